@@ -1,0 +1,1 @@
+"""Quix TS Datalake Sink: a Kafka topic in, Hive-partitioned Parquet in a blob store out."""

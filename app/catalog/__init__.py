@@ -1,0 +1,1 @@
+"""Where the files are made known. ``base.Catalog`` is the contract, ``quix`` the REST catalog of Quix."""
