@@ -1,0 +1,204 @@
+"""Text from the environment into checked values.
+
+Every function takes the text of one variable and returns the value, or raises ``ValueError`` with the end of a
+sentence that begins with the variable's name: ``must be …``. None of them repeats the text it was given: whether it
+may be shown is known to the caller alone.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+TIME_COLUMNS: Final = ("year", "month", "day", "hour")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
+_ANY_REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_LOCAL_MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?")
+_MEMORY = re.compile(r"(\d+)([mg])", re.IGNORECASE)
+_UNSAFE_IN_COLUMN = re.compile(r"[/\\=\x00-\x1f\x7f]")
+_SMALLEST_HEAP_MB = 512  # measured: a heap of 300 MB does not start
+
+NAME_RULE: Final = 'letters, digits, ".", "_" and "-", beginning with a letter or digit and without ".."'
+
+
+def whole_number(low: int, high: int | None = None) -> Callable[[Any], int]:
+    """Return a parser for whole numbers from ``low`` to ``high``, both included."""
+    span = f"of at least {low:,}" if high is None else f"from {low:,} to {high:,}"
+
+    def parse(raw: Any) -> int:
+        try:
+            value = int(raw)
+        except ValueError:
+            raise ValueError(f"must be a whole number {span}") from None
+        if value < low or (high is not None and value > high):
+            raise ValueError(f"must be a whole number {span}")
+        return value
+
+    return parse
+
+
+def one_of(allowed: Iterable[str], fold: Callable[[str], str] = str) -> Callable[[Any], str]:
+    """Return a parser for one of the ``allowed`` words; ``fold`` brings the text to their case first."""
+    words = tuple(allowed)
+
+    def parse(raw: Any) -> str:
+        word = fold(str(raw))
+        if word not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return word
+
+    return parse
+
+
+def seconds(raw: Any) -> float:
+    """Parse a positive, finite number of seconds."""
+    try:
+        value = float(raw)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:  # also false for nan
+        raise ValueError("must be a number of seconds above 0, such as 30 or 0.5")
+    return value
+
+
+def flag(raw: Any) -> bool:
+    """Parse ``true`` or ``false`` in any case."""
+    if isinstance(raw, bool):
+        return raw
+    return one_of(("true", "false"), str.lower)(raw) == "true"
+
+
+def fits_as_name(text: str) -> bool:
+    """Can this be one component of an object key, a table's or a namespace's name?"""
+    return _NAME.fullmatch(text) is not None and ".." not in text
+
+
+def name(text: str) -> str:
+    """Parse the name of a table or a namespace."""
+    if not fits_as_name(text):
+        raise ValueError(f"must be made of {NAME_RULE}")
+    return text
+
+
+def prefix(text: str) -> str:
+    """Parse a key prefix of one or more components; slashes around it are dropped."""
+    stripped = text.strip("/")
+    if not stripped or not all(fits_as_name(component) for component in stripped.split("/")):
+        raise ValueError(f"must be a path such as lake/raw, each component made of {NAME_RULE}")
+    return stripped
+
+
+def bucket(text: str) -> str:
+    """Parse the bare name of a bucket."""
+    if "/" in text:
+        raise ValueError("must be the bucket's name alone, such as my-lake: no s3://, and the path goes into S3_PREFIX")
+    if not _BUCKET.fullmatch(text):
+        raise ValueError('must be a bucket\'s name: 2 to 255 letters, digits, ".", "_" and "-"')
+    return text
+
+
+def folder(text: str) -> str:
+    """Parse the name of the folder that takes missing values."""
+    if not _FOLDER.fullmatch(text):
+        raise ValueError('must be auto or a folder name of letters, digits, ".", "_" and "-"')
+    return text
+
+
+def aws_region(text: str) -> str:
+    """Parse a region of AWS."""
+    if not _AWS_REGION.fullmatch(text):
+        raise ValueError("must be a region of AWS, such as eu-west-1 (or set AWS_ENDPOINT_URL for another S3 store)")
+    return text
+
+
+def other_region(text: str) -> str:
+    """Parse the region of another S3 store, which may have any name."""
+    if not _ANY_REGION.fullmatch(text):
+        raise ValueError('must be the name of a region: letters, digits, "_" and "-"')
+    return text
+
+
+def columns(text: str) -> tuple[str, ...]:
+    """Parse a comma separated list of partition columns; empty text is an empty list."""
+    names = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+    for column in names:
+        _check_column(column)
+    twice = sorted({column for column in names if names.count(column) > 1})
+    if twice:
+        raise ValueError(f"must name each column once; more than once: {', '.join(twice)}")
+    return names
+
+
+def _check_column(column: str) -> None:
+    if not column:
+        raise ValueError("must be column names with commas between them; there is an empty one")
+    if column.startswith("~"):
+        raise ValueError(f"must not hold virtual partitions ({column}): they are not supported by this version")
+    if column.startswith(".") or _UNSAFE_IN_COLUMN.search(column):
+        raise ValueError(
+            'must hold columns whose names can be folders: no "/", "\\", "=" or control characters, no "." first'
+        )
+
+
+def http_url(text: str) -> str:
+    """Parse an http(s) address without credentials or a query; slashes at its end are dropped."""
+    parts = _split(text)
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", text):
+        raise ValueError("must be an address such as https://host:port/path")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold a user or password")
+    if parts.query or parts.fragment:
+        raise ValueError('must not hold a query ("?") or a fragment ("#")')
+    return text.rstrip("/")
+
+
+def _split(text: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # the port is checked only when asked for
+    except ValueError:
+        return None
+    return parts
+
+
+def brokers(text: str) -> str:
+    """Parse a comma separated list of ``host:port``."""
+    addresses = [part.strip() for part in text.split(",")]
+    if not all(_BROKER.fullmatch(address) for address in addresses):
+        raise ValueError("must be host:port, several with commas between them")
+    return ",".join(addresses)
+
+
+def existing_file(text: str) -> Path:
+    """Parse the path of a file that can be found."""
+    path = Path(text)
+    if not path.is_file():
+        raise ValueError("must be a file that exists where the connector runs")
+    return path
+
+
+def local_master(text: str) -> str:
+    """Parse the address of Spark, which runs inside the connector."""
+    if not _LOCAL_MASTER.fullmatch(text):
+        raise ValueError("must be local, local[N] or local[*]: a Spark cluster is not supported by this version")
+    return text
+
+
+def heap(text: str) -> str:
+    """Parse the size of the Java heap as Spark writes it."""
+    if not _MEMORY.fullmatch(text) or megabytes(text) < _SMALLEST_HEAP_MB:
+        raise ValueError(f"must be a size such as 1g or 512m, at least {_SMALLEST_HEAP_MB}m")
+    return text.lower()
+
+
+def megabytes(size: str) -> int:
+    """Return the MB of a size that ``heap`` has accepted."""
+    number, unit = size[:-1], size[-1].lower()
+    return int(number) * (1024 if unit == "g" else 1)

@@ -1,0 +1,187 @@
+"""The settings as the connector uses them: what the environment says, and what follows from it.
+
+What the user sets wins over what the platform injects.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+
+from app.connection import CatalogTarget, LocalTarget, S3Target, StorageTarget, parse_connection
+from app.errors import ConfigError
+from app.setting_values import TIME_COLUMNS, megabytes
+from app.sizing import MemoryPlan, plan_memory
+from app.variables import Variables
+
+DEFAULT_PREFIX: Final = "data"
+PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
+
+_LONGEST_SHOWN = 100
+
+
+class SettingsError(ConfigError):
+    """Wrong or missing settings. ``problems`` holds one line for each, all of them at once."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        super().__init__("reading the settings", "; ".join(problems))
+
+    def __str__(self) -> str:
+        count = "1 setting is" if len(self.problems) == 1 else f"{len(self.problems)} settings are"
+        return "\n".join([f"{count} wrong:", *(f"  - {problem}" for problem in self.problems)])
+
+
+class Settings(Variables):
+    """The variables, and the values that follow from several of them. Nothing is looked up outside."""
+
+    @property
+    def broker_address(self) -> str | None:
+        """``host:port,…`` of the brokers; ``None`` when the platform's token leads to them."""
+        return self.bootstrap_servers or self.platform_broker_address
+
+    @property
+    def uses_platform_storage(self) -> bool:
+        """Does the store come from the platform's connection, because the user named none?"""
+        return self.s3_bucket is None and self.storage_url is None
+
+    @property
+    def storage(self) -> StorageTarget:
+        """The store to write to. Only a store that the user named may be created."""
+        if self.platform_connection is not None and self.uses_platform_storage:
+            return parse_connection(self.platform_connection.get_secret_value(), default_region=self.aws_region)
+        if isinstance(self.storage_url, Path):
+            return LocalTarget(self.storage_url)
+        return S3Target(
+            bucket=self.s3_bucket or str(self.storage_url),
+            region=self.aws_region,
+            endpoint_url=self.aws_endpoint_url,
+            access_key=_revealed(self.aws_access_key_id),
+            secret_key=_revealed(self.aws_secret_access_key),
+            session_token=_revealed(self.aws_session_token),
+            may_create=True,
+        )
+
+    @property
+    def root(self) -> str:
+        """Prefix of every key, without slashes around it: ``<root>/<table>/…``."""
+        if not self.uses_platform_storage:
+            return self.s3_prefix or DEFAULT_PREFIX
+        prefix = self.s3_prefix or PLATFORM_PREFIX
+        return f"{self.workspace_id}/{prefix}" if self.workspace_id else prefix
+
+    @property
+    def table(self) -> str:
+        """The table's name: ``TABLE_NAME``, else the topic's."""
+        return self.table_name or self.input_topic
+
+    @property
+    def catalog(self) -> CatalogTarget | None:
+        """The catalog to register in, if there is one.
+
+        The platform's token goes to the host it was made for and to no other.
+        """
+        url = self.catalog_url or self.platform_catalog_url
+        if url is None:
+            return None
+        token = self.catalog_auth_token
+        if token is None and self.platform_catalog_url and _origin(url) == _origin(self.platform_catalog_url):
+            token = self.platform_catalog_token
+        return CatalogTarget(url, _revealed(token))
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """MB for the rows in Python and for the Java heap, fitted to the container where the user left it open."""
+        heap_mb = megabytes(self.spark_driver_memory) if self.spark_driver_memory else None
+        return plan_memory(self.memory_limit_mb, self.max_buffer_mb, heap_mb)
+
+    def summary(self) -> list[str]:
+        """Return the effective configuration in a few lines, without secrets."""
+        return [
+            f"input: topic {self.input_topic}, consumer group {self.consumer_group}, new groups start at "
+            f"{self.auto_offset_reset}, {self._broker_in_words()}",
+            f"records: key {self.key_deserializer}, value {self.value_deserializer}",
+            f"store: {self.storage.uri}/{self.root}/{self.table}, {_access_in_words(self.storage)}",
+            f"table: {self._partitions_in_words()}, time from {self.timestamp_column}, missing values in "
+            f"{self.null_partition}, {self.parquet_compression}, row groups of {self.row_group_rows:,}",
+            f"catalog: {self._catalog_in_words()}",
+            f"writing: batches of {self.batch_size:,} rows, commit every {self.commit_interval:g} s, "
+            f"{self.max_write_workers} uploads at once, buffer {self.memory.buffer_mb:,} MB",
+            f"spark: {self.spark_master}, heap {self.memory.heap_mb:,} MB",
+            f"health: {f'port {self.http_port}' if self.http_port else 'off'}, log level {self.loglevel}",
+        ]
+
+    def _broker_in_words(self) -> str:
+        if self.broker_address is None:
+            return "broker of the Quix workspace"
+        login = [word for word in (self.security_protocol, self.sasl_mechanism) if word]
+        return f"broker {self.broker_address}" + (f" ({', '.join(login)})" if login else "")
+
+    def _partitions_in_words(self) -> str:
+        if not self.hive_columns:
+            return "no partition columns"
+        derived = [column for column in self.hive_columns if column in TIME_COLUMNS]
+        return "partitioned by " + "/".join(self.hive_columns) + (" (UTC)" if derived else "")
+
+    def _catalog_in_words(self) -> str:
+        if self.catalog is None:
+            return "none"
+        access = "with a token" if self.catalog.token else "without a token"
+        registering = "tables are created and files registered" if self.auto_discover else "nothing is registered"
+        return f"{self.catalog.url}, {access}, namespace {self.catalog_namespace}, {registering}"
+
+
+def load_settings() -> Settings:
+    """Read the settings from the environment.
+
+    Raises:
+        SettingsError: one or more of them are wrong; it names them all.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        problems = tuple(_problem(details) for details in error.errors(include_input=False))
+    raise SettingsError(problems)  # outside the handler: the cause holds the values, secrets included
+
+
+def _problem(details: ErrorDetails) -> str:
+    variable = details.get("ctx", {}).get("variable") or _variable(str(details["loc"][0]))
+    return f"{variable}{_shown(variable)}: {details['msg'].removeprefix('Value error, ')}"
+
+
+def _variable(location: str) -> str:
+    field = Settings.model_fields.get(location)  # a default that does not fit is reported under the field's name
+    return str(field.validation_alias) if field else location
+
+
+def _shown(variable: str) -> str:
+    """Return ``="value"`` as the user set it, where that can be shown."""
+    value = os.environ.get(variable, "").strip()
+    if not value or variable in _secret_variables() or "@" in value or "?" in value:
+        return ""  # user:password@host and ?token=… may stand in an address
+    return "=" + json.dumps(value[:_LONGEST_SHOWN] + ("…" if len(value) > _LONGEST_SHOWN else ""), ensure_ascii=False)
+
+
+def _secret_variables() -> set[str]:
+    fields = Settings.model_fields.values()
+    return {str(field.validation_alias) for field in fields if field.annotation == (SecretStr | None)}
+
+
+def _access_in_words(storage: StorageTarget) -> str:
+    if isinstance(storage, LocalTarget):
+        return "a local folder"
+    keys = "keys as set" if storage.access_key else "keys from the machine's role or profile"
+    return f"{storage.endpoint_url or 'AWS'}, region {storage.region}, {keys}"
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None
