@@ -1,0 +1,76 @@
+"""The services that tests run against: real ones, started once a session."""
+
+import os
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import FrameType
+from typing import NoReturn, TypeVar
+
+import pytest
+
+from dev.broker import Broker
+from dev.kafka import LocalKafka
+from dev.kafka_jars import KAFKA_VERSION
+from dev.machine import ServiceError
+from dev.minio import LocalMinio
+from tests.services.kafka_container import docker_engine, kafka_container
+
+Service = TypeVar("Service")
+ENGINE = pytest.StashKey[str | None]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[ENGINE] = docker_engine()
+    # by default SIGTERM ends the process at once and would leave the servers behind
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    engine = config.stash[ENGINE]
+    how = f"by testcontainers, Docker engine {engine}" if engine else "native process, no Docker engine answers"
+    # MinIO's images are no longer published: it runs natively either way
+    return f"services: Kafka {KAFKA_VERSION} ({how}), S3 from MinIO (native process)"
+
+
+@pytest.fixture(scope="session")
+def kafka(pytestconfig: pytest.Config) -> Iterator[Broker]:
+    """A Kafka broker of our own; topics do not come into being by themselves on it."""
+    start = kafka_container if pytestconfig.stash[ENGINE] else LocalKafka
+    with _service(start, pytestconfig) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def s3_server(pytestconfig: pytest.Config) -> Iterator[LocalMinio]:
+    """An S3 server of our own."""
+    with _service(LocalMinio, pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3_server: LocalMinio) -> str:
+    """The name of a bucket that is new and empty."""
+    name = f"lake-{uuid.uuid4().hex[:12]}"
+    s3_server.client().create_bucket(Bucket=name)
+    return name
+
+
+@contextmanager
+def _service(start: Callable[[], AbstractContextManager[Service]], config: pytest.Config) -> Iterator[Service]:
+    """Run a service; one that cannot be had skips its tests for a person, and fails them where ``CI`` is set."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with ExitStack() as running:
+        try:
+            with capture.global_and_fixture_disabled():  # a download says so on the terminal
+                service = running.enter_context(start())
+        except ServiceError as error:
+            if os.environ.get("CI"):
+                pytest.fail(str(error), pytrace=False)
+            pytest.skip(str(error))
+        yield service
