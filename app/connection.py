@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from app import setting_values as parse
@@ -18,6 +18,7 @@ DEFAULT_REGION: Final = "us-east-1"
 
 _LATER_PROVIDERS = {"azure", "azureblobstorage", "gcp", "gcs", "google"}
 _PROVIDERS = "S3, Minio, S3Compatible or Local"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def parse_storage_url(text: str) -> str | Path:
 def _local_folder(path: str) -> Path:
     folder = Path(path)
     if not folder.is_absolute() or folder == Path("/") or ".." in folder.parts or "\0" in path:
-        raise ValueError("must name a folder by its full path: file:///folder")
+        raise ValueError("must name a folder by its full path, such as /lake, which is file:///lake as an address")
     return folder
 
 
@@ -102,7 +103,7 @@ def parse_connection(text: str, *, default_region: str = DEFAULT_REGION) -> Stor
     document = _by_plain_name(_load(text))
     provider = _plain(str(document.get("provider")))
     if provider == "local":
-        return LocalTarget(_local_folder(_Section(document, "LocalStorage").text("DirectoryPath")))
+        return LocalTarget(_Section(document, "LocalStorage").text("DirectoryPath", _local_folder))
     if provider in {"s3", "minio", "s3compatible"}:
         return _s3_target(_Section(document, "S3Compatible"), on_aws=provider == "s3", default_region=default_region)
     if provider in _LATER_PROVIDERS:
@@ -127,8 +128,8 @@ def _s3_target(section: "_Section", *, on_aws: bool, default_region: str) -> S3T
         bucket=section.text("BucketName", parse.bucket),
         region=section.text("Region", parse.other_region) if section.has("Region") else default_region,
         endpoint_url=section.text("ServiceUrl", parse.http_url) if section.has("ServiceUrl") else None,
-        access_key=section.text("AccessKeyId"),
-        secret_key=section.text("SecretAccessKey"),
+        access_key=section.text("AccessKeyId", str),
+        secret_key=section.text("SecretAccessKey", str),
         session_token=None,
         may_create=False,
     )
@@ -149,7 +150,7 @@ class _Section:
         if missing:
             raise ValueError(f"must have {' and '.join(missing)}")
 
-    def text(self, field_name: str, parser: Callable[[str], str] = str) -> str:
+    def text(self, field_name: str, parser: Callable[[str], _T]) -> _T:
         self.require(field_name)
         try:
             return parser(str(self._values[_plain(field_name)]))

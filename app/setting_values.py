@@ -1,8 +1,7 @@
 """Text from the environment into checked values.
 
 Every function takes the text of one variable and returns the value, or raises ``ValueError`` with the end of a
-sentence that begins with the variable's name: ``must be …``. None of them repeats the text it was given: whether it
-may be shown is known to the caller alone.
+sentence that begins with the variable's name: ``must be …``. Text that may hold a secret is never repeated there.
 """
 
 import math
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-TIME_COLUMNS: Final = ("year", "month", "day", "hour")
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -22,7 +19,7 @@ _ANY_REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _LOCAL_MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?")
 _MEMORY = re.compile(r"(\d+)([mg])", re.IGNORECASE)
-_UNSAFE_IN_COLUMN = re.compile(r"[/\\=\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SMALLEST_HEAP_MB = 512  # measured: a heap of 300 MB does not start
 
 NAME_RULE: Final = 'letters, digits, ".", "_" and "-", beginning with a letter or digit and without ".."'
@@ -141,10 +138,10 @@ def _check_column(column: str) -> None:
         raise ValueError("must be column names with commas between them; there is an empty one")
     if column.startswith("~"):
         raise ValueError(f"must not hold virtual partitions ({column}): they are not supported by this version")
-    if column.startswith(".") or _UNSAFE_IN_COLUMN.search(column):
-        raise ValueError(
-            'must hold columns whose names can be folders: no "/", "\\", "=" or control characters, no "." first'
-        )
+    if column.startswith("."):
+        raise ValueError(f'must not hold a name that begins with "." ({column}): readers skip such folders')
+    if _CONTROL.search(column):
+        raise ValueError("must not hold control characters")
 
 
 def http_url(text: str) -> str:

@@ -14,8 +14,9 @@ from pydantic_core import ErrorDetails
 
 from app.connection import CatalogTarget, LocalTarget, S3Target, StorageTarget, parse_connection
 from app.errors import ConfigError
-from app.setting_values import TIME_COLUMNS, megabytes
+from app.setting_values import megabytes
 from app.sizing import MemoryPlan, plan_memory
+from app.timestamps import TIME_COLUMNS
 from app.variables import Variables
 
 DEFAULT_PREFIX: Final = "data"
@@ -102,12 +103,12 @@ class Settings(Variables):
     def summary(self) -> list[str]:
         """Return the effective configuration in a few lines, without secrets."""
         return [
-            f"input: topic {self.input_topic}, consumer group {self.consumer_group}, new groups start at "
-            f"{self.auto_offset_reset}, {self._broker_in_words()}",
+            f"input: topic {self.input_topic} of {self._broker_in_words()}",
+            f"consumer: group {self.consumer_group}, starts at {self.auto_offset_reset} when it has no offsets",
             f"records: key {self.key_deserializer}, value {self.value_deserializer}",
             f"store: {self.storage.uri}/{self.root}/{self.table}, {_access_in_words(self.storage)}",
-            f"table: {self._partitions_in_words()}, time from {self.timestamp_column}, missing values in "
-            f"{self.null_partition}, {self.parquet_compression}, row groups of {self.row_group_rows:,}",
+            f"partitions: {self._partitions_in_words()}",
+            f"files: {self.parquet_compression}, row groups of {self.row_group_rows:,} rows",
             f"catalog: {self._catalog_in_words()}",
             f"writing: batches of {self.batch_size:,} rows, commit every {self.commit_interval:g} s, "
             f"{self.max_write_workers} uploads at once, buffer {self.memory.buffer_mb:,} MB",
@@ -117,15 +118,17 @@ class Settings(Variables):
 
     def _broker_in_words(self) -> str:
         if self.broker_address is None:
-            return "broker of the Quix workspace"
+            return "the Quix workspace"
         login = [word for word in (self.security_protocol, self.sasl_mechanism) if word]
-        return f"broker {self.broker_address}" + (f" ({', '.join(login)})" if login else "")
+        return self.broker_address + (f" ({', '.join(login)})" if login else "")
 
     def _partitions_in_words(self) -> str:
         if not self.hive_columns:
-            return "no partition columns"
-        derived = [column for column in self.hive_columns if column in TIME_COLUMNS]
-        return "partitioned by " + "/".join(self.hive_columns) + (" (UTC)" if derived else "")
+            return "none"
+        words = [" / ".join(self.hive_columns), f"missing values in {self.null_partition}"]
+        if any(column in TIME_COLUMNS for column in self.hive_columns):
+            words.append(f"time from {self.timestamp_column} in UTC")
+        return ", ".join(words)
 
     def _catalog_in_words(self) -> str:
         if self.catalog is None:

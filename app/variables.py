@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from app import setting_values as parse
 from app.connection import parse_connection, parse_storage_url
 from app.sizing import plan_memory
+from app.timestamps import TIME_COLUMNS
 
 Deserializer = Literal["str", "string", "bytes", "double", "int", "integer", "json", "quix"]
 OffsetReset = Literal["earliest", "latest"]
@@ -240,7 +241,7 @@ class Variables(BaseSettings):
     @field_validator("timestamp_column")
     @classmethod
     def _time_is_kept(cls, value: str, info: ValidationInfo) -> str:
-        if value in parse.TIME_COLUMNS and value in info.data.get("hive_columns", ()):
+        if value in TIME_COLUMNS and value in info.data.get("hive_columns", ()):
             raise ValueError(
                 "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost"
             )
