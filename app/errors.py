@@ -6,6 +6,8 @@ module that talks to the SDK. None of them derives from ``QuixException``: the f
 
 from typing import ClassVar
 
+from app.model import TopicPartition
+
 
 class ConnectorError(Exception):
     """Base of all errors with a message for the user.
@@ -32,7 +34,17 @@ class ConfigError(ConnectorError):
 
 
 class DataError(ConnectorError):
-    """A record that cannot be written as it is."""
+    """A record that cannot be written as it is.
+
+    Args:
+        record: topic, partition and offset, where the consumer's loop needs to know them.
+    """
+
+    def __init__(
+        self, doing: str, cause: str, hint: str = "", *, record: tuple[TopicPartition, int] | None = None
+    ) -> None:
+        super().__init__(doing, cause, hint)
+        self.record = record
 
 
 class RetryableError(ConnectorError):

@@ -51,11 +51,57 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchPart:
+    """What a batch holds of one topic-partition.
+
+    ``owner`` is the token of the assignment (8 hex digits) and ``number`` its own count of batches: together with the
+    offsets they make file names that no other attempt, member or life of the topic ever writes again.
+    """
+
+    offsets: OffsetRange
+    owner: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows sealed together, on their way to the store.
+
+    ``rows`` has one list per part, in the order of ``parts``; ``size`` is their estimated size in Python, in bytes.
+    """
+
+    number: int
+    reason: str
+    parts: tuple[BatchPart, ...]
+    rows: tuple[list[Row], ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """The rows of a staged batch that become one file: one Hive partition of one topic-partition."""
+
+    part: BatchPart
+    partition_values: Mapping[str, str]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A batch as Spark gets it: an uncompressed Parquet file in the scratch folder.
+
+    ``group_column`` holds for every row the index of its group in ``groups`` (int32).
+    """
+
+    path: Path
+    group_column: str
+    groups: tuple[FileGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A Parquet file in the scratch folder that Spark has written and that waits for its upload."""
+    """A Parquet file in the scratch folder that Spark has written and that waits for its upload; ``size`` in bytes."""
 
     path: Path
     size: int
-    rows: int
-    partition_values: Mapping[str, str]
-    offsets: OffsetRange
+    group: FileGroup

@@ -35,5 +35,5 @@ class Catalog(Protocol):
         ...
 
     def add_files(self, files: Sequence[StoredFile]) -> None:
-        """Register the files in one request. Asking twice with the same files is safe: the catalog keys them by path."""
+        """Register the files in one request; asking twice with the same is safe, for the catalog keys files by path."""
         ...

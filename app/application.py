@@ -1,0 +1,222 @@
+"""The quixstreams application, with what a sink that writes in the background needs from it.
+
+It overrides private methods of quixstreams 3.28.1, which is why that version is pinned and a contract test fails when
+the code overridden here changes.
+"""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from quixstreams import Application
+from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
+from quixstreams.kafka.exceptions import KafkaConsumerException
+from quixstreams.models import RawConfluentKafkaMessageProto, Row
+from quixstreams.processing import ProcessingContext
+
+from app.errors import ConnectorError, DataError, FatalError, RetryableError
+from app.model import TopicPartition
+from app.sink import LakeSink
+
+logger = logging.getLogger(__name__)
+
+_COMMIT_PAUSE_SECONDS = 1.0
+_LAST_COMMIT_TRIES = 5
+# The coordinator moves or a rebalance is on: offsets can be committed later, or the next owner reads the rows again.
+_PASSING_COMMIT_ERRORS = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+)
+_LASTING_CONSUMER_ERRORS = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class Checkpoints(ProcessingContext):
+    """Keeps a checkpoint whose offsets could not be committed for a passing reason, and tries it again."""
+
+    last_chance: bool = False  # the process stops: there is no later turn of the loop to try again
+    _next_try: float = 0.0
+
+    def commit_checkpoint(self, force: bool = False, revoking: bool = False) -> None:
+        """See ``ProcessingContext.commit_checkpoint``; while partitions are revoked there is no second try.
+
+        Raises:
+            RetryableError: the process stops and the offsets could not be committed in a few tries.
+        """
+        if time.monotonic() < self._next_try and not revoking:
+            return
+        for tries_left in reversed(range(_LAST_COMMIT_TRIES if self.last_chance else 1)):
+            error = self._try_commit(force, revoking)
+            if error is None:
+                return
+            if revoking:
+                logger.warning("offsets not committed (%s); their new owner reads the rows again", error.str())
+                self.init_checkpoint()  # type: ignore[no-untyped-call]
+                return
+            if self.last_chance and not tries_left:
+                raise RetryableError("committing offsets", error.str(), "The rows since the last commit are read again")
+            logger.warning("offsets not committed yet (%s); trying again", error.str())
+            if self.last_chance:
+                time.sleep(_COMMIT_PAUSE_SECONDS)
+        self._next_try = time.monotonic() + _COMMIT_PAUSE_SECONDS
+
+    def _try_commit(self, force: bool, revoking: bool) -> KafkaError | None:
+        """Commit if due; a passing error is returned, a lasting one raised."""
+        try:
+            super().commit_checkpoint(force=force, revoking=revoking)
+        except CheckpointConsumerCommitError as error:
+            kafka_error: KafkaError = error.error
+            if kafka_error.code() in _PASSING_COMMIT_ERRORS:
+                return kafka_error
+            raise FatalError(
+                "committing offsets", kafka_error.str(), "Check the user's rights on the consumer group"
+            ) from None
+        return None
+
+
+class LakeApplication(Application):
+    """Tells the sink of assignments and of each turn of the loop, and makes checkpoints when the sink is full.
+
+    Args:
+        lake_sink: the sink that all rows go to.
+        on_turn: called at each turn of the consumer's loop.
+        arguments: those of ``quixstreams.Application``.
+    """
+
+    def __init__(self, *, lake_sink: LakeSink, on_turn: Callable[[], None], **arguments: Any) -> None:
+        super().__init__(
+            on_consumer_error=_on_consumer_error,
+            on_processing_error=_on_processing_error,
+            **arguments,
+        )
+        self._lake_sink = lake_sink
+        self._on_turn = on_turn
+        self._stop_requested = False
+        former = self._processing_context
+        self._processing_context = self._checkpoints = Checkpoints(
+            **{field.name: getattr(former, field.name) for field in dataclasses.fields(former) if field.init}
+        )
+
+    def request_stop(self) -> None:
+        """Stop as soon as the current record is done; safe in a signal handler and before ``run()``."""
+        self._stop_requested = True
+        self._checkpoints.last_chance = True
+        self._lake_sink.stopping()
+        self.stop()
+
+    def _setup_signal_handlers(self) -> None:
+        """Signals are handled from the process's start on, and not only from here."""
+
+    def _process_message(self, dataframe_composed: Any) -> None:
+        if self._stop_requested:  # a stop before the loop began is forgotten by the framework
+            self.stop()
+            return
+        try:
+            super()._process_message(dataframe_composed)  # type: ignore[no-untyped-call]
+        except DataError as error:
+            self._commit_before(error)
+            raise
+        self._lake_sink.turn()
+        if self._lake_sink.is_full:
+            self._checkpoints.commit_checkpoint(force=True)
+        self._on_turn()
+
+    def _commit_before(self, error: DataError) -> None:
+        """Bring what came before a bad record into the lake, so that a restart begins at that very record."""
+        if error.record is not None:
+            self._lake_sink.discard(*error.record)
+        self._checkpoints.commit_checkpoint(force=True)
+
+    def _on_assign(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:
+        self._lake_sink.assign(_ours(topic_partitions))
+        super()._on_assign(consumer, topic_partitions)
+        # A rebalance during back-pressure forgets what was paused, and librdkafka keeps it paused for ever.
+        self._consumer.resume(topic_partitions)
+        logger.info("assigned: %s", _listed(topic_partitions))
+
+    def _on_revoke(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:
+        self._lake_sink.revoking(active=True)
+        try:
+            super()._on_revoke(consumer, topic_partitions)
+        finally:
+            self._lake_sink.revoking(active=False)
+            self._lake_sink.unassign(_ours(topic_partitions))
+            logger.info("given away: %s", _listed(topic_partitions))
+
+    def _on_lost(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:
+        super()._on_lost(consumer, topic_partitions)
+        self._lake_sink.unassign(_ours(topic_partitions))
+        # The old checkpoint holds offsets of rows that will never be written here.
+        self._checkpoints.init_checkpoint()  # type: ignore[no-untyped-call]
+        logger.warning("lost: %s; their new owner goes on from the last commit", _listed(topic_partitions))
+
+
+def _ours(topic_partitions: list[KafkaTopicPartition]) -> list[TopicPartition]:
+    return [TopicPartition(tp.topic, tp.partition) for tp in topic_partitions]
+
+
+def _listed(topic_partitions: list[KafkaTopicPartition]) -> str:
+    return ", ".join(str(tp) for tp in sorted(_ours(topic_partitions))) or "nothing"
+
+
+def _on_consumer_error(error: Exception, message: RawConfluentKafkaMessageProto | None, _: logging.Logger) -> bool:
+    """Whether a consumer's error may be passed over; a record that does not deserialize never is."""
+    if message is not None:
+        raise _not_deserialized(error, message) from None
+    if not isinstance(error, KafkaConsumerException):
+        return False
+    kafka_error: KafkaError = error.error
+    if kafka_error.code() in _LASTING_CONSUMER_ERRORS or kafka_error.fatal():
+        raise FatalError(
+            "consuming from Kafka",
+            kafka_error.str(),
+            "Check that the topic still exists and that the user may read it and its consumer group",
+        ) from None
+    logger.warning("Kafka: %s; going on", kafka_error.str())
+    return True
+
+
+def _not_deserialized(error: Exception, message: RawConfluentKafkaMessageProto) -> DataError:
+    tp = TopicPartition(str(message.topic()), int(message.partition() or 0))
+    offset = int(message.offset() or 0)
+    return DataError(
+        f"reading the record of {tp} at offset {offset}",
+        f"it does not deserialize: {error}",
+        "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or move the consumer "
+        "group past this offset",
+        record=(tp, offset),
+    )
+
+
+def _on_processing_error(error: Exception, row: Row | None, _: logging.Logger) -> bool:
+    """Name the record at which transform() failed; nothing is passed over."""
+    if isinstance(error, ConnectorError) or row is None:
+        return False
+    tp = TopicPartition(row.topic, row.partition)
+    raise DataError(
+        f"processing the record of {tp} at offset {row.offset}",
+        f"transform() raised {error!r}",
+        "Correct transform() in app/transform.py",
+        record=(tp, row.offset),
+    ) from error

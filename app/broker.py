@@ -1,0 +1,68 @@
+"""Finding the broker and the input topic at start, with errors that say what to do."""
+
+import difflib
+import threading
+from collections.abc import Callable, Collection
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from quixstreams.kafka import ConnectionConfig
+
+from app.errors import ConfigError, FatalError, RetryableError
+
+_ANSWER_SECONDS = 5.0
+_SHOWN_TOPICS = 5
+_REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
+
+
+def find_topics(
+    connection: ConnectionConfig, *, wait_seconds: float, stop: threading.Event, clock: Callable[[], float]
+) -> list[str]:
+    """Names of the topics the broker shows us, waiting for a broker that is not up yet.
+
+    Raises:
+        ConfigError: the broker refuses the credentials, or TLS fails.
+        RetryableError: no broker answered in ``wait_seconds``, or ``stop`` was set.
+    """
+    errors: list[KafkaError] = []
+    client = AdminClient({**connection.as_librdkafka_dict(), "error_cb": errors.append})
+    doing = f"connecting to Kafka at {connection.bootstrap_servers}"
+    begin = clock()
+    while True:
+        try:
+            return sorted(client.list_topics(timeout=_ANSWER_SECONDS).topics)
+        except KafkaException as error:
+            refused = next((seen for seen in errors if seen.code() in _REFUSED), None)
+            if refused is not None:
+                raise ConfigError(doing, refused.str(), _CREDENTIALS_HINT) from None
+            cause = errors[-1].str() if errors else error.args[0].str()
+        if stop.is_set() or clock() - begin > wait_seconds:
+            raise RetryableError(doing, cause, "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up")
+
+
+_CREDENTIALS_HINT = (
+    "Check KAFKA_SECURITY_PROTOCOL, KAFKA_SASL_MECHANISM, KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD and "
+    "KAFKA_SSL_CA_LOCATION"
+)
+
+
+def missing_topic(name: str, topics: Collection[str]) -> ConfigError:
+    """The error for an input topic that is not there, with those that look alike."""
+    visible = sorted(topic for topic in topics if not topic.startswith("__"))
+    by_folded = {topic.casefold(): topic for topic in visible}
+    alike = [by_folded[match] for match in difflib.get_close_matches(name.casefold(), by_folded, n=_SHOWN_TOPICS)]
+    if alike:
+        cause = f"it does not exist; similar: {', '.join(alike)}"
+    elif visible:
+        more = ", …" if len(visible) > _SHOWN_TOPICS else ""
+        cause = f"it does not exist; there are: {', '.join(visible[:_SHOWN_TOPICS])}{more}"
+    else:
+        cause = "it does not exist, and the broker shows us no topics at all"
+    return ConfigError(f"finding the input topic {name!r}", cause, "Create it, or set the variable input to its name")
+
+
+def unreadable_topic(name: str, error: Exception) -> FatalError:
+    """The error for an input topic that is there and cannot be described."""
+    return FatalError(
+        f"reading the settings of topic {name!r}", str(error), "The user needs Describe and Read rights on it"
+    )

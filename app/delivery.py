@@ -1,0 +1,86 @@
+"""Steps 5 and 6: upload the written files with a pool of threads, then make them known to the catalog."""
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from app.catalog.base import Catalog
+from app.errors import RetryableError
+from app.model import StoredFile, WrittenFile
+from app.partitioning import PartitionSpec, data_key, file_name
+from app.storage.base import ObjectStore
+from app.table import check_catalog_table
+
+logger = logging.getLogger(__name__)
+
+
+class Upload:
+    """The upload of one batch's files. It remembers what is stored already, so that it can be repeated."""
+
+    def __init__(
+        self, files: Sequence[WrittenFile], store: ObjectStore, table_root: str, pool: ThreadPoolExecutor
+    ) -> None:
+        self._missing = list(files)
+        self._stored: list[StoredFile] = []
+        self._store = store
+        self._table_root = table_root
+        self._pool = pool
+
+    def run(self) -> list[StoredFile]:
+        """Upload what is not stored yet, and return all files that are.
+
+        Raises:
+            FatalError, ConfigError: if any file failed for good.
+            RetryableError: if files are missing that a repetition may bring.
+        """
+        attempts = [(file, self._pool.submit(self._put, file)) for file in self._missing]
+        wait([future for _, future in attempts])
+        self._stored += [future.result() for _, future in attempts if future.exception() is None]
+        self._missing = [file for file, future in attempts if future.exception() is not None]
+        errors = [error for _, future in attempts if (error := future.exception()) is not None]
+        lasting = [error for error in errors if not isinstance(error, RetryableError)]
+        if errors:
+            raise (lasting or errors)[0]
+        return self._stored
+
+    def _put(self, file: WrittenFile) -> StoredFile:
+        values = file.group.partition_values
+        key = data_key(self._table_root, values, file_name(file.group.part))
+        stored = self._store.upload(file.path, key)
+        return StoredFile(key, f"{self._store.uri}/{key}", stored.size, file.group.rows, values, stored.last_modified)
+
+
+class Registrar:
+    """Makes files known to the catalog, and the table itself before its first files.
+
+    Args:
+        catalog: where; ``None`` registers nothing.
+        location: the table's URI.
+        spec: the table's partitioning.
+    """
+
+    def __init__(self, catalog: Catalog | None, location: str, spec: PartitionSpec) -> None:
+        self._catalog = catalog
+        self._location = location
+        self._spec = spec
+        self._table_known = False
+
+    def register(self, files: Sequence[StoredFile]) -> None:
+        """Register the files in one request; safe to repeat.
+
+        Raises:
+            ConnectorError: of the class that tells whether a repetition may help.
+        """
+        if self._catalog is None or not files:
+            return
+        if not self._table_known:
+            self._make_table_known(self._catalog)
+        self._catalog.add_files(files)
+
+    def _make_table_known(self, catalog: Catalog) -> None:
+        table = catalog.table()
+        if table is None:
+            table = catalog.create_table(self._location, self._spec.columns, self._spec.timestamp_column)
+            logger.info("registered the table at %s in the catalog", self._location)
+        check_catalog_table(table, self._location, self._spec.columns)
+        self._table_known = True

@@ -1,0 +1,87 @@
+"""What the Java process of Spark is started with: options, log settings, and a local file system without forks."""
+
+from pathlib import Path
+from typing import Any
+
+# Hadoop's local file system forks a chmod for every file and folder it makes; for small files that is 90 % of a job.
+# The scratch folder is private already (0700), and nobody reads its files but us, so checksums go too.
+_FILE_SYSTEM_CLASS = "datalake.ScratchFileSystem"
+_FILE_SYSTEM_SOURCE = """
+package datalake;
+
+public class ScratchFileSystem extends org.apache.hadoop.fs.LocalFileSystem {
+    public ScratchFileSystem() {
+        super(new WithoutChmod());
+        setWriteChecksum(false);
+        setVerifyChecksum(false);
+    }
+
+    public static class WithoutChmod extends org.apache.hadoop.fs.RawLocalFileSystem {
+        public void setPermission(
+            org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission permission) {
+        }
+    }
+}
+"""
+
+_LOG_SETTINGS = """
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %p spark: %m%n%ex{1}
+"""
+
+
+def spark_conf(scratch: Path, driver_memory: str, compression: str, row_group_rows: int) -> dict[str, str]:
+    """Settings of the session. They show in the process list, so nothing secret may be among them."""
+    log_settings = scratch / "log4j2.properties"
+    log_settings.write_text(_LOG_SETTINGS)
+    java_options = (
+        # Without this an out-of-memory error leaves a driver that never answers.
+        "-XX:+ExitOnOutOfMemoryError "
+        # One small heap on one or two cores: the parallel collectors' threads cost more than they save.
+        "-XX:+UseSerialGC "
+        f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={log_settings.as_uri()} -Duser.timezone=UTC"
+    )
+    return {
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch / "spark"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # The status store keeps finished jobs even without the UI; months of them would fill the heap.
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "10",
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.cleaner.periodicGC.interval": "10min",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.caseSensitive": "true",  # JSON may hold both a and A
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.parquet.compression.codec": "uncompressed" if compression == "none" else compression,
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # A staged file is one task: splitting it would write a file per task into every partition.
+        "spark.sql.files.maxPartitionBytes": "16g",
+        "spark.sql.files.openCostInBytes": "0",
+        "spark.hadoop.parquet.block.row.count.limit": str(row_group_rows),
+        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    }
+
+
+def use_scratch_file_system(session: Any) -> None:
+    """Compile the file system with the compiler that Spark ships, and make it the one for ``file:`` paths."""
+    jvm = session._jvm
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_FILE_SYSTEM_SOURCE)
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()
+    hadoop.setClassLoader(compiler.getClassLoader())
+    hadoop.set("fs.file.impl", _FILE_SYSTEM_CLASS)
+    jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # instances of the former class are cached

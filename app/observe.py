@@ -1,0 +1,31 @@
+"""Logging, and the two lines that Quix Cloud's connection test looks for."""
+
+import logging
+import sys
+
+from app.errors import ConnectorError
+
+# These log a line for every request or call at INFO or DEBUG, which buries ours.
+_CHATTY = ("botocore", "boto3", "s3transfer", "urllib3", "py4j")
+
+
+def set_up_logging(level: str) -> None:
+    """Log to standard error at this level, the libraries' own noise at WARNING and above."""
+    logging.basicConfig(
+        level=level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+        force=True,
+    )
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+
+
+def announce_connected() -> None:
+    """Tell the platform's connection test that broker, store, catalog and Spark all work."""
+    print("CONNECTED!", flush=True)  # noqa: T201 - the test reads it whatever LOGLEVEL is
+
+
+def announce_failure(error: ConnectorError) -> None:
+    """Tell the platform's connection test, and everyone else, what is wrong and what to do."""
+    print(f"ERROR! {error}", flush=True)  # noqa: T201

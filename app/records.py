@@ -1,0 +1,176 @@
+"""Rows as they came → one Arrow table.
+
+Columns are the record's own fields in the order they are first seen, the timestamp column (the Kafka timestamp where a
+record has none) and ``__key``. Types are those Arrow infers over the whole batch; whole numbers and fractions in one
+column make it double.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.model import Row
+from app.timestamps import BadValueError
+
+KEY_COLUMN = "__key"
+# What Arrow raises for values that do not fit one type, numbers that fit none, and text that is not Unicode.
+_CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+def to_table(rows: Sequence[Row], timestamp_column: str) -> pa.Table:
+    """Convert rows to a table with one row each, in the same order.
+
+    A field that is missing or null in a row is null; a column without any value is left out, for it has no type yet.
+
+    Raises:
+        BadValueError: a value that does not fit the column's type, with the row's position.
+    """
+    columns = _fields([row.value for row in rows])
+    columns[timestamp_column] = _timestamps(columns.get(timestamp_column), rows, timestamp_column)
+    columns[KEY_COLUMN] = _keys(rows)
+    return _storable(columns)
+
+
+def _fields(values: list[dict[str, Any]]) -> dict[str, pa.Array]:
+    """All fields at once: Arrow infers a struct over the union of the keys, in C++."""
+    try:
+        records = pa.array(values)
+    except _CONVERSION_ERRORS:
+        raise _first_misfit(values) from None
+    if not pa.types.is_struct(records.type):
+        raise BadValueError(0, "field names must be text")
+    return {field.name: _empty_dicts_as_null(field.name, records.field(field.name), values) for field in records.type}
+
+
+def _empty_dicts_as_null(name: str, column: pa.Array, values: list[dict[str, Any]]) -> pa.Array:
+    """Parquet cannot store a struct without fields, so ``{}`` means null wherever it comes."""
+    if not pa.types.is_struct(column.type):
+        return column
+    empty = pa.array([value.get(name) == {} for value in values])
+    return pc.if_else(empty, pa.scalar(None, column.type), column)
+
+
+def _first_misfit(values: list[dict[str, Any]]) -> BadValueError:
+    """The first row whose value does not fit with those before it, and its column."""
+    names = {name: None for value in values for name in value}
+    for name in names:
+        column = [value.get(name) for value in values]
+        row = _first_failure(column, pa.array)
+        if row is not None:
+            before = next((type(value).__name__ for value in column[:row] if value is not None), None)
+            after = f" after {before} values" if before else ""
+            return BadValueError(row, f"column {name!r} has the value {_shown(column[row])}, which does not fit{after}")
+    row = _first_failure(values, pa.array)
+    return BadValueError(row or 0, f"the record {_shown(values[row or 0])} cannot be converted to columns")
+
+
+def _first_failure(values: list[Any], convert: Callable[[list[Any]], object]) -> int | None:
+    """Index of the first value that makes the conversion of all up to it fail, by bisection; ``None`` if none does."""
+    if _converts(values, convert):
+        return None
+    good, bad = 0, len(values)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if _converts(values[:middle], convert):
+            good = middle
+        else:
+            bad = middle
+    return bad - 1
+
+
+def _converts(values: list[Any], convert: Callable[[list[Any]], object]) -> bool:
+    try:
+        convert(values)
+    except _CONVERSION_ERRORS:
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."  # noqa: PLR2004 - enough to recognise it
+
+
+def _timestamps(column: pa.Array | None, rows: Sequence[Row], name: str) -> pa.Array:
+    """Give records without the timestamp column the Kafka timestamp; a null of the record's own stays null."""
+    stamps = [row.timestamp for row in rows]
+    if column is None:
+        return pa.array(stamps, pa.int64())
+    missing = pa.array([name not in row.value for row in rows]) if column.null_count else pa.nulls(0, pa.bool_())
+    if not pc.any(missing).as_py():
+        return column
+    filler = _kafka_timestamps(stamps, column.type)
+    return pc.if_else(missing, filler, column.cast(filler.type))
+
+
+def _kafka_timestamps(stamps: list[int], kind: pa.DataType) -> pa.Array:
+    """Kafka timestamps (ms since the epoch) in the type of the column they complete."""
+    millis = pa.array(stamps, pa.int64())
+    if pa.types.is_timestamp(kind):
+        return millis.cast(pa.timestamp("ms", "UTC" if kind.tz else None)).cast(kind)
+    if pa.types.is_floating(kind):
+        return millis.cast(kind)
+    if pa.types.is_string(kind):
+        iso = [datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") for ms in stamps]
+        return pa.array(iso, kind)
+    return millis
+
+
+def _keys(rows: Sequence[Row]) -> pa.Array:
+    """The Kafka keys; as a column they win over a field of the same name."""
+    keys = [row.key for row in rows]
+    try:
+        return pa.array(keys)
+    except _CONVERSION_ERRORS:
+        row = _first_failure(keys, pa.array) or 0
+        raise BadValueError(row, f"the key {_shown(keys[row])} does not fit the keys before it") from None
+
+
+def _storable(columns: dict[str, pa.Array]) -> pa.Table:
+    """Columns in types that Parquet and Spark can hold; those without any value are left out."""
+    typed = {name: (column, _storable_type(column.type)) for name, column in columns.items()}
+    return pa.table(
+        {
+            name: column if kind == column.type else _recast(column, kind)
+            for name, (column, kind) in typed.items()
+            if kind
+        }
+    )
+
+
+def _storable_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type a column is stored in, ``None`` when no value has shown its type yet.
+
+    Parquet has no empty struct, Spark no nanoseconds and no void; the elements of a list that is always empty are text
+    until a value says otherwise.
+    """
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_struct(kind):
+        fields = [(field.name, _storable_type(field.type)) for field in kind]
+        kept = [pa.field(name, inner) for name, inner in fields if inner is not None]
+        return pa.struct(kept) if kept else None
+    if pa.types.is_list(kind):
+        return pa.list_(_storable_type(kind.value_type) or pa.string())
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_time(kind):
+        return pa.string()  # Spark writes no time of day to Parquet
+    return kind
+
+
+def _recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast to a storable type; struct fields are matched by name, dropped ones left out."""
+    if pa.types.is_struct(kind):
+        children = [_recast(pc.struct_field(array, field.name), field.type) for field in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind):
+        values = _recast(array.values, kind.value_type)
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, values, kind, mask=mask)
+    if pa.types.is_nested(array.type):  # structs without a typed field, standing in as null text
+        return pa.nulls(len(array), kind)
+    return array.cast(kind, safe=False)

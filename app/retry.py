@@ -1,0 +1,59 @@
+"""Trying again until it works: the one loop around every step that talks to another system."""
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from app.errors import RetryableError
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 30.0
+_T = TypeVar("_T")
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: the process is asked to end
+    """The wait was ended by the process stopping; what was tried is left undone."""
+
+
+def until_it_works(
+    work: Callable[[], _T],
+    *,
+    stop: threading.Event,
+    on_wait: Callable[[RetryableError | None], None],
+    clock: Callable[[], float],
+) -> _T:
+    """Call ``work`` until it no longer raises ``RetryableError``, with growing, jittered pauses of up to 30 s.
+
+    Args:
+        work: safe to repeat.
+        stop: ends the waiting.
+        on_wait: told the error at each failure, and ``None`` once it works again.
+        clock: monotonic seconds.
+
+    Raises:
+        Stopped: ``stop`` was set while waiting.
+    """
+    pause = _FIRST_PAUSE
+    waiting_since: float | None = None
+    while True:
+        try:
+            result = work()
+        except RetryableError as error:
+            if waiting_since is None:
+                waiting_since = clock()
+                logger.warning("%s. Trying again until it works", str(error).rstrip("."))
+            on_wait(error)
+            # Half of the pause is random, so that many sinks do not come back to a store in step.
+            wanted = error.retry_after if error.retry_after is not None else pause * random.uniform(0.5, 1)  # noqa: S311
+            if stop.wait(min(wanted, _LONGEST_PAUSE)):
+                raise Stopped from error
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        else:
+            if waiting_since is not None:
+                logger.info("it works again after %.0f s", clock() - waiting_since)
+                on_wait(None)
+            return result

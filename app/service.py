@@ -1,0 +1,234 @@
+"""Builds everything from the settings, starts it in order, runs it, and stops it in order."""
+
+import logging
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from types import FrameType
+from typing import TypeVar
+
+from quixstreams.models.topics import Topic
+from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
+
+from app import observe
+from app.application import LakeApplication
+from app.broker import find_topics, missing_topic, unreadable_topic
+from app.catalog.base import Catalog
+from app.delivery import Registrar
+from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
+from app.health import Health, HealthServer, Probe
+from app.partitioning import PartitionSpec
+from app.pipeline import Pipeline
+from app.scratch import make_scratch
+from app.settings import Settings
+from app.sink import LakeSink
+from app.spark import SparkWriter
+from app.storage.base import ObjectStore
+from app.table import open_table
+from app.transform import transform
+from app.wiring import (
+    FLUSH_SECONDS,
+    REVOKE_SECONDS,
+    new_application,
+    new_catalog,
+    new_sink,
+    new_store,
+    table_root,
+)
+
+logger = logging.getLogger(__name__)
+
+_START_PATIENCE_SECONDS = 60.0  # for a broker, store or catalog that is not up yet
+_START_PAUSE_SECONDS = 2.0
+_T = TypeVar("_T")
+
+
+class _StopRequested(BaseException):
+    """A signal came while the connector was still starting; no ``Exception``, so that nothing on the way eats it."""
+
+
+def run(settings: Settings) -> int:
+    """Run the connector until a signal or an error ends it.
+
+    Returns:
+        The exit code: 0 stopped, 1 a lasting failure, 2 settings, 70 Spark lost, 75 worth trying again.
+    """
+    service = _Service(settings)
+    try:
+        service.run()
+    except _StopRequested:
+        logger.info("stopped while starting")
+    except ConnectorError as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it, a stack trace would bury it
+        if not service.connected:
+            observe.announce_failure(error)
+        return error.exit_code
+    except Exception as error:
+        logger.debug("unexpected", exc_info=True)
+        unexpected = FatalError(
+            "running", repr(error), "Please report this as a bug; LOGLEVEL=DEBUG shows where it was"
+        )
+        logger.error("%s", unexpected)  # noqa: TRY400
+        if not service.connected:
+            observe.announce_failure(unexpected)
+        return unexpected.exit_code
+    finally:
+        service.close()
+    return 0
+
+
+class _Service:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._health = Health(loop_seconds=FLUSH_SECONDS + REVOKE_SECONDS, clock=time.monotonic)
+        self._scratch = make_scratch()
+        self._stop = threading.Event()
+        self._application: LakeApplication | None = None
+        self._pipeline: Pipeline | None = None
+        self._spark = SparkWriter(
+            master=settings.spark_master,
+            driver_memory=f"{settings.memory.heap_mb}m",
+            scratch=self._scratch,
+            compression=settings.parquet_compression,
+            row_group_rows=settings.row_group_rows,
+            on_lost=_exit_without_spark,
+        )
+        self.connected = False
+
+    def run(self) -> None:
+        """Start, consume, and return once stopped."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        for line in self._settings.summary():
+            logger.info("%s", line)
+        if self._settings.http_port:
+            HealthServer(self._health, self._settings.http_port)
+        begin = time.monotonic()
+        sink = new_sink(self._settings)
+        spark_up = self._spark.start()  # takes seconds, in which the rest is connected
+        store, catalog, spec = self._open_table()
+        application, topic = self._open_topic(sink)
+        _wait(spark_up)
+        sink.connect(self._new_pipeline(store, catalog, spec, sink))
+        transform(application.dataframe(topic)).sink(sink)
+        self._health.started(spark_alive=lambda: self._spark.alive, ready=lambda: _readiness(sink))
+        self._application = application  # from here on a signal stops the loop, and no longer the start
+        self.connected = True
+        observe.announce_connected()
+        logger.info("ready to consume %s after %.1f s", topic.name, time.monotonic() - begin)
+        application.run()
+        logger.info("stopped: everything consumed is in the lake and committed")
+
+    def close(self) -> None:
+        """End what still runs. Never raises, for an exit code is on its way."""
+        if self._pipeline:
+            self._pipeline.stop()
+        self._spark.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        logger.info("received %s, stopping", signal.Signals(number).name)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C ends it the hard way
+        self._stop.set()
+        if self._application is None:
+            raise _StopRequested
+        self._application.request_stop()
+
+    def _open_table(self) -> tuple[ObjectStore, Catalog | None, PartitionSpec]:
+        store = new_store(self._settings)
+        _patiently(store.connect)
+        catalog = new_catalog(self._settings)
+        if catalog:
+            _patiently(catalog.check)
+        spec = _patiently(
+            lambda: open_table(
+                store,
+                catalog,
+                table_root=table_root(self._settings),
+                hive_columns=self._settings.hive_columns,
+                timestamp_column=self._settings.timestamp_column,
+                null_partition=self._settings.null_partition,
+            )
+        )
+        return store, catalog, spec
+
+    def _open_topic(self, sink: LakeSink) -> tuple[LakeApplication, Topic]:
+        application = new_application(self._settings, sink, self._health)
+        topics = find_topics(
+            application.config.broker_address,
+            wait_seconds=_START_PATIENCE_SECONDS,
+            stop=self._stop,
+            clock=time.monotonic,
+        )
+        name = self._settings.input_topic
+        try:
+            topic = application.topic(
+                name,
+                value_deserializer=self._settings.value_deserializer,
+                key_deserializer=self._settings.key_deserializer,
+            )
+        except TopicNotFoundError:
+            prefix = f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
+            raise missing_topic(name, [found.removeprefix(prefix) for found in topics]) from None
+        except TopicPermissionError as error:
+            raise unreadable_topic(name, error) from None
+        return application, topic
+
+    def _new_pipeline(
+        self, store: ObjectStore, catalog: Catalog | None, spec: PartitionSpec, sink: LakeSink
+    ) -> Pipeline:
+        registers = catalog if self._settings.auto_discover else None
+        self._pipeline = Pipeline(
+            writer=self._spark,
+            store=store,
+            table_root=table_root(self._settings),
+            spec=spec,
+            registrar=Registrar(registers, f"{store.uri}/{table_root(self._settings)}", spec),
+            scratch=self._scratch,
+            workers=self._settings.max_write_workers,
+            is_owner=sink.is_owner,
+        )
+        return self._pipeline
+
+
+def _readiness(sink: LakeSink) -> Probe:
+    if not sink.is_assigned:
+        return Probe(ok=False, detail="no partitions assigned yet")
+    if not sink.last_flush_ok:
+        return Probe(ok=False, detail="the last flush did not go through")
+    return Probe(ok=True, detail="consuming")
+
+
+def _patiently(work: Callable[[], _T]) -> _T:
+    """Try again for a while what another system may not be ready for yet."""
+    give_up = time.monotonic() + _START_PATIENCE_SECONDS
+    while True:
+        try:
+            return work()
+        except RetryableError as error:
+            if time.monotonic() > give_up:
+                raise
+            logger.warning("%s. Trying again", str(error).rstrip("."))
+            time.sleep(_START_PAUSE_SECONDS)
+
+
+def _wait(future: Future[None]) -> None:
+    """Wait in short pieces, for a signal is handled only between them."""
+    while True:
+        try:
+            return future.result(timeout=0.2)
+        except FutureTimeout:
+            if future.done():
+                raise
+
+
+def _exit_without_spark(error: SparkLostError) -> None:
+    """End the process at once: offsets of what is under way are not committed, so nothing is lost."""
+    logger.critical("%s", error)
+    logging.shutdown()
+    os._exit(SparkLostError.exit_code)

@@ -1,0 +1,264 @@
+"""The sink as quixstreams sees it: rows in, batches out, and a flush that returns only when all is in the lake.
+
+Invariants kept here:
+1. ``flush`` returns only when every row added before it is uploaded and registered; only then offsets are committed.
+4. Memory is bounded: at ``max_buffer_bytes`` the sink asks for a checkpoint instead of taking more.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from quixstreams.context import message_context
+from quixstreams.models import HeadersTuples
+from quixstreams.sinks import BaseSink, SinkBackpressureError
+
+from app.assignment import Assignment
+from app.errors import ConnectorError, DataError, RetryableError
+from app.model import Batch, Row, TopicPartition
+from app.row_size import RowSizer
+
+logger = logging.getLogger(__name__)
+
+# How long consuming pauses when the destination does not take batches; the pipeline itself keeps trying meanwhile.
+_PAUSE_SECONDS = 5.0
+_PATIENCE_SECONDS = 3.0  # a hiccup shorter than this is not worth a pause
+_LOOK_SECONDS = 0.25  # between two looks at what else may have happened to the pipeline
+
+
+class BatchWriter(Protocol):
+    """What the sink asks of the pipeline; see ``app.pipeline.Pipeline``."""
+
+    @property
+    def is_idle(self) -> bool: ...
+    @property
+    def held_bytes(self) -> int: ...
+    @property
+    def failure(self) -> ConnectorError | None: ...
+    @property
+    def obstacle(self) -> RetryableError | None: ...
+    def submit(self, batch: Batch) -> None: ...
+    def wait_delivered(self, number: int, seconds: float) -> bool: ...
+
+
+class LakeSink(BaseSink):
+    """Buffers rows per topic-partition and seals them into batches for the pipeline.
+
+    A batch is sealed when ``batch_size`` rows wait and the pipeline is idle, when the buffer is full, and at flush. A
+    busy pipeline thus makes bigger batches, which is what spreads Spark's fixed cost per job under load.
+
+    Args:
+        batch_size: rows that are worth a batch, over all partitions.
+        max_buffer_bytes: most bytes of rows held in Python.
+        flush_seconds: deadline of a flush at a checkpoint.
+        revoke_seconds: deadline of a flush while partitions are being revoked.
+        stop_seconds: deadline of the last flush, after a signal to stop.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch_size: int,
+        max_buffer_bytes: int,
+        flush_seconds: float,
+        revoke_seconds: float,
+        stop_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        # quixstreams calls these around setup(), of which there is none: everything is connected before it starts.
+        super().__init__(on_client_connect_success=lambda: None)
+        self._pipeline: BatchWriter | None = None
+        self._batch_size = batch_size
+        self._max_buffer_bytes = max_buffer_bytes
+        self._flush_seconds = flush_seconds
+        self._revoke_seconds = revoke_seconds
+        self._stop_seconds = stop_seconds
+        self._clock = clock
+        self._assignments: dict[TopicPartition, Assignment] = {}
+        self._owners: frozenset[str] = frozenset()
+        self._sizer = RowSizer()
+        self._rows = 0
+        self._bytes = 0
+        self._last_batch = 0
+        self._sealing = threading.Lock()  # a flush on revoke runs on a thread of its own
+        self._revoking = False
+        self._stop_deadline: float | None = None
+        self.last_flush_ok = True
+
+    # --- called by quixstreams --------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        value: Any,
+        key: Any,
+        timestamp: int,
+        headers: HeadersTuples,  # noqa: ARG002 - the framework's signature
+        topic: str,
+        partition: int,
+        offset: int,
+    ) -> None:
+        """Buffer one record. Never blocks.
+
+        Raises:
+            DataError: the value is no dict.
+        """
+        assignment = self._assignments[topic, partition]  # type: ignore[index] # a TopicPartition is such a tuple
+        if offset <= assignment.sealed_to:
+            return
+        if not isinstance(value, dict):
+            raise not_a_record(assignment.tp, offset, value)
+        assignment.rows.append(Row(value, key, timestamp, offset))
+        self._rows += 1
+        self._bytes += self._sizer.size(value, message_context().size)
+
+    def flush(self) -> None:
+        """Seal the rest and wait until all batches sealed so far are in the lake.
+
+        Raises:
+            SinkBackpressureError: the destination does not take them now; quixstreams pauses and reads again.
+            RetryableError: the same while partitions are revoked or the process stops, where nothing can be paused.
+            ConnectorError: the pipeline failed for good.
+        """
+        self._seal("buffer full" if self.is_full else "checkpoint")
+        try:
+            self._wait_for_the_lake(self._last_batch)
+        except BaseException:
+            self.last_flush_ok = False
+            raise
+        self.last_flush_ok = True
+
+    def on_paused(self) -> None:
+        """Another sink asked for a pause: what is not sealed will be read again."""
+        with self._sealing:
+            for assignment in self._assignments.values():
+                assignment.rows = []
+            self._rows = self._bytes = 0
+
+    # --- called by the application ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Nothing to connect: the store, the catalog and Spark are up before the application runs."""
+
+    def connect(self, pipeline: BatchWriter) -> None:
+        """Give the sink the pipeline that writes its batches, before the first row comes."""
+        self._pipeline = pipeline
+
+    def assign(self, tps: Iterable[TopicPartition]) -> None:
+        """Begin a new life for each of these topic-partitions."""
+        for tp in tps:
+            self._assignments[tp] = Assignment(tp)
+        self._owners_changed()
+
+    def unassign(self, tps: Iterable[TopicPartition]) -> None:
+        """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""
+        for tp in tps:
+            self._assignments.pop(tp, None)
+        self._owners_changed()
+        self._count_waiting()
+
+    @property
+    def is_assigned(self) -> bool:
+        return bool(self._assignments)
+
+    def is_owner(self, token: str) -> bool:
+        """Whether the assignment with this token still stands; safe from any thread."""
+        return token in self._owners
+
+    def turn(self) -> None:
+        """One turn of the consumer's loop is over: all offsets seen are complete. Seal if it is time to.
+
+        Raises:
+            ConnectorError: the pipeline failed for good.
+        """
+        self.raise_failure()
+        if self._rows >= self._batch_size and self._writer.is_idle:
+            self._seal(f"{self._rows:,} rows waiting, writer idle")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the buffer has reached its bound, so that a checkpoint is due."""
+        return self._bytes + self._writer.held_bytes >= self._max_buffer_bytes
+
+    def discard(self, tp: TopicPartition, offset: int) -> None:
+        """Drop the rows of a record that failed half-way through its processing."""
+        if tp in self._assignments:
+            self._assignments[tp].discard(lambda row: row.offset == offset)
+            self._count_waiting()
+
+    def revoking(self, active: bool) -> None:
+        """Partitions are being revoked: no flush may ask for a pause now."""
+        self._revoking = active
+
+    def stopping(self) -> None:
+        """The process is asked to stop: the flush that runs or comes gets the shorter deadline."""
+        self._stop_deadline = self._clock() + self._stop_seconds
+
+    def raise_failure(self) -> None:
+        """Raise what stopped the pipeline, if anything did."""
+        failure = self._writer.failure
+        if failure is not None:
+            raise failure
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _writer(self) -> BatchWriter:
+        assert self._pipeline is not None, "connect() comes before the first row"  # noqa: S101
+        return self._pipeline
+
+    def _seal(self, reason: str) -> None:
+        with self._sealing:
+            sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.rows]
+            if not sealed:
+                return
+            parts, rows = zip(*sealed, strict=True)
+            self._last_batch += 1
+            size, self._rows, self._bytes = self._bytes, 0, 0
+            self._writer.submit(Batch(self._last_batch, reason, parts, rows, size))
+
+    def _wait_for_the_lake(self, last_batch: int) -> None:
+        begin = self._clock()
+        while not self._writer.wait_delivered(last_batch, _LOOK_SECONDS):
+            self.raise_failure()
+            may_pause = not self._revoking and self._stop_deadline is None
+            stuck = self._writer.obstacle is not None and self._clock() - begin > _PATIENCE_SECONDS
+            if may_pause and (stuck or self._clock() >= self._deadline(begin)):
+                raise SinkBackpressureError(retry_after=_PAUSE_SECONDS)
+            if self._clock() >= self._deadline(begin):
+                raise self._out_of_time()
+        self.raise_failure()
+
+    def _deadline(self, begin: float) -> float:
+        if self._revoking:
+            return begin + self._revoke_seconds
+        return self._stop_deadline if self._stop_deadline is not None else begin + self._flush_seconds
+
+    def _out_of_time(self) -> RetryableError:
+        obstacle = self._writer.obstacle
+        return RetryableError(
+            "writing the last rows before "
+            + ("the partitions are given away" if self._revoking else "the process ends"),
+            str(obstacle) if obstacle else "the pipeline did not finish in time",
+            "Their offsets are not committed: the next owner of the partitions reads them again",
+        )
+
+    def _owners_changed(self) -> None:
+        self._owners = frozenset(assignment.token for assignment in self._assignments.values())
+
+    def _count_waiting(self) -> None:
+        before, self._rows = self._rows, sum(len(assignment.rows) for assignment in self._assignments.values())
+        self._bytes = self._bytes * self._rows // before if before else 0
+
+
+def not_a_record(tp: TopicPartition, offset: int, value: object) -> DataError:
+    """The error for a value that has no columns."""
+    kind = "null (a tombstone)" if value is None else f"a {type(value).__name__}"
+    return DataError(
+        f"reading the record of {tp} at offset {offset}",
+        f"its value is {kind}, and a row needs an object with fields",
+        "Turn it into a dict or filter it out in transform() of app/transform.py, or move the consumer group past it",
+        record=(tp, offset),
+    )

@@ -1,0 +1,232 @@
+"""Spark in local mode: the session's life and the partitioned write (step 3). The only importer of PySpark.
+
+One dedicated thread makes every call, because each Python thread that touches Spark keeps a JVM thread for good, and
+because py4j waits for ever: with the call on its own thread the caller can wait with a deadline.
+"""
+
+import logging
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from app.errors import ConfigError, FatalError, SparkLostError
+from app.jvm import spark_conf, use_scratch_file_system
+from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+logger = logging.getLogger(__name__)
+
+_START_SECONDS = 180.0
+_JOB_SECONDS = 600.0
+_WATCH_SECONDS = 1.0
+_OUT_OF_MEMORY_EXIT = 3  # of a JVM with ExitOnOutOfMemoryError
+_T = TypeVar("_T")
+
+
+class SparkWriter:
+    """Writes staged batches as partitioned Parquet.
+
+    Args:
+        master: ``local``, ``local[n]`` or ``local[*]``.
+        driver_memory: heap of the JVM, e.g. ``1g``.
+        scratch: a private folder of this process; everything below it may be wiped.
+        compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
+        row_group_rows: most rows of one row group.
+        on_lost: called once, from any thread, when the JVM died or hangs.
+    """
+
+    def __init__(
+        self,
+        *,
+        master: str,
+        driver_memory: str,
+        scratch: Path,
+        compression: str,
+        row_group_rows: int,
+        on_lost: Callable[[SparkLostError], None],
+    ) -> None:
+        self._master = master
+        self._conf = spark_conf(scratch, driver_memory, compression, row_group_rows)
+        self._scratch = scratch
+        self._on_lost = on_lost
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
+        self._session: SparkSession | None = None
+        self._process: Popen[bytes] | None = None
+        self._closing = threading.Event()
+        self._lost: SparkLostError | None = None
+        self._lost_lock = threading.Lock()
+
+    def start(self) -> Future[None]:
+        """Begin to start the JVM and write a small batch, which warms it up and proves that the scratch folder works.
+
+        The future fails with ``ConfigError`` (no usable Java, too little memory) or ``FatalError``.
+        """
+        return self._thread.submit(self._start)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM runs and answers, as far as is known without asking it."""
+        return self._process is not None and self._process.poll() is None and self._lost is None
+
+    def jvm_pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
+        """Write one Parquet file per group of the staged batch below the new folder ``out``.
+
+        Raises:
+            SparkLostError: the JVM died, or the job took longer than its deadline.
+            FatalError: Spark refused the batch or the disk is full, or the files do not hold what was staged.
+        """
+        return self._call(lambda: self._write(staged, out), _JOB_SECONDS, "writing a batch with Spark")
+
+    def close(self) -> None:
+        """End the JVM at once: all it holds is in the scratch folder, which goes with it."""
+        self._closing.set()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _call(self, work: Callable[[], _T], seconds: float, doing: str) -> _T:
+        if self._lost is not None:
+            raise self._lost
+        try:
+            return self._thread.submit(work).result(timeout=seconds)
+        except FutureTimeout:
+            raise self._declare_lost(doing, f"no answer from Java for {seconds:.0f} s") from None
+        except Py4JNetworkError as error:
+            raise self._declare_lost(doing, self._death_or(error)) from None
+        except (Py4JError, PySparkException) as error:
+            if not self.alive:
+                raise self._declare_lost(doing, self._death_or(error)) from None
+            raise FatalError(doing, _reason(error), _hint(error)) from None
+
+    def _start(self) -> None:
+        watchdog = threading.Timer(
+            _START_SECONDS, self._declare_lost, ("starting Spark", "Java did not come up in time")
+        )
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            self._session = self._new_session()
+            use_scratch_file_system(self._session)
+            self._warm_up()
+        except (Py4JError, PySparkException, OSError) as error:
+            raise ConfigError("starting Spark", _reason(error), _START_HINT) from None
+        finally:
+            watchdog.cancel()
+        threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
+
+    def _new_session(self) -> SparkSession:
+        builder = SparkSession.builder.master(self._master).appName("quix-ts-datalake-sink")
+        for name, value in self._conf.items():
+            builder = builder.config(name, value)
+        session: SparkSession = builder.getOrCreate()
+        self._process = session.sparkContext._gateway.proc  # type: ignore[union-attr]
+        return session
+
+    def _warm_up(self) -> None:
+        staged = self._scratch / "warm-up.parquet"
+        rows = 1_000
+        table = pa.table(
+            {
+                "number": pa.array(range(rows), pa.int64()),
+                "fraction": pa.array([i / 7 for i in range(rows)], pa.float64()),
+                "text": pa.array([f"row {i}" for i in range(rows)], pa.string()),
+                "group": pa.array([i % 4 for i in range(rows)], pa.int32()),
+            }
+        )
+        pq.write_table(table, staged, compression="none", use_dictionary=False)
+        part = BatchPart(OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1), "warm-up", 0)
+        groups = tuple(FileGroup(part, {}, rows // 4) for _ in range(4))
+        out = self._scratch / "warm-up"
+        self._write(StagedFile(staged, "group", groups), out)
+        shutil.rmtree(out)
+        staged.unlink()
+
+    def _write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
+        assert self._session is not None  # noqa: S101 - start() came first, the pipeline is built with it
+        frame = self._session.read.parquet(str(staged.path))
+        # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file.
+        frame.write.partitionBy(staged.group_column).parquet(str(out))
+        return _collect(staged, out)
+
+    def _watch(self) -> None:
+        process = self._process
+        while process is not None and not self._closing.wait(_WATCH_SECONDS):
+            if process.poll() is not None:
+                self._declare_lost("running Spark", self._death_or(None))
+                return
+
+    def _death_or(self, error: Exception | None) -> str:
+        code = self._process.poll() if self._process else None
+        if code is None:
+            return _reason(error) if error else "no answer from Java"
+        memory = (
+            ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB" if code == _OUT_OF_MEMORY_EXIT else ""
+        )
+        return f"the Java process ended with code {code}{memory}"
+
+    def _declare_lost(self, doing: str, cause: str) -> SparkLostError:
+        with self._lost_lock:
+            if self._lost is not None:
+                return self._lost
+            self._lost = SparkLostError(doing, cause, "The process ends so that its platform starts a new one")
+        if self._process is not None:
+            self._process.kill()
+        if not self._closing.is_set():
+            self._on_lost(self._lost)
+        return self._lost
+
+
+_START_HINT = (
+    "Spark needs Java 17 or newer (JAVA_HOME or java on the PATH), SPARK_DRIVER_MEMORY of at least 512m, "
+    "and a temporary folder that can be written"
+)
+
+
+def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:
+    """The written files in the order of their groups, each checked against the rows that were staged for it."""
+    files = []
+    for index, group in enumerate(staged.groups):
+        written = list((out / f"{staged.group_column}={index}").glob("*.parquet"))
+        rows = sum(pq.read_metadata(path).num_rows for path in written)
+        if len(written) != 1 or rows != group.rows:
+            raise FatalError(
+                "checking what Spark wrote",
+                f"{group.rows:,} rows of {group.part.offsets.tp} became {len(written)} files with {rows:,} rows",
+                "Nothing of this batch was uploaded; please report this as a bug",
+            )
+        files.append(WrittenFile(written[0], written[0].stat().st_size, group))
+    return files
+
+
+def _reason(error: Exception) -> str:
+    """The cause in one line: the Java exception at the root, without its stack."""
+    if isinstance(error, Py4JJavaError):
+        cause: Any = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return str(cause.toString()).splitlines()[0]
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _hint(error: Exception) -> str:
+    if "No space left on device" in _reason(error):
+        return (
+            "The temporary folder is full: give it more room (TMPDIR, or the size of the tmpfs) or lower MAX_BUFFER_MB"
+        )
+    return ""

@@ -1,0 +1,107 @@
+"""From settings to the parts: the one place, with ``service``, that knows the settings object."""
+
+from quixstreams.kafka import ConnectionConfig
+
+from app.application import LakeApplication
+from app.catalog.base import Catalog
+from app.catalog.quix import QuixCatalog
+from app.connection import LocalTarget
+from app.errors import ConfigError
+from app.health import Health
+from app.settings import Settings
+from app.sink import LakeSink
+from app.storage.base import ObjectStore
+from app.storage.local import LocalStore
+from app.storage.s3 import S3Store
+
+# The consumer is thrown out of its group when it does not poll for this long (librdkafka's default).
+_MAX_POLL_SECONDS = 300.0
+FLUSH_SECONDS = 0.6 * _MAX_POLL_SECONDS
+# quixstreams gives the flush of a revocation a fifth of it; ours ends just before, with a reason.
+REVOKE_SECONDS = 0.2 * _MAX_POLL_SECONDS - 5.0
+_STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default
+
+
+def table_root(settings: Settings) -> str:
+    """Key of the table's folder in the store."""
+    return f"{settings.root}/{settings.table}"
+
+
+def new_store(settings: Settings) -> ObjectStore:
+    """The store, not connected yet."""
+    target = settings.storage
+    if isinstance(target, LocalTarget):
+        return LocalStore(target.folder)
+    return S3Store(
+        target.bucket,
+        region=target.region,
+        endpoint_url=target.endpoint_url,
+        access_key=target.access_key,
+        secret_key=target.secret_key,
+        session_token=target.session_token,
+        max_workers=settings.max_write_workers,
+        create_bucket=target.may_create,
+    )
+
+
+def new_catalog(settings: Settings) -> Catalog | None:
+    """The catalog, not asked anything yet; ``None`` without one."""
+    target = settings.catalog
+    if target is None:
+        return None
+    return QuixCatalog(target.url, target.token, settings.catalog_namespace, settings.table)
+
+
+def new_sink(settings: Settings) -> LakeSink:
+    """The sink, not connected to its pipeline yet."""
+    return LakeSink(
+        batch_size=settings.batch_size,
+        max_buffer_bytes=settings.memory.buffer_mb * 2**20,
+        flush_seconds=FLUSH_SECONDS,
+        revoke_seconds=REVOKE_SECONDS,
+        stop_seconds=_STOP_SECONDS,
+    )
+
+
+def new_application(settings: Settings, sink: LakeSink, health: Health) -> LakeApplication:
+    """The quixstreams application, not connected yet.
+
+    Raises:
+        ConfigError: the Kafka client refuses its settings, or the platform does not tell where the broker is.
+    """
+    try:
+        return LakeApplication(
+            lake_sink=sink,
+            on_turn=health.turn,
+            broker_address=_connection(settings),
+            quix_sdk_token=settings.sdk_token.get_secret_value() if settings.sdk_token else None,
+            quix_portal_api=settings.portal_api,
+            consumer_group=settings.consumer_group,
+            auto_offset_reset=settings.auto_offset_reset,
+            commit_interval=settings.commit_interval,
+            auto_create_topics=False,
+            broker_availability_timeout=0,  # an absent broker is waited for
+            loglevel=None,  # logging is set up already
+        )
+    except Exception as error:
+        raise ConfigError(
+            "setting up the Kafka client",
+            str(error),
+            "Check the KAFKA_ variables, or Quix__Sdk__Token and Quix__Portal__Api",
+        ) from error
+
+
+def _connection(settings: Settings) -> ConnectionConfig | None:
+    """How to reach the broker; ``None`` leaves it to quixstreams and the platform's token."""
+    if settings.broker_address is None:
+        return None
+    return ConnectionConfig.from_librdkafka_dict(
+        {
+            "bootstrap.servers": settings.broker_address,
+            "security.protocol": settings.security_protocol,
+            "sasl.mechanism": settings.sasl_mechanism,
+            "sasl.username": settings.sasl_username,
+            "sasl.password": settings.sasl_password,
+            "ssl.ca.location": str(settings.ssl_ca_location) if settings.ssl_ca_location else None,
+        }
+    )

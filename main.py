@@ -1,0 +1,36 @@
+"""Environment → settings → logging → service → exit code."""
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+# Loading quixstreams and PySpark takes a second, and a process with pid 1 ignores SIGTERM until it has a handler.
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+
+
+def main() -> int:
+    """Run the connector as the environment says, and return the exit code."""
+    from dotenv import load_dotenv  # noqa: PLC0415 - see above: the handler comes first
+
+    from app import observe, service  # noqa: PLC0415
+    from app.settings import SettingsError, load_settings  # noqa: PLC0415
+
+    load_dotenv(Path(__file__).with_name(".env"))  # for local runs; the environment wins
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        observe.announce_failure(error)
+        return error.exit_code
+    observe.set_up_logging(settings.loglevel)
+    return service.run(settings)
+
+
+if __name__ == "__main__":
+    code = main()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads of libraries may hang in a call for minutes; nothing that matters is left to do.
+    os._exit(code)
