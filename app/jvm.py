@@ -27,6 +27,9 @@ public class ScratchFileSystem extends org.apache.hadoop.fs.LocalFileSystem {
 _LOG_SETTINGS = """
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
+# At the root's own level, Spark has nothing to announce about levels.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR

@@ -158,7 +158,7 @@ class _Service:
         return store, catalog, spec
 
     def _open_topic(self, sink: LakeSink) -> tuple[LakeApplication, Topic]:
-        application = new_application(self._settings, sink, self._health)
+        application = new_application(self._settings, sink, self._health, self._scratch)
         topics = find_topics(
             application.config.broker_address,
             wait_seconds=_START_PATIENCE_SECONDS,

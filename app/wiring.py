@@ -1,6 +1,9 @@
 """From settings to the parts: the one place, with ``service``, that knows the settings object."""
 
+from pathlib import Path
+
 from quixstreams.kafka import ConnectionConfig
+from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.application import LakeApplication
 from app.catalog.base import Catalog
@@ -63,8 +66,14 @@ def new_sink(settings: Settings) -> LakeSink:
     )
 
 
-def new_application(settings: Settings, sink: LakeSink, health: Health) -> LakeApplication:
+def new_application(settings: Settings, sink: LakeSink, health: Health, scratch: Path) -> LakeApplication:
     """The quixstreams application, not connected yet.
+
+    Args:
+        settings: the connector's settings.
+        sink: where all rows go.
+        health: told of each turn of the loop.
+        scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
 
     Raises:
         ConfigError: the Kafka client refuses its settings, or the platform does not tell where the broker is.
@@ -79,6 +88,7 @@ def new_application(settings: Settings, sink: LakeSink, health: Health) -> LakeA
             consumer_group=settings.consumer_group,
             auto_offset_reset=settings.auto_offset_reset,
             commit_interval=settings.commit_interval,
+            state_dir=QUIX_ENVIRONMENT.state_dir or scratch / "state",
             auto_create_topics=False,
             broker_availability_timeout=0,  # an absent broker is waited for
             loglevel=None,  # logging is set up already
