@@ -1,0 +1,30 @@
+"""The two questions every HTTP client here has about header values."""
+
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+_ONE_WORD = re.compile(r"[\x21-\x7e]+")
+_SECONDS = re.compile(r"[0-9]{1,6}")
+
+
+def fits_header(value: str) -> bool:
+    """Whether a key or token can travel in a header: visible ASCII without blanks.
+
+    HTTP clients refuse anything else with an error that quotes the value, so it is asked before they see a secret.
+    """
+    return _ONE_WORD.fullmatch(value) is not None
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait as the ``retry-after`` header asks (RFC 9110, 10.2.3), or ``None`` where it says nothing usable.
+
+    A date is counted from the answer's own ``date`` header: the two come from one clock, ours may be another.
+    """
+    value = headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - parsedate_to_datetime(headers.get("date", ""))).total_seconds())
+    except (ValueError, TypeError):  # not a date, or one with and one without a zone
+        return None

@@ -1,0 +1,57 @@
+"""The one place where errors of the file system become the connector's own."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.errors import ConnectorError, FatalError, RetryableError
+
+# May pass by itself: a network file system whose server restarts (EIO is what a soft NFS mount says after its
+# time-out, ESTALE what it says once the server lost its state), a drive that is unmounted for a moment, a burst of
+# open files.
+_PASSING = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENFILE,
+        errno.ENOLCK,
+        errno.ENOTCONN,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+
+_HINTS = {
+    errno.EACCES: "Give the user this process runs as the right to write there",
+    errno.EPERM: "Give the user this process runs as the right to write there",
+    errno.EROFS: "The file system is mounted read-only; mount it writable",
+    errno.EDQUOT: "Raise the quota or delete what is no longer needed, then restart",
+    errno.ENOTDIR: "A file stands where a folder is needed; move it away",
+    errno.EEXIST: "A file stands where a folder is needed; move it away",
+    errno.EISDIR: "A folder stands where the file is to go; move it away",
+}
+
+
+@contextmanager
+def os_translated(doing: str) -> Iterator[None]:
+    """Raise an ``OSError`` from inside as a ``ConnectorError`` about ``doing``."""
+    try:
+        yield
+    except OSError as error:
+        raise translate(error, doing) from error
+
+
+def translate(error: OSError, doing: str) -> ConnectorError:
+    """The error as the user is to see it, retryable or not."""
+    cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
+    if error.errno == errno.ENOSPC:
+        return RetryableError(doing, cause, "Free some space on that disk")
+    if error.errno in _PASSING:
+        return RetryableError(doing, cause, "Check that the disk or network share is there")
+    return FatalError(doing, cause, _HINTS.get(error.errno or 0, "Check the folder and its file system"))

@@ -1,0 +1,188 @@
+"""The one place where errors of boto3 become the connector's own."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from botocore import exceptions as boto
+
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.http_headers import retry_after
+
+ADDRESS_HINT = "Check AWS_ENDPOINT_URL and AWS_REGION"
+_KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+
+# The store is busy, restarting, or got a damaged request: the same request may pass a moment later.
+_PASSING = frozenset(
+    {
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "RequestThrottled",
+        "RequestLimitExceeded",
+        "TooManyRequests",
+        "RequestTimeout",
+        "InternalError",
+        "ServiceUnavailable",
+        "OperationAborted",
+        "TemporaryRedirect",  # a bucket made a moment ago, before DNS knows its region
+        "BadDigest",
+        "IncompleteBody",
+        "XAmzContentSHA256Mismatch",
+    }
+)
+_PASSING_STATUS = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+
+_PASSING_HINTS = {
+    "ExpiredToken": "The keys of a role renew themselves; check the role if this goes on",
+    "ExpiredTokenException": "The keys of a role renew themselves; check the role if this goes on",
+    # Also what a request gets that was signed before the machine slept: signed anew, it passes.
+    "RequestTimeTooSkewed": "Set this machine's clock (NTP): it is more than 15 minutes off the store's",
+    "XMinioStorageFull": "Free some space on the storage server",
+}
+
+_WRONG_REGION = frozenset(
+    {
+        "PermanentRedirect",
+        "AuthorizationHeaderMalformed",
+        "IllegalLocationConstraintException",
+        "InvalidLocationConstraint",
+        "InvalidRegionName",
+    }
+)
+
+_REDIRECTS = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
+
+_SESSION_HINT = "Check AWS_SESSION_TOKEN: it must be the one issued with AWS_ACCESS_KEY_ID"
+_QUOTA_HINT = "Raise the quota or delete what is no longer needed, then restart"
+
+_LASTING: Mapping[str, tuple[type[ConnectorError], str]] = {
+    "InvalidBucketName": (ConfigError, "Set S3_BUCKET to 3 to 63 lower-case letters, digits, dots and hyphens"),
+    "BucketAlreadyExists": (ConfigError, "The name is taken by another account; choose another S3_BUCKET"),
+    "NoSuchBucket": (FatalError, "Check S3_BUCKET; if the bucket was deleted, create it again and restart"),
+    "InvalidAccessKeyId": (FatalError, "Check AWS_ACCESS_KEY_ID, and AWS_ENDPOINT_URL for whose key it is"),
+    "SignatureDoesNotMatch": (FatalError, "Check AWS_SECRET_ACCESS_KEY"),
+    "InvalidToken": (FatalError, _SESSION_HINT),
+    "InvalidTokenId": (FatalError, _SESSION_HINT),
+    "AllAccessDisabled": (FatalError, "The account or bucket is disabled; ask its owner"),
+    "QuotaExceeded": (FatalError, _QUOTA_HINT),
+    "XMinioAdminBucketQuotaExceeded": (FatalError, _QUOTA_HINT),
+}
+
+_ACTIONS = {"ListObjectsV2": "s3:ListBucket", "PutObject": "s3:PutObject", "CreateBucket": "s3:CreateBucket"}
+_NAMED_ACTION = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
+
+# boto3 puts the HTTP status in the place of the code where the answer has no error document of S3.
+_NOT_S3 = "The answer has no error document of S3: check AWS_ENDPOINT_URL, and any proxy on the way"
+
+
+@contextmanager
+def translated(doing: str, *, fixed_token: bool) -> Iterator[None]:
+    """Raise what boto3 raises inside as a ``ConnectorError``; arguments as for ``translate``."""
+    try:
+        yield
+    except (boto.ClientError, boto.BotoCoreError) as error:
+        raise translate(error, doing, fixed_token=fixed_token) from error
+
+
+def translate(error: Exception, doing: str, *, fixed_token: bool) -> ConnectorError:
+    """The error as the user is to see it, retryable or not.
+
+    Args:
+        error: a ``ClientError`` or ``BotoCoreError``.
+        doing: what was being done, to which object.
+        fixed_token: whether the session token came from the settings, so that nobody renews it.
+    """
+    if isinstance(error, boto.ClientError):
+        return _from_answer(error, doing, fixed_token=fixed_token)
+    if isinstance(error, boto.SSLError):
+        return _from_tls(error, doing)
+    if isinstance(error, boto.ConnectionError | boto.HTTPClientError):
+        hint = "Check that AWS_ENDPOINT_URL and the network let us reach the store"
+        return RetryableError(doing, _reason(error), hint)
+    return _from_settings(error, doing)
+
+
+def _from_settings(error: Exception, doing: str) -> ConnectorError:
+    """Errors from before a request is sent: keys, names, the configuration files."""
+    cause = _plain(str(error))
+    if isinstance(error, boto.NoCredentialsError):
+        return ConfigError(doing, "no credentials found", f"Set {_KEYS}, or give the machine a role")
+    if isinstance(error, boto.PartialCredentialsError):
+        return ConfigError(doing, cause, f"Set both {_KEYS}, or neither to use the machine's role")
+    if isinstance(error, boto.CredentialRetrievalError | boto.MetadataRetrievalError):
+        return RetryableError(doing, cause, f"Check the role given to this machine, or set {_KEYS}")
+    if isinstance(error, boto.ParamValidationError):
+        return ConfigError(doing, cause, "Check S3_BUCKET")
+    if isinstance(error, boto.InvalidRegionError):
+        return ConfigError(doing, cause, ADDRESS_HINT)
+    return FatalError(doing, cause, "Check the AWS_ variables and the AWS configuration files")
+
+
+def _from_tls(error: boto.SSLError, doing: str) -> ConnectorError:
+    if "EOF" in str(error):  # cut off during the handshake: a restart of the store or its load balancer
+        return RetryableError(doing, _plain(str(error)))
+    hint = "Check http:// or https:// in AWS_ENDPOINT_URL; for a private authority set AWS_CA_BUNDLE to its file"
+    return FatalError(doing, _plain(str(error)), hint)
+
+
+def _from_answer(error: boto.ClientError, doing: str, *, fixed_token: bool) -> ConnectorError:
+    """Errors that the store itself reported."""
+    answer = error.response
+    code = answer.get("Error", {}).get("Code", "")
+    message = _plain(answer.get("Error", {}).get("Message", ""))
+    meta = answer.get("ResponseMetadata", {})
+    status = meta.get("HTTPStatusCode", 0)
+    headers = meta.get("HTTPHeaders", {})
+    cause = f"{message} ({code})" if message else f"HTTP {status}"
+    if code == "ExpiredToken" and fixed_token:
+        return FatalError(doing, cause, "Set AWS_SESSION_TOKEN and the keys issued with it anew, then restart")
+    if _is_passing(code, status):
+        hint = _PASSING_HINTS.get(code, _NOT_S3 if code.isdigit() else "")
+        return RetryableError(doing, cause, hint, retry_after=retry_after(headers))
+    if code in _WRONG_REGION or status in _REDIRECTS:
+        region = headers.get("x-amz-bucket-region") or str(answer.get("Error", {}).get("Region", ""))
+        return ConfigError(doing, cause, _elsewhere(region, headers.get("location", "")))
+    if code in _LASTING:
+        kind, hint = _LASTING[code]
+        return kind(doing, cause, hint)
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return FatalError(doing, cause, _allow(error.operation_name, message))
+    return FatalError(doing, cause, _NOT_S3 if code.isdigit() else f"Look up {code} in the documentation of the store")
+
+
+def _elsewhere(region: str, location: str) -> str:
+    """Where to go instead, as far as the answer tells; either may be empty."""
+    if region:
+        return f"The bucket lies in {region}: set AWS_REGION to that"
+    if location:
+        return f"The store points to {location}: set AWS_ENDPOINT_URL to the address that answers itself"
+    return "Set AWS_REGION to the region of the bucket"
+
+
+def _is_passing(code: str, status: int) -> bool:
+    if code in _PASSING or code in _PASSING_HINTS or status in _PASSING_STATUS:
+        return True
+    return status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
+
+
+def _allow(operation: str, message: str) -> str:
+    """Which right to ask for: as the answer names it, else the one the operation needs."""
+    named = _NAMED_ACTION.search(message)
+    action = named.group(1) if named else _ACTIONS.get(operation, operation)
+    return f"Allow {action} for these keys or this role, or check {_KEYS}"
+
+
+def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:
+    """What the network said. botocore's message leaves out whether a connection was refused or a name unknown."""
+    if type(error) is boto.HTTPClientError:  # wraps anything, a header's value with a token in it included
+        return f"the request could not be sent ({type(error.kwargs.get('error')).__name__})"
+    if isinstance(error, boto.EndpointConnectionError):
+        return f"{_plain(str(error))}: {str(error.kwargs.get('error')).rpartition(': ')[2]}"
+    return _plain(str(error))
+
+
+def _plain(message: str) -> str:
+    """One line without a full stop, to stand inside a sentence."""
+    return " ".join(message.split()).rstrip(".")
