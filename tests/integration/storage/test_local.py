@@ -1,0 +1,211 @@
+"""What only a folder can do wrong."""
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConfigError, FatalError, RetryableError
+from app.storage.local import LocalStore
+from app.storage.os_errors import translate
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "source.parquet"
+    path.write_bytes(b"PAR1")
+    return path
+
+
+def test_the_address_is_the_absolute_path_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert LocalStore(Path("my lake/100%")).uri == f"file://{tmp_path}/my lake/100%"
+
+
+def test_a_missing_folder_is_created_with_its_parents(tmp_path: Path, file: Path) -> None:
+    store = LocalStore(tmp_path / "not" / "yet" / "there")
+
+    store.connect()
+    store.upload(file, "t/f.parquet")
+
+    assert (tmp_path / "not/yet/there/t/f.parquet").read_bytes() == b"PAR1"
+    assert [found.key for found in store.list("")] == ["t/f.parquet"]
+
+
+def test_a_file_in_the_place_of_the_folder_names_the_setting(file: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{file}: it is a file.*STORAGE_URL"):
+        LocalStore(file).connect()
+
+
+def test_a_file_in_the_place_of_a_parent_is_fatal_and_named(file: Path) -> None:
+    with pytest.raises(FatalError, match=f"connecting to file://{file}/lake.*{file}"):
+        LocalStore(file / "lake").connect()
+
+
+@pytest.mark.parametrize("key", ["../f", "t/../../f", "/etc/f", "t//f", "t/./f", "", "t/"])
+def test_a_key_that_leaves_the_folder_is_refused(tmp_path: Path, file: Path, key: str) -> None:
+    store = LocalStore(tmp_path / "lake")
+    store.connect()
+
+    with pytest.raises(FatalError, match="the key leaves the folder"):
+        store.upload(file, key)
+
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["lake", "source.parquet"]
+
+
+@pytest.mark.parametrize("prefix", ["../lake/", "../", "/", "t//", "t/../t/", "./t/"])
+def test_a_prefix_that_no_key_can_have_finds_nothing(tmp_path: Path, file: Path, prefix: str) -> None:
+    store = LocalStore(tmp_path / "lake")
+    store.connect()
+    store.upload(file, "t/f")
+
+    assert list(store.list(prefix)) == []
+
+
+def test_readers_see_nothing_of_a_file_before_it_is_whole(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "lake")
+    store.connect()
+    os.mkfifo(tmp_path / "slow")
+    with ThreadPoolExecutor(1) as pool:
+        upload = pool.submit(store.upload, tmp_path / "slow", "t/f")
+        with (tmp_path / "slow").open("wb", buffering=0) as source:
+            source.write(b"half")
+            while not list((tmp_path / "lake/t").glob(".upload-*")):  # the copy is under way from here on
+                assert not upload.done()
+            assert list(store.list("")) == []
+            source.write(b" and half")
+        stored = upload.result()
+
+    assert (stored.size, (tmp_path / "lake/t/f").read_bytes()) == (13, b"half and half")
+    assert not list((tmp_path / "lake/t").glob(".*"))
+
+
+@pytest.mark.parametrize(("taken", "key"), [("t/f/", "t/f"), ("t", "t/f")])
+def test_a_name_that_is_taken_by_the_other_kind_is_fatal_and_leaves_nothing_behind(
+    tmp_path: Path, file: Path, taken: str, key: str
+) -> None:
+    store = LocalStore(tmp_path / "lake")
+    store.connect()
+    if taken.endswith("/"):
+        (tmp_path / "lake" / taken).mkdir(parents=True)
+    else:
+        shutil.copy(file, tmp_path / "lake" / taken)
+
+    with pytest.raises(FatalError, match=r"uploading .*t/f.*move it away"):
+        store.upload(file, key)
+
+    assert [found.key for found in store.list("")] in ([], ["t"])
+    assert not list((tmp_path / "lake").rglob(".*"))
+
+
+def test_unfinished_uploads_are_not_listed(tmp_path: Path, file: Path) -> None:
+    store = LocalStore(tmp_path)
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / ".upload-0123456789abcdef").write_bytes(b"half")
+
+    store.upload(file, "t/f.parquet")
+
+    assert [found.key for found in store.list("t/")] == ["t/f.parquet"]
+
+
+def test_links_to_folders_are_followed_and_broken_ones_left_out(tmp_path: Path, file: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(file, tmp_path / "elsewhere" / "f")
+    (tmp_path / "lake" / "t").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "lake" / "broken").symlink_to(tmp_path / "nothing")
+
+    assert [found.key for found in LocalStore(tmp_path / "lake").list("")] == ["t/f"]
+
+
+def test_what_is_deleted_while_it_is_listed_is_left_out(tmp_path: Path, file: Path) -> None:
+    store = LocalStore(tmp_path / "lake")
+    store.connect()
+    for key in ("a/1", "a/2", "b/1", "c"):
+        store.upload(file, key)
+
+    listing = store.list("")
+    first = next(listing).key
+    (tmp_path / "lake/a/2").unlink()
+    shutil.rmtree(tmp_path / "lake/b")
+
+    assert [first, *(found.key for found in listing)] == ["a/1", "c"]
+
+
+def test_the_longest_name_that_the_file_system_allows_can_be_uploaded(tmp_path: Path, file: Path) -> None:
+    name = "n" * 255
+
+    LocalStore(tmp_path).upload(file, name)
+
+    with pytest.raises(FatalError, match="uploading"):
+        LocalStore(tmp_path).upload(file, name + "n")
+
+
+def test_a_folder_that_may_not_be_written_is_fatal_and_says_whose_right_is_missing(file: Path) -> None:
+    with folder_of_somebody_else() as folder, as_ordinary_user():
+        store = LocalStore(folder / "lake")
+        with pytest.raises(
+            FatalError, match=f"connecting to file://{folder}/lake: Permission denied.*the right to write"
+        ):
+            store.connect()
+        with pytest.raises(FatalError, match=f"connecting to file://{folder}: Permission denied.*the right to write"):
+            LocalStore(folder).connect()
+
+
+@pytest.mark.parametrize(
+    "number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EMFILE, errno.EBUSY]
+)
+def test_what_a_share_says_while_its_server_is_away_is_retryable(number: int) -> None:
+    error = translate(OSError(number, os.strerror(number), "/mnt/lake/f"), "uploading file:///mnt/lake/f")
+
+    assert isinstance(error, RetryableError)
+    assert f"uploading file:///mnt/lake/f: {os.strerror(number)}: /mnt/lake/f" in str(error)
+
+
+def test_a_full_disk_is_retryable_and_says_so() -> None:
+    error = translate(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "uploading file:///lake/f")
+
+    assert isinstance(error, RetryableError)
+    assert str(error) == "uploading file:///lake/f: No space left on device. Free some space on that disk"
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [(errno.EACCES, "the right to write"), (errno.EROFS, "read-only"), (errno.EDQUOT, "quota"), (errno.EFBIG, "Check")],
+)
+def test_what_stays_is_fatal(number: int, hint: str) -> None:
+    error = translate(OSError(number, os.strerror(number)), "uploading file:///lake/f")
+
+    assert isinstance(error, FatalError)
+    assert hint in error.hint
+
+
+@contextmanager
+def folder_of_somebody_else() -> Iterator[Path]:
+    """A folder that everybody may look into and nobody else may write to."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o555)
+    yield folder
+    folder.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def as_ordinary_user() -> Iterator[None]:
+    """Root may write anywhere; so be somebody else meanwhile."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)

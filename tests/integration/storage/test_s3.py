@@ -1,0 +1,112 @@
+"""What only S3 can do wrong, on a real server."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConfigError, FatalError, RetryableError
+from app.storage.s3 import S3Store
+from dev.minio import LocalMinio
+
+Make = Callable[..., S3Store]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "source.parquet"
+    path.write_bytes(b"PAR1")
+    return path
+
+
+def test_the_address_is_that_of_the_bucket(s3_store: Make) -> None:
+    assert s3_store("lake").uri == "s3://lake"
+
+
+def test_a_missing_bucket_is_created_where_allowed_and_connecting_again_is_fine(
+    s3_store: Make, bucket: str, file: Path
+) -> None:
+    store = s3_store(f"{bucket}-new", create_bucket=True)
+
+    store.connect()
+    store.connect()
+    store.upload(file, "f.parquet")
+
+    assert [found.key for found in store.list("")] == ["f.parquet"]
+
+
+def test_a_missing_bucket_is_refused_where_creating_is_not_allowed(s3_store: Make, bucket: str) -> None:
+    with pytest.raises(ConfigError, match=f"s3://{bucket}-new: there is no such bucket.*S3_BUCKET"):
+        s3_store(f"{bucket}-new").connect()
+
+
+def test_a_bucket_name_with_dots_works(s3_store: Make, bucket: str, file: Path) -> None:
+    store = s3_store(f"{bucket}.example.com", create_bucket=True)
+
+    store.connect()
+    store.upload(file, "f.parquet")
+
+    assert [found.key for found in store.list("")] == ["f.parquet"]
+
+
+def test_a_name_that_s3_refuses_names_the_setting(s3_store: Make) -> None:
+    with pytest.raises(ConfigError, match=r"My_Lake.*S3_BUCKET"):
+        s3_store("My_Lake", create_bucket=True).connect()
+
+
+def test_parquet_files_say_what_they_are(s3_store: Make, s3_server: LocalMinio, bucket: str, file: Path) -> None:
+    s3_store(bucket).upload(file, "t/f.parquet")
+
+    assert s3_server.client().head_object(Bucket=bucket, Key="t/f.parquet")["ContentType"] == (
+        "application/vnd.apache.parquet"
+    )
+
+
+def test_a_wrong_key_names_its_variable(s3_store: Make, bucket: str) -> None:
+    with pytest.raises(FatalError, match=f"connecting to s3://{bucket}.*AWS_ACCESS_KEY_ID"):
+        s3_store(bucket, access_key="nobody-knows-it").connect()
+
+
+def test_a_wrong_secret_names_its_variable_and_is_not_shown(s3_store: Make, bucket: str, file: Path) -> None:
+    store = s3_store(bucket, secret_key="wr0ng-s3cret")
+
+    with pytest.raises(FatalError, match=f"connecting to s3://{bucket}.*AWS_SECRET_ACCESS_KEY") as connecting:
+        store.connect()
+    with pytest.raises(FatalError, match=f"uploading s3://{bucket}/t/f.parquet.*AWS_SECRET_ACCESS_KEY") as uploading:
+        store.upload(file, "t/f.parquet")
+    assert "wr0ng-s3cret" not in f"{connecting.value} {uploading.value}"
+
+
+def test_a_wrong_token_names_its_variable_and_is_not_shown(s3_store: Make, bucket: str) -> None:
+    with pytest.raises(FatalError, match="AWS_SESSION_TOKEN") as caught:
+        s3_store(bucket, session_token="wr0ng-t0ken").connect()
+
+    assert "wr0ng-t0ken" not in str(caught.value)
+
+
+def test_a_store_that_is_not_there_is_retryable_and_named(s3_store: Make, bucket: str, file: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    store = s3_store(bucket, endpoint_url=f"http://127.0.0.1:{port}")
+
+    with pytest.raises(
+        RetryableError, match=f"connecting to s3://{bucket}.*127.0.0.1:{port}.*refused.*AWS_ENDPOINT_URL"
+    ):
+        store.connect()
+    with pytest.raises(RetryableError, match=f"uploading s3://{bucket}/f.parquet"):
+        store.upload(file, "f.parquet")
+    with pytest.raises(RetryableError, match=f"listing s3://{bucket}/t/"):
+        list(store.list("t/"))
+
+
+def test_a_host_that_nobody_knows_is_retryable_and_named(s3_store: Make, bucket: str) -> None:
+    with pytest.raises(RetryableError, match=r"no-such-host\.invalid"):
+        s3_store(bucket, endpoint_url="http://no-such-host.invalid:9000").connect()
+
+
+def test_https_to_a_server_that_speaks_http_names_the_setting(
+    s3_store: Make, s3_server: LocalMinio, bucket: str
+) -> None:
+    with pytest.raises(FatalError, match="https:// in AWS_ENDPOINT_URL"):
+        s3_store(bucket, endpoint_url=s3_server.endpoint_url.replace("http:", "https:")).connect()
