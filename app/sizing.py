@@ -26,16 +26,6 @@ class MemoryPlan:
     heap_mb: int
 
     @property
-    def buffer_bytes(self) -> int:
-        """Bytes of rows held in Python."""
-        return self.buffer_mb << 20
-
-    @property
-    def heap(self) -> str:
-        """The Java heap as Spark reads it, e.g. ``1024m``."""
-        return f"{self.heap_mb}m"
-
-    @property
     def total_mb(self) -> int:
         """MB that the whole container needs at the least."""
         return _PYTHON_MB + self.buffer_mb + self.heap_mb + _JVM_BESIDE_HEAP_MB

@@ -60,9 +60,7 @@ class Variables(BaseSettings):
         frozen=True,
         hide_input_in_errors=True,
         case_sensitive=True,
-        env_ignore_empty=True,
-        extra="ignore",
-        validate_default=True,
+        validate_default=True,  # the rules about what must be set look at defaults
     )
 
     # Injected by Quix Cloud

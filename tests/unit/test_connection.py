@@ -127,6 +127,11 @@ class TestPlatformStorage:
         (problem,) = problems(ON_PLATFORM, **variables)
         assert "is for a store of your own: set S3_BUCKET as well" in problem
 
+    def test_a_connection_that_is_wrong_is_the_only_problem(self) -> None:
+        access = {"AWS_ENDPOINT_URL": "https://s3.example.com", CONNECTION: "{}"}
+        (problem,) = problems(ON_PLATFORM, **access)
+        assert problem.startswith(CONNECTION)
+
     @pytest.mark.parametrize("provider", ["S3", "s3", "Minio", "MINIO", "minio", "S3Compatible", "s3_compatible"])
     def test_provider_in_any_case(self, provider: str) -> None:
         settings = load(ON_PLATFORM, **{CONNECTION: connection(provider)})
@@ -221,6 +226,7 @@ class TestCatalog:
             ({"CATALOG_URL": "https://other.example"}, "https://other.example", None),
             ({"CATALOG_URL": "https://catalog.quix.example:8443"}, "https://catalog.quix.example:8443", None),
             ({"CATALOG_URL": "http://catalog.quix.example"}, "http://catalog.quix.example", None),
+            ({"CATALOG_URL": "http://catalog.quix.example:443"}, "http://catalog.quix.example:443", None),
             ({"CATALOG_URL": "https://other.example", "CATALOG_AUTH_TOKEN": "mine"}, "https://other.example", "mine"),
         ],
     )

@@ -27,7 +27,7 @@ class TestDefaults:
         assert settings.catalog is None
         assert settings.catalog_namespace == "default"
         assert settings.loglevel == "INFO"
-        assert (settings.memory.buffer_bytes, settings.memory.heap) == (256 * 1024 * 1024, "1024m")
+        assert (settings.memory.buffer_mb, settings.memory.heap_mb) == (256, 1024)
         assert (settings.spark_master, settings.http_port) == ("local[*]", 8080)
         assert (settings.parquet_compression, settings.row_group_rows) == ("snappy", 1_000_000)
         assert settings.null_partition == "auto"
@@ -134,6 +134,12 @@ class TestSecrets:
         assert "hush" not in str(caught.value)
         assert caught.value.__context__ is None  # a stack trace would print it
 
+    def test_are_not_in_what_the_library_says_either(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CATALOG_URL", "https://user:hush@catalog")
+        with pytest.raises(ValidationError) as caught:
+            Settings()
+        assert "hush" not in str(caught.value)
+
     @pytest.mark.parametrize("variable", ["CATALOG_URL", "AWS_ENDPOINT_URL", "Quix__Lakehouse__Catalog__Url"])
     def test_do_not_belong_into_addresses(self, variable: str) -> None:
         assert problems(**{variable: "https://user:pw@host"}) == (f"{variable}: must not hold a user or password",)
@@ -217,27 +223,27 @@ class TestTable:
 
 class TestMemory:
     @pytest.mark.parametrize(
-        ("limit", "buffer_mb", "heap"),
+        ("limit", "buffer_mb", "heap_mb"),
         [
-            ("1000", 125, "512m"),
-            ("1999", 249, "512m"),
-            ("2000", 250, "1024m"),
-            ("2048", 256, "1024m"),
-            ("9000", 256, "1024m"),
+            ("1000", 125, 512),
+            ("1999", 249, 512),
+            ("2000", 250, 1024),
+            ("2048", 256, 1024),
+            ("9000", 256, 1024),
         ],
     )
-    def test_follows_the_containers_limit(self, limit: str, buffer_mb: int, heap: str) -> None:
+    def test_follows_the_containers_limit(self, limit: str, buffer_mb: int, heap_mb: int) -> None:
         memory = load(Quix__Deployment__Limits__Memory=limit).memory
-        assert (memory.buffer_mb, memory.heap) == (buffer_mb, heap)
+        assert (memory.buffer_mb, memory.heap_mb) == (buffer_mb, heap_mb)
         assert memory.total_mb <= int(limit)
 
     def test_the_users_choice_stays(self) -> None:
         memory = load(Quix__Deployment__Limits__Memory="4000", MAX_BUFFER_MB="1000", SPARK_DRIVER_MEMORY="2G").memory
-        assert (memory.buffer_mb, memory.heap) == (1000, "2048m")
+        assert (memory.buffer_mb, memory.heap_mb) == (1000, 2048)
 
     def test_without_a_limit_nothing_is_refused(self) -> None:
         memory = load(MAX_BUFFER_MB="100000", SPARK_DRIVER_MEMORY="64g").memory
-        assert (memory.buffer_mb, memory.heap) == (100_000, "65536m")
+        assert (memory.buffer_mb, memory.heap_mb) == (100_000, 65_536)
 
     def test_too_small_a_container(self) -> None:
         (problem,) = problems(Quix__Deployment__Limits__Memory="999")

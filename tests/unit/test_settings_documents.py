@@ -127,7 +127,7 @@ def test_fitted_defaults_are_those_of_a_container_of_unknown_size() -> None:
         settings = load_settings()
     assert settings.root == FITTED["S3_PREFIX"]
     assert f"{settings.memory.buffer_mb}" == FITTED["MAX_BUFFER_MB"]
-    assert settings.memory.heap == "1024m"
+    assert settings.memory.heap_mb == DEFAULT_HEAP_MB
 
 
 @pytest.mark.parametrize("name", USERS)
@@ -202,7 +202,7 @@ def test_the_defaults_of_the_form_start_on_the_platform() -> None:
         settings = load_settings()
     assert settings.storage.uri == "s3://quix-lake"
     assert settings.root == "acme-prod/data-lake/time-series"
-    assert settings.memory.heap == "1024m"
+    assert settings.memory.heap_mb == DEFAULT_HEAP_MB
 
 
 def test_the_form_of_quix_cloud() -> None:
