@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.jvm import spark_conf, use_scratch_file_system
@@ -159,7 +160,9 @@ class SparkWriter:
 
     def _write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
         assert self._session is not None  # noqa: S101 - start() came first, the pipeline is built with it
-        frame = self._session.read.parquet(str(staged.path))
+        # A given schema spares a job per batch: Spark would start one to read it from the file's footer.
+        schema = from_arrow_schema(pq.read_schema(staged.path), prefer_timestamp_ntz=True)
+        frame = self._session.read.schema(schema).parquet(str(staged.path))
         # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file.
         frame.write.partitionBy(staged.group_column).parquet(str(out))
         return _collect(staged, out)
