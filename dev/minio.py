@@ -64,6 +64,7 @@ class LocalMinio(NativeServer):
             "MINIO_SITE_REGION": self.region,
             "MINIO_BROWSER": "off",  # the console would take a second port
             "MINIO_UPDATE": "off",
+            "HOME": str(self.folder),  # it keeps things there
         }
 
     def _is_ready(self) -> bool:

@@ -1,0 +1,57 @@
+# `make` lists the targets. Needed beforehand: Python 3.11 or newer, and Java 17 or newer for all that runs Spark.
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint run image bench clean python java
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(READY) ## make .venv from requirements-dev.txt (the other targets do it by themselves)
+
+demo: python java $(READY) ## readings through a private Kafka into a lake in a local folder, then a query over it
+	@$(PY) -m dev.demo
+
+test: python java $(READY) ## unit, integration and container tests, against real services
+	@$(PY) -m pytest
+
+lint: $(READY) ## ruff and mypy
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+
+run: python java $(READY) ## the connector, with the settings of the environment and of .env
+	@$(PY) main.py
+
+image: $(READY) ## build the container image
+	@$(PY) -m dev.image
+
+bench: python java $(READY) ## messages per second, memory and start time, beside the dependency's own sink
+	@$(PY) -m bench
+
+clean: ## remove .venv, the demo's lake and everything else that was made here
+	@if [ -e demo-lake/.made-by-the-demo ]; then rm -rf demo-lake; fi
+	@rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache
+	@find app bench dev tests -name __pycache__ -prune -exec rm -rf {} +
+
+# Without a shell's error text and Python's traceback, what is missing is said in one line.
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Python 3.11 or newer is needed, $(PYTHON) is `$(PYTHON) --version 2>/dev/null || echo missing`." \
+			"Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+
+java: python
+	@$(PYTHON) -m dev.java
+
+# The stamp is written last: an interrupted installation is taken up again.
+$(READY): requirements.txt requirements-dev.txt | python
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make environments. Install what it lacks: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Making $(VENV): a few minutes, once" >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
