@@ -122,6 +122,10 @@ class _Service:
         observe.announce_connected()
         logger.info("ready to consume %s after %.1f s", topic.name, time.monotonic() - begin)
         application.run()
+        if sink.left_rows_behind:
+            raise RetryableError(
+                "stopping", "not all rows consumed reached the lake", "The next start reads them again: none is lost"
+            )
         logger.info("stopped: everything consumed is in the lake and committed")
 
     def close(self) -> None:

@@ -87,6 +87,7 @@ class LakeSink(BaseSink):
         self._revoking = False
         self._stop_deadline: float | None = None
         self.last_flush_ok = True
+        self.left_rows_behind = False  # when partitions were last given away, some rows were not in the lake yet
 
     # --- called by quixstreams --------------------------------------------------------------------------------------
 
@@ -151,9 +152,12 @@ class LakeSink(BaseSink):
         for tp in tps:
             self._assignments[tp] = Assignment(tp)
         self._owners_changed()
+        self.left_rows_behind = False
 
     def unassign(self, tps: Iterable[TopicPartition]) -> None:
         """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""
+        unwritten = self._rows > 0 or not self._writer.wait_delivered(self._last_batch, 0.0)
+        self.left_rows_behind = self.left_rows_behind or unwritten
         for tp in tps:
             self._assignments.pop(tp, None)
         self._owners_changed()
