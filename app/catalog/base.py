@@ -9,7 +9,11 @@ from app.model import StoredFile
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table as the catalog holds it. ``partition_spec`` is empty until the first files fill it."""
+    """A table as the catalog holds it.
+
+    ``location`` has no slash at its end and is empty where the catalog holds none; ``partition_spec`` is empty until
+    the first files fill it.
+    """
 
     location: str
     partition_spec: tuple[str, ...]

@@ -29,7 +29,7 @@ class LocalStore:
 
     @property
     def uri(self) -> str:
-        """``file:///folder``, not percent-encoded: a key appended to it is the path as the file system has it."""
+        """``file:///folder``, not percent-encoded: DuckDB, reading by the addresses in a catalog, does not decode."""
         return f"file://{self._root}"
 
     def connect(self) -> None:
