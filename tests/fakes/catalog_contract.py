@@ -1,0 +1,120 @@
+"""What the catalog's contract allows in a request; everything else is refused with a reason."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+Json = Mapping[str, Any]
+
+_LOCATION = re.compile(r"[a-z][a-z0-9]*://.*[^/]", re.DOTALL)
+_TABLE_FIELDS: Mapping[str, type] = {"location": str, "partition_spec": list, "properties": dict}
+_PROPERTIES: Mapping[str, type] = {
+    "created_by": str,
+    "auto_discovered": str,
+    "expected_partitions": list,
+    "timestamp_column": str,
+}
+_FILE_FIELDS: Mapping[str, type] = {
+    "file_path": str,
+    "file_size": int,
+    "last_modified": str,
+    "partition_values": dict,
+    "row_count": int,
+}
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a fault
+    """The request gets ``status`` and ``reason`` for an answer, and changes nothing."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass
+class Table:
+    """A table with its files, keyed by path in the order in which they first came."""
+
+    location: str
+    partition_spec: list[str]
+    properties: Json
+    files: dict[str, Json] = field(default_factory=dict)
+
+    def add(self, files: Sequence[Json]) -> None:
+        """Keep the files, all or, when the contract forbids one, none."""
+        spec = self.partition_spec
+        if not self.files and not spec and files:
+            spec = list(_checked_file(files[0], self.location)["partition_values"])
+        for file in files:
+            found = list(_checked_file(file, self.location)["partition_values"])
+            _require(sorted(found) == sorted(spec), f"partition_values has {found}, the table is partitioned by {spec}")
+        paths = [file["file_path"] for file in files]
+        _require(len(set(paths)) == len(paths), "the same file_path twice in one request")
+        self.partition_spec = spec
+        self.files.update(zip(paths, files, strict=True))
+
+    def description(self) -> Json:
+        return {
+            "location": self.location,
+            "partition_spec": self.partition_spec,
+            "properties": self.properties,
+        }
+
+
+def new_table(body: Any) -> Table:
+    """The table that a PUT asks for."""
+    table = _checked_fields(body, _TABLE_FIELDS, "the table")
+    properties = _checked_fields(table["properties"], _PROPERTIES, "properties")
+    _require(_LOCATION.fullmatch(table["location"]) is not None, "location is no URI without a slash at its end")
+    _require_names(table["partition_spec"], "partition_spec")
+    _require_names(properties["expected_partitions"], "expected_partitions")
+    _require(properties["auto_discovered"] in ("true", "false"), "auto_discovered is neither 'true' nor 'false'")
+    return Table(table["location"], table["partition_spec"], properties)
+
+
+def files_of(body: Any) -> Sequence[Json]:
+    """The files that a POST brings."""
+    files = _checked_fields(body, {"files": list}, "the request")["files"]
+    _require(bool(files), "files is empty")
+    return list(files)
+
+
+def _checked_file(file: Any, location: str) -> Json:
+    checked = _checked_fields(file, _FILE_FIELDS, "a file")
+    path = checked["file_path"]
+    _require(path.startswith(f"{location}/"), f"file_path {path} is outside the table's location {location}")
+    _require(checked["file_size"] >= 0, "file_size is negative")
+    _require(checked["row_count"] >= 0, "row_count is negative")
+    _require(_has_zone(checked["last_modified"]), "last_modified is no ISO 8601 time with a zone")
+    values = checked["partition_values"].values()
+    _require(all(isinstance(value, str) for value in values), "a value in partition_values is no string")
+    return checked
+
+
+def _checked_fields(document: Any, fields: Mapping[str, type], what: str) -> Json:
+    """The document, which has these fields and no others, each of its type and no other (a bool is no int)."""
+    _require(isinstance(document, dict), f"{what} is no JSON object")
+    _require(document.keys() == fields.keys(), f"{what} has the fields {sorted(document)}, not {sorted(fields)}")
+    for name, kind in fields.items():
+        _require(type(document[name]) is kind, f"{name} of {what} is no {kind.__name__}")
+    return dict(document)
+
+
+def _require_names(names: Sequence[Any], what: str) -> None:
+    _require(all(isinstance(name, str) for name in names), f"{what} is no list of names")
+
+
+def _has_zone(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _require(holds: bool, reason: str) -> None:
+    if not holds:
+        raise Refused(HTTPStatus.BAD_REQUEST, reason)

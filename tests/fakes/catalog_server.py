@@ -1,0 +1,202 @@
+"""A catalog to test against: a real HTTP server that keeps what it got and refuses what the contract forbids."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import Any
+from urllib.parse import unquote
+
+from tests.fakes.catalog_contract import Json, Refused, Table, files_of, new_table
+
+_BASE = "/api/v1"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Something that goes wrong with a request; requests whose path does not end with ``only`` pass it by.
+
+    Args:
+        status: answer with it, and do nothing of what was asked.
+        body: goes with ``status``.
+        headers: go with ``status``.
+        delay: seconds until the request is looked at; a stopping server waits no longer.
+        lost: do what was asked, then hang up instead of answering.
+        only: how the path must end, e.g. ``add-files``.
+    """
+
+    status: int | None = None
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+    lost: bool = False
+    only: str = ""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request as it came; ``body`` is decoded JSON, or the text of what is none; ``client`` its own port."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+    client: int
+
+
+class CatalogServer:
+    """A context manager. Without troubles it behaves; ``trouble`` scripts what goes wrong next.
+
+    Attributes:
+        token: the bearer token that lets in; ``/health`` needs none.
+        tables: by ``namespace.name``.
+        requests: all that came, in order, those included that were refused or met trouble.
+    """
+
+    def __init__(self, token: str = "catalog-token") -> None:  # noqa: S107
+        self.token = token
+        self.tables: dict[str, Table] = {}
+        self.requests: list[Received] = []
+        self.stopping = Event()
+        self._troubles: list[Trouble] = []
+        self._lock = Lock()
+        self._http = _Server(("127.0.0.1", 0), _Handler)
+        self._http.catalog = self
+
+    @property
+    def url(self) -> str:
+        """What ``CATALOG_URL`` is to be."""
+        return f"http://127.0.0.1:{self._http.server_port}{_BASE}"
+
+    def files(self, table: str, namespace: str = "default") -> list[Json]:
+        """The registered files of a table, each with the fields it was registered with."""
+        with self._lock:
+            known = self.tables.get(f"{namespace}.{table}")
+            return list(known.files.values()) if known else []
+
+    def trouble(self, trouble: Trouble, times: int = 1) -> None:
+        """Let the next ``times`` matching requests meet it, after the troubles scripted before."""
+        with self._lock:
+            self._troubles += [trouble] * times
+
+    def __enter__(self) -> "CatalogServer":
+        Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+        self.stopping.set()
+        self._http.shutdown()
+        self._http.server_close()
+
+    def receive(self, request: Received) -> Trouble | None:
+        """Keep the request, and give the trouble it is to meet."""
+        with self._lock:
+            self.requests.append(request)
+            for number, trouble in enumerate(self._troubles):
+                if request.path.endswith(trouble.only):
+                    return self._troubles.pop(number)
+        return None
+
+    def answer(self, request: Received) -> tuple[int, Json]:
+        """Do what is asked, or say why not."""
+        try:
+            with self._lock:
+                return HTTPStatus.OK, self._done(request)
+        except Refused as refused:
+            return refused.status, {"error": refused.reason}
+
+    def _done(self, request: Received) -> Json:
+        if not request.path.startswith(f"{_BASE}/"):
+            raise Refused(HTTPStatus.NOT_FOUND, f"nothing at {request.path}")
+        match request.method, [unquote(part) for part in request.path.removeprefix(_BASE).split("/")[1:]]:
+            case "GET", ["health"]:
+                return {"status": "healthy"}
+            case method, ["namespaces", namespace, "tables", table, *rest]:
+                self._require_token(request)
+                return self._done_with_table(method, f"{namespace}.{table}", rest, request)
+            case _:
+                raise Refused(HTTPStatus.NOT_FOUND, f"nothing at {request.path}")
+
+    def _done_with_table(self, method: str, name: str, rest: list[str], request: Received) -> Json:
+        match method, rest:
+            case "GET", []:
+                return self._known(name).description()
+            case "PUT", []:
+                wanted = new_table(_json_of(request))
+                table = self.tables.setdefault(name, wanted)  # the first location stays
+                return {**table.description(), "location_conflict": table.location != wanted.location}
+            case "POST", ["manifest", "add-files"]:
+                self._known(name).add(files_of(_json_of(request)))
+                return {"message": "Files added to manifest"}
+            case _:
+                raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"no {method} at {request.path}")
+
+    def _known(self, name: str) -> Table:
+        if name not in self.tables:
+            raise Refused(HTTPStatus.NOT_FOUND, f"no table {name}")
+        return self.tables[name]
+
+    def _require_token(self, request: Received) -> None:
+        if request.headers.get("authorization") != f"Bearer {self.token}":
+            raise Refused(HTTPStatus.UNAUTHORIZED, "wrong or missing token")
+
+
+def _json_of(request: Received) -> Any:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the content type is not application/json")
+    return request.body
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    catalog: CatalogServer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that did not wait for its answer is no error of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def _answer(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = Received(self.command, self.path, headers, _decoded(raw), self.client_address[1])
+        catalog = self.server.catalog
+        trouble = catalog.receive(request) or Trouble()
+        stopped = catalog.stopping.wait(trouble.delay)
+        if trouble.status is not None:
+            self._send(trouble.status, trouble.body, trouble.headers)
+            return
+        status, document = (0, {}) if stopped else catalog.answer(request)
+        if stopped or trouble.lost:
+            self.close_connection = True
+        else:
+            self._send(status, json.dumps(document).encode(), {"Content-Type": "application/json"})
+
+    def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names are the base class's
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
+        """Keep quiet: the tests show what matters."""
+
+
+def _decoded(raw: bytes) -> Any:
+    try:
+        return json.loads(raw) if raw else None
+    except ValueError:
+        return raw.decode(errors="replace")
