@@ -32,10 +32,12 @@ def find_topics(
         try:
             return sorted(client.list_topics(timeout=_ANSWER_SECONDS).topics)
         except KafkaException as error:
+            client.poll(0)  # only now does the client call back with what happened underneath
             refused = next((seen for seen in errors if seen.code() in _REFUSED), None)
             if refused is not None:
                 raise ConfigError(doing, refused.str(), _CREDENTIALS_HINT) from None
-            cause = errors[-1].str() if errors else error.args[0].str()
+            telling = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
+            cause = (telling[-1] if telling else error.args[0]).str()
         if stop.is_set() or clock() - begin > wait_seconds:
             raise RetryableError(doing, cause, "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up")
 
