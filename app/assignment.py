@@ -13,23 +13,38 @@ class Assignment:
     still running) can touch a later one.
     """
 
-    __slots__ = ("_next_number", "rows", "sealed_to", "token", "tp")
+    __slots__ = ("_next_number", "_sealed_to", "replayed_to", "rows", "token", "tp")
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.token = secrets.token_hex(4)
         self.rows: list[Row] = []
-        # Rows up to this offset are in a batch already: after back-pressure they are read again and must be skipped.
-        self.sealed_to = -1
+        # After back-pressure, rows up to this offset come again though they are in a batch already. At any other time a
+        # lower offset is no repetition: a buffered join gives out records late, a topic may be made anew.
+        self.replayed_to = -1
+        self._sealed_to = -1
         self._next_number = 0
 
     def seal(self) -> tuple[BatchPart, list[Row]]:
         """Take out the waiting rows; there is at least one."""
         rows, self.rows = self.rows, []
-        part = BatchPart(OffsetRange(self.tp, rows[0].offset, rows[-1].offset), self.token, self._next_number)
-        self.sealed_to = rows[-1].offset
+        offsets = [row.offset for row in rows]
+        part = BatchPart(OffsetRange(self.tp, min(offsets), max(offsets)), self.token, self._next_number)
+        self._sealed_to = max(self._sealed_to, part.offsets.last)
         self._next_number += 1
         return part, rows
+
+    def rewind(self) -> None:
+        """The consumer goes back to its last commit: drop the waiting rows, and skip the sealed ones when they come."""
+        self.rows = []
+        self.replayed_to = self._sealed_to
+
+    def is_repeated(self, offset: int) -> bool:
+        """Whether a row with this offset is in a batch already."""
+        if offset <= self.replayed_to:
+            return True
+        self.replayed_to = -1
+        return False
 
     def discard(self, unwanted: Callable[[Row], bool]) -> None:
         """Drop waiting rows that must not be written."""

@@ -83,8 +83,9 @@ class LakeSink(BaseSink):
         self._rows = 0
         self._bytes = 0
         self._last_batch = 0
-        self._sealing = threading.Lock()  # a flush on revoke runs on a thread of its own
+        self._consumer_thread = threading.get_ident()
         self._revoking = False
+        self._revocation = threading.Lock()  # held while a flush on another thread seals, and to end a revocation
         self._stop_deadline: float | None = None
         self.last_flush_ok = True
         self.left_rows_behind = False  # when partitions were last given away, some rows were not in the lake yet
@@ -107,7 +108,7 @@ class LakeSink(BaseSink):
             DataError: the value is no dict.
         """
         assignment = self._assignments[topic, partition]  # type: ignore[index] # a TopicPartition is such a tuple
-        if offset <= assignment.sealed_to:
+        if assignment.is_repeated(offset):
             return
         if not isinstance(value, dict):
             raise not_a_record(assignment.tp, offset, value)
@@ -123,20 +124,28 @@ class LakeSink(BaseSink):
             RetryableError: the same while partitions are revoked or the process stops, where nothing can be paused.
             ConnectorError: the pipeline failed for good.
         """
-        self._seal("buffer full" if self.is_full else "checkpoint")
+        with self._revocation:
+            revoking = self._revoking
+            if threading.get_ident() != self._consumer_thread and not revoking:
+                raise _too_late()
+            self._seal("buffer full" if self.is_full else "checkpoint")
+            last_batch = self._last_batch
         try:
-            self._wait_for_the_lake(self._last_batch)
+            self._wait_for_the_lake(last_batch, revoking=revoking)
+        except SinkBackpressureError:
+            self.last_flush_ok = False
+            self.on_paused()
+            raise
         except BaseException:
             self.last_flush_ok = False
             raise
         self.last_flush_ok = True
 
     def on_paused(self) -> None:
-        """Another sink asked for a pause: what is not sealed will be read again."""
-        with self._sealing:
-            for assignment in self._assignments.values():
-                assignment.rows = []
-            self._rows = self._bytes = 0
+        """The consumer pauses and goes back to its last commit: what is not sealed will be read again."""
+        for assignment in self._assignments.values():
+            assignment.rewind()
+        self._rows = self._bytes = 0
 
     # --- called by the application ----------------------------------------------------------------------------------
 
@@ -148,11 +157,14 @@ class LakeSink(BaseSink):
         self._pipeline = pipeline
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
-        """Begin a new life for each of these topic-partitions."""
+        """Begin a new life for each of these topic-partitions, on the thread that consumes them."""
+        self._consumer_thread = threading.get_ident()
         for tp in tps:
             self._assignments[tp] = Assignment(tp)
         self._owners_changed()
+        self._count_waiting()
         self.left_rows_behind = False
+        self.last_flush_ok = True  # a failed one of the former life says nothing about this one
 
     def unassign(self, tps: Iterable[TopicPartition]) -> None:
         """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""
@@ -193,8 +205,13 @@ class LakeSink(BaseSink):
             self._count_waiting()
 
     def revoking(self, active: bool) -> None:
-        """Partitions are being revoked: no flush may ask for a pause now."""
-        self._revoking = active
+        """Partitions are being revoked: no flush may ask for a pause now.
+
+        quixstreams flushes on a thread of its own then, and leaves it behind when it takes too long. Once this is over,
+        such a flush must not seal what belongs to the next life any more.
+        """
+        with self._revocation:
+            self._revoking = active
 
     def stopping(self) -> None:
         """The process is asked to stop: the flush that runs or comes gets the shorter deadline."""
@@ -214,37 +231,41 @@ class LakeSink(BaseSink):
         return self._pipeline
 
     def _seal(self, reason: str) -> None:
-        with self._sealing:
-            sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.rows]
-            if not sealed:
-                return
-            parts, rows = zip(*sealed, strict=True)
-            self._last_batch += 1
-            size, self._rows, self._bytes = self._bytes, 0, 0
-            self._writer.submit(Batch(self._last_batch, reason, parts, rows, size))
+        sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.rows]
+        if not sealed:
+            return
+        parts, rows = zip(*sealed, strict=True)
+        self._last_batch += 1
+        size, self._rows, self._bytes = self._bytes, 0, 0
+        self._writer.submit(Batch(self._last_batch, reason, parts, rows, size))
 
-    def _wait_for_the_lake(self, last_batch: int) -> None:
+    def _wait_for_the_lake(self, last_batch: int, *, revoking: bool) -> None:
         begin = self._clock()
+        obstructed_since: float | None = None
         while not self._writer.wait_delivered(last_batch, _LOOK_SECONDS):
             self.raise_failure()
-            may_pause = not self._revoking and self._stop_deadline is None
-            stuck = self._writer.obstacle is not None and self._clock() - begin > _PATIENCE_SECONDS
-            if may_pause and (stuck or self._clock() >= self._deadline(begin)):
+            now = self._clock()
+            if self._writer.obstacle is None:
+                obstructed_since = None
+            elif obstructed_since is None:
+                obstructed_since = now
+            stuck = obstructed_since is not None and now - obstructed_since > _PATIENCE_SECONDS
+            overdue = now >= self._deadline(begin, revoking=revoking)
+            may_pause = not revoking and self._stop_deadline is None
+            if may_pause and (stuck or overdue):
                 raise SinkBackpressureError(retry_after=_PAUSE_SECONDS)
-            if self._clock() >= self._deadline(begin):
-                raise self._out_of_time()
+            if overdue:
+                raise self._out_of_time(revoking=revoking)
         self.raise_failure()
 
-    def _deadline(self, begin: float) -> float:
-        if self._revoking:
-            return begin + self._revoke_seconds
-        return self._stop_deadline if self._stop_deadline is not None else begin + self._flush_seconds
+    def _deadline(self, begin: float, *, revoking: bool) -> float:
+        own = begin + (self._revoke_seconds if revoking else self._flush_seconds)
+        return own if self._stop_deadline is None else min(own, self._stop_deadline)
 
-    def _out_of_time(self) -> RetryableError:
+    def _out_of_time(self, *, revoking: bool) -> RetryableError:
         obstacle = self._writer.obstacle
         return RetryableError(
-            "writing the last rows before "
-            + ("the partitions are given away" if self._revoking else "the process ends"),
+            "writing the last rows before " + ("the partitions are given away" if revoking else "the process ends"),
             str(obstacle) if obstacle else "the pipeline did not finish in time",
             "Their offsets are not committed: the next owner of the partitions reads them again",
         )
@@ -265,4 +286,12 @@ def not_a_record(tp: TopicPartition, offset: int, value: object) -> DataError:
         f"its value is {kind}, and a row needs an object with fields",
         "Turn it into a dict or filter it out in transform() of app/transform.py, or move the consumer group past it",
         record=(tp, offset),
+    )
+
+
+def _too_late() -> RetryableError:
+    return RetryableError(
+        "flushing before the partitions are given away",
+        "they are gone already",
+        "Their offsets are not committed: the next owner of the partitions reads them again",
     )
