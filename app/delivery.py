@@ -1,13 +1,14 @@
 """Steps 5 and 6: upload the written files with a pool of threads, then make them known to the catalog."""
 
 import logging
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 from app.catalog.base import Catalog
 from app.errors import RetryableError
 from app.model import StoredFile, WrittenFile
 from app.partitioning import PartitionSpec, data_key, file_name
+from app.retry import Stopped
 from app.storage.base import ObjectStore
 from app.table import check_catalog_table
 
@@ -15,39 +16,72 @@ logger = logging.getLogger(__name__)
 
 
 class Upload:
-    """The upload of one batch's files. It remembers what is stored already, so that it can be repeated."""
+    """The upload of one batch's files. It remembers what is stored already, so that it can be repeated.
+
+    Args:
+        files: what Spark wrote.
+        store, table_root: where to.
+        pool: its size is the number of uploads at the same time.
+        is_owner: whether an assignment's token still stands. Files of others are left out, also at a repetition: while
+            an upload waits for its store to come back, the partition's next owner writes the same rows.
+    """
 
     def __init__(
-        self, files: Sequence[WrittenFile], store: ObjectStore, table_root: str, pool: ThreadPoolExecutor
+        self,
+        files: Sequence[WrittenFile],
+        store: ObjectStore,
+        table_root: str,
+        pool: ThreadPoolExecutor,
+        is_owner: Callable[[str], bool],
     ) -> None:
         self._missing = list(files)
-        self._stored: list[StoredFile] = []
+        self._stored: list[tuple[str, StoredFile]] = []
         self._store = store
         self._table_root = table_root
         self._pool = pool
+        self._is_owner = is_owner
 
-    def run(self) -> list[StoredFile]:
-        """Upload what is not stored yet, and return all files that are.
+    def run(self) -> None:
+        """Upload what is not stored yet.
 
         Raises:
             FatalError, ConfigError: if any file failed for good.
             RetryableError: if files are missing that a repetition may bring.
+            Stopped: the pool was shut down meanwhile.
         """
         attempts = [(file, self._pool.submit(self._put, file)) for file in self._missing]
-        wait([future for _, future in attempts])
-        self._stored += [future.result() for _, future in attempts if future.exception() is None]
-        self._missing = [file for file, future in attempts if future.exception() is not None]
-        errors = [error for _, future in attempts if (error := future.exception()) is not None]
+        self._missing = []
+        errors: list[BaseException] = []
+        for file, attempt in attempts:
+            error = _error_of(attempt)
+            if error is not None:
+                self._missing.append(file)
+                errors.append(error)
+            elif (stored := attempt.result()) is not None:
+                self._stored.append((file.group.part.owner, stored))
         lasting = [error for error in errors if not isinstance(error, RetryableError)]
         if errors:
             raise (lasting or errors)[0]
-        return self._stored
 
-    def _put(self, file: WrittenFile) -> StoredFile:
+    def stored(self) -> list[StoredFile]:
+        """The uploaded files of assignments that still stand."""
+        return [file for owner, file in self._stored if self._is_owner(owner)]
+
+    def _put(self, file: WrittenFile) -> StoredFile | None:
+        if not self._is_owner(file.group.part.owner):
+            return None
         values = file.group.partition_values
         key = data_key(self._table_root, values, file_name(file.group.part))
         stored = self._store.upload(file.path, key)
         return StoredFile(key, f"{self._store.uri}/{key}", stored.size, file.group.rows, values, stored.last_modified)
+
+
+def _error_of(attempt: Future[StoredFile | None]) -> BaseException | None:
+    """Wait for the upload. ``concurrent.futures.wait`` would wait for ever for one that a shutdown has cancelled."""
+    try:
+        return attempt.exception()
+    except CancelledError:
+        raise Stopped from None
 
 
 class Registrar:

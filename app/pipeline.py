@@ -6,7 +6,7 @@
 5 upload    thread pool, MAX_WRITE_WORKERS              ┐ thread "deliver"
 6 register  catalog add-files, one request              ┘
 (4 and 7 are kept for the journal.) Each thread has one batch at a time and hands it on through a queue of one, so
-three batches overlap and the order of batches is kept. The first lasting failure stops everything behind it.
+three batches overlap and the order of batches is kept. The first lasting failure stops all three.
 """
 
 import logging
@@ -90,7 +90,7 @@ class Pipeline:
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
         workers: uploads at the same time.
-        is_owner: whether an assignment's token still stands; files of others are dropped before their upload.
+        is_owner: whether an assignment's token still stands; files of others are neither uploaded nor registered.
     """
 
     def __init__(
@@ -228,17 +228,20 @@ class Pipeline:
 
     def _deliver_next(self) -> None:
         job, files = self._written.get()
-        owned = [file for file in files if self._is_owner(file.group.part.owner)]
-        if len(owned) < len(files):
-            logger.info("batch %d: dropped %d files of partitions given away", job.number, len(files) - len(owned))
-        upload = Upload(owned, self._store, self._table_root, self._pool)
-        stored = job.timed("upload", lambda: self._until_it_works(upload.run))
-        job.timed("register", lambda: self._until_it_works(lambda: self._registrar.register(stored)))
+        upload = Upload(files, self._store, self._table_root, self._pool, self._is_owner)
+        job.timed("upload", lambda: self._until_it_works(upload.run))
+        stored = job.timed("register", lambda: self._until_it_works(lambda: self._register(upload.stored())))
+        if len(stored) < len(files):
+            logger.info("batch %d: dropped %d files of partitions given away", job.number, len(files) - len(stored))
         shutil.rmtree(self._scratch / f"written-{job.number}")
         _log(job, stored)
         with self._changed:
             self._delivered = job.number
             self._changed.notify_all()
+
+    def _register(self, files: list[StoredFile]) -> list[StoredFile]:
+        self._registrar.register(files)
+        return files
 
     def _until_it_works(self, work: Callable[[], _T]) -> _T:
         return until_it_works(work, stop=self._stop, on_wait=self._set_obstacle, clock=time.monotonic)
