@@ -39,16 +39,20 @@ def until_it_works(
     """
     pause = _FIRST_PAUSE
     waiting_since: float | None = None
+    told = ""
     while True:
         try:
             result = work()
         except RetryableError as error:
             if waiting_since is None:
                 waiting_since = clock()
-                logger.warning("%s. Trying again until it works", str(error).rstrip("."))
+            if str(error) != told:  # what is wrong may change while we wait
+                told = str(error)
+                logger.warning("%s. Trying again until it works", told.rstrip("."))
             on_wait(error)
-            # Half of the pause is random, so that many sinks do not come back to a store in step.
-            wanted = error.retry_after if error.retry_after is not None else pause * random.uniform(0.5, 1)  # noqa: S311
+            # Half of the pause is random, so that many sinks do not come back to a store in step. What the other side
+            # asks for can only make it longer: an answer of 0 s, over and over, would make a busy loop.
+            wanted = max(pause * random.uniform(0.5, 1), error.retry_after or 0.0)  # noqa: S311
             if stop.wait(min(wanted, _LONGEST_PAUSE)):
                 raise Stopped from error
             pause = min(pause * 2, _LONGEST_PAUSE)
