@@ -76,7 +76,7 @@ class HealthServer:
         probes = {"/health/live": health.live, "/health/ready": health.ready}
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802 - the standard library's name
+            def do_GET(self) -> None:
                 probe = probes.get(self.path)
                 if probe is None:
                     return self._answer(404, Probe(ok=False, detail=f"there are {', '.join(probes)}"))
