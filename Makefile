@@ -53,5 +53,5 @@ $(READY): requirements.txt requirements-dev.txt | python
 		echo "$(PYTHON) cannot make environments. Install what it lacks: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Making $(VENV): a few minutes, once" >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@$(PY) -m pip install --quiet --use-pep517 --disable-pip-version-check -r requirements-dev.txt
 	@touch $@

@@ -52,7 +52,7 @@ def _demo() -> int:
     find_java()
     _empty_lake()
     produced = list(readings(COUNT))
-    print("Quix TS Datalake Sink: from a Kafka topic to a data lake\n")
+    print("Quix TS Datalake Sink: from a Kafka topic to a data lake\n", flush=True)
     with LocalKafka() as kafka:
         _say("Kafka", f"{kafka.bootstrap_servers}, a single node of our own")
         kafka.create_topic(TOPIC, PARTITIONS)
