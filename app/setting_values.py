@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,254}")
 _FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
 _ANY_REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -97,7 +97,7 @@ def bucket(text: str) -> str:
     if "/" in text:
         raise ValueError("must be the bucket's name alone, such as my-lake: no s3://, and the path goes into S3_PREFIX")
     if not _BUCKET.fullmatch(text):
-        raise ValueError('must be a bucket\'s name: 2 to 255 letters, digits, ".", "_" and "-"')
+        raise ValueError('must be a bucket\'s name: 3 to 255 letters, digits, ".", "_" and "-"')
     return text
 
 

@@ -65,7 +65,7 @@ class TestSingleValues:
             ("KAFKA_BOOTSTRAP_SERVERS", "http://kafka:9092", "must be host:port"),
             ("KAFKA_BOOTSTRAP_SERVERS", "a:1,,b:2", "must be host:port"),
             ("S3_BUCKET", "s3://lake", "must be the bucket's name alone"),
-            ("S3_BUCKET", "l", "must be a bucket's name"),
+            ("S3_BUCKET", "la", "must be a bucket's name"),
             ("S3_PREFIX", "a//b", "must be a path such as lake/raw"),
             ("S3_PREFIX", "a/../b", "must be a path such as lake/raw"),
             ("S3_PREFIX", "/", "must be a path such as lake/raw"),
