@@ -91,7 +91,7 @@ def partition_columns(table: pa.Table, spec: PartitionSpec) -> list[pa.Array]:
     """The partition values of every row.
 
     Args:
-        table: rows as they came, the spec's timestamp column among them when a time column is wanted.
+        table: rows as they came; a column that is not there is null in all of them.
         spec: the table's partitioning.
 
     Returns:
@@ -102,17 +102,14 @@ def partition_columns(table: pa.Table, spec: PartitionSpec) -> list[pa.Array]:
     """
     parts: Mapping[str, pa.Array] = {}
     if any(column in TIME_COLUMNS for column in spec.columns):
-        parts = time_parts(table.column(spec.timestamp_column))
-    arrays = []
-    for column in spec.columns:
-        if column in TIME_COLUMNS:
-            strings = parts[column]
-        elif column in table.column_names:
-            strings = _value_strings(table.column(column))
-        else:
-            strings = pa.nulls(table.num_rows, pa.string())
-        arrays.append(_fill_null(strings, spec.null_value))
-    return arrays
+        parts = time_parts(_column(table, spec.timestamp_column))
+    strings = (parts[name] if name in TIME_COLUMNS else _value_strings(_column(table, name)) for name in spec.columns)
+    return [_fill_null(array, spec.null_value) for array in strings]
+
+
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """The column; nulls where no row has a value, for such columns are not in the table."""
+    return table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows)])
 
 
 def _fill_null(strings: pa.Array, null_value: str) -> pa.Array:

@@ -42,7 +42,20 @@ def _fields(values: list[dict[str, Any]]) -> dict[str, pa.Array]:
         raise _first_misfit(values) from None
     if not pa.types.is_struct(records.type):
         raise BadValueError(0, "field names must be text")
-    return {field.name: _empty_dicts_as_null(field.name, records.field(field.name), values) for field in records.type}
+    columns = {field.name: records.field(field.name) for field in records.type}
+    _refuse_cut_datetimes(columns, values)
+    return {name: _empty_dicts_as_null(name, column, values) for name, column in columns.items()}
+
+
+def _refuse_cut_datetimes(columns: dict[str, pa.Array], values: list[dict[str, Any]]) -> None:
+    """Where dates and datetimes meet in a column, Arrow makes it one of dates and drops the time of day."""
+    for name in [name for name, column in columns.items() if pa.types.is_date(column.type)]:
+        column = [value.get(name) for value in values]
+        has_time = [isinstance(value, datetime) for value in column]
+        if any(has_time):
+            kinds = [None if value is None else timed for value, timed in zip(column, has_time, strict=True)]
+            first = next(kind for kind in kinds if kind is not None)
+            raise _misfit(name, column, kinds.index(not first))
 
 
 def _empty_dicts_as_null(name: str, column: pa.Array, values: list[dict[str, Any]]) -> pa.Array:
@@ -60,11 +73,15 @@ def _first_misfit(values: list[dict[str, Any]]) -> BadValueError:
         column = [value.get(name) for value in values]
         row = _first_failure(column, pa.array)
         if row is not None:
-            before = next((type(value).__name__ for value in column[:row] if value is not None), None)
-            after = f" after {before} values" if before else ""
-            return BadValueError(row, f"column {name!r} has the value {_shown(column[row])}, which does not fit{after}")
+            return _misfit(name, column, row)
     row = _first_failure(values, pa.array)
     return BadValueError(row or 0, f"the record {_shown(values[row or 0])} cannot be converted to columns")
+
+
+def _misfit(name: str, column: list[Any], row: int) -> BadValueError:
+    before = next((type(value).__name__ for value in column[:row] if value is not None), None)
+    after = f" after {before} values" if before else ""
+    return BadValueError(row, f"column {name!r} has the value {_shown(column[row])}, which does not fit{after}")
 
 
 def _first_failure(values: list[Any], convert: Callable[[list[Any]], object]) -> int | None:
@@ -96,27 +113,39 @@ def _shown(value: object) -> str:
 
 def _timestamps(column: pa.Array | None, rows: Sequence[Row], name: str) -> pa.Array:
     """Give records without the timestamp column the Kafka timestamp; a null of the record's own stays null."""
-    stamps = [row.timestamp for row in rows]
     if column is None:
-        return pa.array(stamps, pa.int64())
-    missing = pa.array([name not in row.value for row in rows]) if column.null_count else pa.nulls(0, pa.bool_())
-    if not pc.any(missing).as_py():
+        return pa.array([row.timestamp for row in rows], pa.int64())
+    lacking = [index for index, row in enumerate(rows) if name not in row.value] if column.null_count else []
+    if not lacking:
         return column
-    filler = _kafka_timestamps(stamps, column.type)
-    return pc.if_else(missing, filler, column.cast(filler.type))
+    kind = pa.int64() if pa.types.is_null(column.type) or pa.types.is_integer(column.type) else column.type
+    stamps = [None if name in row.value else row.timestamp for row in rows]
+    try:
+        filler = _kafka_timestamps(stamps, kind)
+    except _CONVERSION_ERRORS:
+        found = _first_failure([stamps[index] for index in lacking], lambda some: _kafka_timestamps(some, kind))
+        row = lacking[found or 0]
+        reason = f"it has no {name!r}, and its Kafka timestamp {stamps[row]} does not fit the column's {kind} values"
+        raise BadValueError(row, reason) from None
+    return pc.coalesce(column.cast(kind), filler)
 
 
-def _kafka_timestamps(stamps: list[int], kind: pa.DataType) -> pa.Array:
+def _kafka_timestamps(stamps: list[int | None], kind: pa.DataType) -> pa.Array:
     """Kafka timestamps (ms since the epoch) in the type of the column they complete."""
     millis = pa.array(stamps, pa.int64())
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return millis.cast(kind)
     if pa.types.is_timestamp(kind):
         return millis.cast(pa.timestamp("ms", "UTC" if kind.tz else None)).cast(kind)
-    if pa.types.is_floating(kind):
-        return millis.cast(kind)
+    if pa.types.is_date(kind):
+        return millis.cast(pa.timestamp("ms")).cast(kind, safe=False)
     if pa.types.is_string(kind):
-        iso = [datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds") for ms in stamps]
-        return pa.array(iso, kind)
-    return millis
+        return pa.array([None if ms is None else _iso(ms) for ms in stamps], kind)
+    raise TypeError(kind)
+
+
+def _iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def _keys(rows: Sequence[Row]) -> pa.Array:
@@ -165,7 +194,9 @@ def _storable_type(kind: pa.DataType) -> pa.DataType | None:
 def _recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast to a storable type; struct fields are matched by name, dropped ones left out."""
     if pa.types.is_struct(kind):
-        children = [_recast(pc.struct_field(array, field.name), field.type) for field in kind]
+        # By position: a name that begins with a dot or a bracket would be read as a path.
+        places = [array.type.get_field_index(field.name) for field in kind]
+        children = [_recast(pc.struct_field(array, at), field.type) for at, field in zip(places, kind, strict=True)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind):
         values = _recast(array.values, kind.value_type)
