@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.literals import BucketLocationConstraintType
     from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
 
-_PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
-
 logger = logging.getLogger(__name__)
 
 _PARQUET = "application/vnd.apache.parquet"
 _US_EAST_1 = "us-east-1"
+_PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
 
 # Seconds, and tries per request. What still fails then is the pipeline's to try again, with the user told.
 _CONNECT_TIMEOUT = 10
@@ -39,10 +38,6 @@ _ATTEMPTS = 3
 
 # Connections above the upload threads: a listing beside them, and one that is just being given back.
 _SPARE_CONNECTIONS = 2
-
-# Bytes. A file object makes boto3 ask "100-continue" and wait for the answer before it sends: one more round trip
-# per file, and a whole second where a store never answers. Files up to this size go as bytes, without asking.
-_SENT_WITHOUT_ASKING = 1 << 20
 
 
 class S3Store:
@@ -116,7 +111,7 @@ class S3Store:
             answer = self._client.put_object(
                 Bucket=self._bucket,
                 Key=key,
-                Body=file.read() if size <= _SENT_WITHOUT_ASKING else file,
+                Body=file,
                 ContentType=_PARQUET if key.endswith(".parquet") else "application/octet-stream",
             )
         if "ETag" not in answer:  # every S3 sends it; a proxy's page with status 200 has stored nothing

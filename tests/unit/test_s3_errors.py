@@ -216,19 +216,6 @@ def test_a_custom_endpoint_is_addressed_by_path_and_gets_no_unasked_checksums(pa
     assert not [name for name in request.headers if "checksum" in name or name == "x-amz-trailer"]
 
 
-@pytest.mark.parametrize(("size", "asked"), [(1 << 20, None), ((1 << 20) + 1, "100-continue")])
-def test_only_big_files_cost_a_round_trip_to_ask_first(tmp_path: Path, size: int, asked: str | None) -> None:
-    path = tmp_path / "sized"
-    path.write_bytes(bytes(size))
-
-    with CannedServer(Answer(200, headers={"ETag": '"1"'})) as server:
-        store(server.url).upload(path, "sized")
-
-    (request,) = server.requests
-    assert request.headers.get("expect") == asked
-    assert len(request.body) == size
-
-
 @pytest.mark.parametrize("answer", [b"", b"\x15\x03\x01\x00\x02\x02\x28"])
 def test_a_connection_that_is_cut_is_retryable(parquet: Path, answer: bytes) -> None:
     with raw_server(answer) as port:
