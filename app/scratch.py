@@ -1,5 +1,6 @@
-"""The private folder for staged and written files, and what a killed process left of its own."""
+"""The private folder for staged and written files, and what killed processes left of theirs."""
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -9,17 +10,41 @@ _PREFIX = "quix-datalake-"
 
 
 def make_scratch() -> Path:
-    """A new folder (mode 0700) in the temporary directory; folders of processes that are gone are removed first."""
+    """A new folder (mode 0700) in the temporary directory; folders of processes that are gone are removed first.
+
+    A folder is locked for the life of its process. Process ids would not tell who still lives: containers that share
+    a temporary directory all have the same one.
+    """
     parent = Path(tempfile.gettempdir())
-    for leftover in parent.glob(f"{_PREFIX}*"):
-        if _is_left_over(leftover):
-            shutil.rmtree(leftover, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+    for folder in parent.glob(f"{_PREFIX}*"):
+        _remove_if_left_over(folder)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        try:
+            _lock(folder)  # never given back: the system does it when the process ends, however it ends
+        except (BlockingIOError, FileNotFoundError):
+            continue  # another process that starts at this moment has taken it for a left-over
+        except OSError:
+            return folder  # a file system without locks: nobody removes left-overs there
+        if folder.exists():
+            return folder
 
 
-def _is_left_over(folder: Path) -> bool:
-    pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
-    if not pid.isdigit() or folder.stat().st_uid != os.getuid():
-        return False
-    # In a container every life of the connector has the same pid.
-    return int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists()
+def _remove_if_left_over(folder: Path) -> None:
+    try:
+        descriptor = _lock(folder)
+    except OSError:
+        return  # in use, gone, or another user's
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(descriptor)
+
+
+def _lock(folder: Path) -> int:
+    """Lock the folder, and return the descriptor that holds the lock."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
