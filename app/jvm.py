@@ -24,30 +24,17 @@ public class ScratchFileSystem extends org.apache.hadoop.fs.LocalFileSystem {
 }
 """
 
-_LOG_SETTINGS = """
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = console
-# At the root's own level, Spark has nothing to announce about levels.
-logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = error
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %p spark: %m%n%ex{1}
-"""
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
 def spark_conf(scratch: Path, driver_memory: str, compression: str, row_group_rows: int) -> dict[str, str]:
     """Settings of the session. They show in the process list, so nothing secret may be among them."""
-    log_settings = scratch / "log4j2.properties"
-    log_settings.write_text(_LOG_SETTINGS)
     java_options = (
         # Without this an out-of-memory error leaves a driver that never answers.
         "-XX:+ExitOnOutOfMemoryError "
         # One small heap on one or two cores: the parallel collectors' threads cost more than they save.
         "-XX:+UseSerialGC "
-        f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={log_settings.as_uri()} -Duser.timezone=UTC"
+        f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} -Duser.timezone=UTC"
     )
     return {
         "spark.driver.memory": driver_memory,
