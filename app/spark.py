@@ -4,6 +4,7 @@ One dedicated thread makes every call, because each Python thread that touches S
 because py4j waits for ever: with the call on its own thread the caller can wait with a deadline.
 """
 
+import contextlib
 import logging
 import shutil
 import threading
@@ -11,12 +12,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from subprocess import Popen, TimeoutExpired
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -24,14 +26,12 @@ from app.errors import ConfigError, FatalError, SparkLostError
 from app.jvm import spark_conf, use_scratch_file_system
 from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
 
-if TYPE_CHECKING:
-    from subprocess import Popen
-
 logger = logging.getLogger(__name__)
 
 _START_SECONDS = 180.0
 _JOB_SECONDS = 600.0
 _WATCH_SECONDS = 1.0
+_ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXIT = 3  # of a JVM with ExitOnOutOfMemoryError
 _T = TypeVar("_T")
 
@@ -108,10 +108,9 @@ class SparkWriter:
             return self._thread.submit(work).result(timeout=seconds)
         except FutureTimeout:
             raise self._declare_lost(doing, f"no answer from Java for {seconds:.0f} s") from None
-        except Py4JNetworkError as error:
-            raise self._declare_lost(doing, self._death_or(error)) from None
-        except (Py4JError, PySparkException) as error:
-            if not self.alive:
+        except (Py4JError, PySparkException, OSError) as error:
+            # py4j lets a refused connection through as the ConnectionError it is.
+            if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):
                 raise self._declare_lost(doing, self._death_or(error)) from None
             raise FatalError(doing, _reason(error), _hint(error)) from None
 
@@ -160,9 +159,12 @@ class SparkWriter:
 
     def _write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
         assert self._session is not None  # noqa: S101 - start() came first, the pipeline is built with it
-        # A given schema spares a job per batch: Spark would start one to read it from the file's footer.
-        schema = from_arrow_schema(pq.read_schema(staged.path), prefer_timestamp_ntz=True)
-        frame = self._session.read.schema(schema).parquet(str(staged.path))
+        reader = self._session.read
+        # A given schema spares a job per batch: Spark would start one to read it from the file's footer. It must where
+        # PySpark lacks a type's counterpart: for uint64, which Spark itself takes for decimal(20, 0).
+        with contextlib.suppress(PySparkTypeError):
+            reader = reader.schema(from_arrow_schema(pq.read_schema(staged.path), prefer_timestamp_ntz=True))
+        frame = reader.parquet(str(staged.path))
         # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file.
         frame.write.partitionBy(staged.group_column).parquet(str(out))
         return _collect(staged, out)
@@ -173,6 +175,13 @@ class SparkWriter:
             if process.poll() is not None:
                 self._declare_lost("running Spark", self._death_or(None))
                 return
+
+    def _has_ended(self) -> bool:
+        """Whether the JVM is gone. Its connections break some moments before the system tells of its end."""
+        try:
+            return self._process is None or self._process.wait(_ENDING_SECONDS) is not None
+        except TimeoutExpired:
+            return False
 
     def _death_or(self, error: Exception | None) -> str:
         code = self._process.poll() if self._process else None

@@ -1,0 +1,329 @@
+"""Spark writes what was staged: every type, every column name, every row in its place and in its order."""
+
+import multiprocessing
+import os
+import signal
+import stat
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from multiprocessing.queues import Queue
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from app import spark
+from app.errors import ConfigError, FatalError, SparkLostError
+from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
+from app.spark import SparkWriter
+
+ROW_GROUP_ROWS = 100_000
+MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
+NewWriter = Callable[[str], SparkWriter]
+
+
+def _writer(scratch: Path, compression: str = "snappy", **options: Any) -> SparkWriter:
+    defaults: dict[str, Any] = {
+        "master": "local[2]",
+        "driver_memory": "512m",
+        "row_group_rows": ROW_GROUP_ROWS,
+        "on_lost": lambda error: pytest.fail(str(error)),
+    }
+    return SparkWriter(scratch=scratch, compression=compression, **{**defaults, **options})
+
+
+@pytest.fixture(scope="module")
+def new_writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewWriter]:
+    """Makes started writers that share one Java process: a session takes over the compression of the latest."""
+    made: list[SparkWriter] = []
+
+    def new(compression: str) -> SparkWriter:
+        writer = _writer(tmp_path_factory.mktemp("scratch"), compression)
+        made.append(writer)
+        writer.start().result()
+        return writer
+
+    yield new
+    for writer in made:
+        writer.close()
+    # PySpark keeps one Java process for the whole life of Python, and this one is gone.
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+
+
+@pytest.fixture(scope="module")
+def writer(new_writer: NewWriter) -> SparkWriter:
+    return new_writer("snappy")
+
+
+def _staged(folder: Path, table: pa.Table, groups: list[int] | None = None) -> StagedFile:
+    """The table as step 2 leaves it; by default all rows in one group."""
+    ids = pa.array(groups if groups is not None else [0] * table.num_rows, pa.int32())
+    path = folder / "staged.parquet"
+    pq.write_table(
+        table.append_column("__file_group", ids),
+        path,
+        compression="none",
+        use_dictionary=False,
+        write_statistics=False,
+        row_group_size=max(1, table.num_rows),
+    )
+    part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, table.num_rows), "0badcafe", 0)
+    counts = pc.value_counts(ids).to_pylist()
+    rows = {count["values"]: count["counts"] for count in counts}
+    return StagedFile(path, "__file_group", tuple(FileGroup(part, {}, rows[i]) for i in range(len(rows))))
+
+
+def _write(writer: SparkWriter, folder: Path, table: pa.Table, groups: list[int] | None = None) -> list[WrittenFile]:
+    return writer.write(_staged(folder, table, groups), folder / "out")
+
+
+def _read(file: WrittenFile) -> pa.Table:
+    return pq.ParquetFile(file.path).read()
+
+
+TYPED = {
+    "whole": pa.array([1, -(2**63), None], pa.int64()),
+    "small": pa.array([1, 2, None], pa.int32()),
+    "fraction": pa.array([0.1, float("nan"), None], pa.float64()),
+    "single": pa.array([0.5, float("inf"), None], pa.float32()),
+    "flag": pa.array([True, False, None], pa.bool_()),
+    "text": pa.array(["a", "ü\n\x00😀", None], pa.string()),
+    "bytes": pa.array([b"\x00\xff", b"", None], pa.binary()),
+    "moment": pa.array([MOMENT, datetime(1969, 12, 31, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+    "wall_clock": pa.array([MOMENT.replace(tzinfo=None), datetime(1, 1, 1), None], pa.timestamp("us")),
+    "day": pa.array([date(2024, 2, 29), date(1, 1, 1), None], pa.date32()),
+    "price": pa.array([Decimal("12.34"), Decimal("-0.01"), None], pa.decimal128(10, 2)),
+    "list": pa.array([[1, None], [], None], pa.list_(pa.int64())),
+    "struct": pa.array([{"a": 1, "b": {"c": "x"}}, {"a": None, "b": None}, None]),
+    "structs": pa.array([[{"a": 1.5}], [None], None], pa.list_(pa.struct([("a", pa.float64())]))),
+}
+
+
+def test_columns_keep_their_types_and_values(writer: SparkWriter, tmp_path: Path) -> None:
+    table = pa.table(TYPED)
+
+    [file] = _write(writer, tmp_path, table)
+
+    stored = _read(file)
+    types = {name: str(stored.schema.field(name).type) for name in stored.column_names}
+    assert types == {name: str(column.type).replace("item:", "element:") for name, column in TYPED.items()}
+    for name in TYPED:  # as text, for NaN is not equal to itself
+        assert repr(stored[name].to_pylist()) == repr(table[name].to_pylist()), name
+
+
+def test_types_that_spark_has_not_become_the_next_wider_one(writer: SparkWriter, tmp_path: Path) -> None:
+    moment = MOMENT.replace(microsecond=123000)
+    table = pa.table(
+        {
+            "millis": pa.array([moment], pa.timestamp("ms", "UTC")),
+            "unsigned": pa.array([2**64 - 1], pa.uint64()),
+            "duration": pa.array([timedelta(days=1)], pa.duration("us")),
+            "nested": pa.array([{"unsigned": [5]}], pa.struct([("unsigned", pa.list_(pa.uint64()))])),
+            "zoned": pa.array([MOMENT.astimezone(timezone(timedelta(hours=2)))]),
+        }
+    )
+
+    [file] = _write(writer, tmp_path, table)
+
+    assert _read(file).to_pylist() == [
+        {
+            "millis": moment,
+            "unsigned": 2**64 - 1,
+            "duration": 86_400_000_000,
+            "nested": {"unsigned": [5]},
+            "zoned": MOMENT,
+        }
+    ]
+
+
+NAMES = (
+    "temp (C)",
+    "a.b",
+    "a",
+    "A",
+    "ä;{},=`'\"\\\n\t",
+    " padded ",
+    "😀",
+    "select",
+    "__file_group_",
+    "x" * 300,
+)
+
+
+def test_columns_keep_their_names(writer: SparkWriter, tmp_path: Path) -> None:
+    table = pa.table({name: pa.array([i, i + 100]) for i, name in enumerate(NAMES)})
+    nested = pa.array([{name: i for i, name in enumerate(NAMES)}, None])
+
+    [file] = _write(writer, tmp_path, table.append_column("nested", nested))
+
+    stored = _read(file)
+    assert stored.column_names == [*NAMES, "nested"]
+    assert [column.to_pylist() for column in stored.columns[:-1]] == [[i, i + 100] for i in range(len(NAMES))]
+    assert stored["nested"].to_pylist() == [{name: i for i, name in enumerate(NAMES)}, None]
+
+
+def test_every_group_becomes_one_file_with_its_rows_in_the_order_of_arrival(
+    writer: SparkWriter, tmp_path: Path
+) -> None:
+    rows, groups = 300_000, 7
+    ids = [(i * i + i // 11) % groups for i in range(rows)]
+    ids[:groups] = range(groups)  # groups are numbered in the order they are first seen
+    table = pa.table({"arrival": pa.array(range(rows), pa.int64()), "text": [f"row {i}" for i in range(rows)]})
+
+    files = _write(writer, tmp_path, table, ids)
+
+    assert [file.group.rows for file in files] == [ids.count(group) for group in range(groups)]
+    for group, file in enumerate(files):
+        stored = _read(file)
+        assert stored.column_names == ["arrival", "text"]
+        assert stored["arrival"].to_pylist() == [i for i in range(rows) if ids[i] == group]
+        assert file.size == file.path.stat().st_size
+
+
+def test_row_groups_are_no_larger_than_asked_for(writer: SparkWriter, tmp_path: Path) -> None:
+    rows = 2 * ROW_GROUP_ROWS + 50_000
+
+    [file] = _write(writer, tmp_path, pa.table({"arrival": pa.array(range(rows), pa.int64())}))
+
+    metadata = pq.read_metadata(file.path)
+    assert metadata.num_rows == rows
+    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    assert max(sizes) <= ROW_GROUP_ROWS
+    assert len(sizes) == 3
+    assert _read(file)["arrival"].to_pylist() == list(range(rows))
+
+
+def test_nothing_but_the_files_is_left_behind(new_writer: NewWriter, tmp_path: Path) -> None:
+    writer = new_writer("snappy")
+    scratch = writer._scratch  # what else would tell which folder must stay clean
+    before = sorted(scratch.iterdir())
+
+    files = _write(writer, tmp_path, pa.table({"n": [1, 2, 3]}), [0, 1, 1])
+
+    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert sorted(written) == sorted(file.path for file in files), "no _SUCCESS, no checksums"
+    assert all(stat.S_IMODE(path.stat().st_mode) & 0o400 for path in written)
+    assert sorted(scratch.iterdir()) == before, "no trace of the batch, nor of the one that warmed it up"
+    assert not list(scratch.glob("warm-up*"))
+
+
+@pytest.mark.parametrize("compression", ["snappy", "zstd", "gzip", "none"])
+def test_files_are_compressed_as_asked_for(new_writer: NewWriter, tmp_path: Path, compression: str) -> None:
+    [file] = _write(new_writer(compression), tmp_path, pa.table({"text": ["the same again"] * 1000}))
+
+    column = pq.read_metadata(file.path).row_group(0).column(0)
+    assert column.compression == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
+    assert _read(file)["text"].to_pylist() == ["the same again"] * 1000
+
+
+def test_rows_that_do_not_match_what_was_staged_are_refused(writer: SparkWriter, tmp_path: Path) -> None:
+    staged = _staged(tmp_path, pa.table({"n": [1, 2, 3]}), [0, 1, 1])
+    [first, second] = staged.groups
+    wrong = StagedFile(staged.path, staged.group_column, (first, FileGroup(second.part, {}, 3)))
+
+    with pytest.raises(FatalError, match=r"checking what Spark wrote: 3 rows of t\[0\] became 1 files with 2 rows"):
+        writer.write(wrong, tmp_path / "out")
+
+
+def test_a_job_that_spark_refuses_says_why_in_one_line(writer: SparkWriter, tmp_path: Path) -> None:
+    staged = _staged(tmp_path, pa.table({"n": [1]}))
+    (tmp_path / "out").write_text("in the way")
+
+    with pytest.raises(FatalError) as refused:
+        writer.write(staged, tmp_path / "out")
+
+    assert "writing a batch with Spark" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "at org.apache" not in str(refused.value)
+    assert writer.alive
+
+
+def test_a_full_disk_says_what_to_make_room_on(writer: SparkWriter) -> None:
+    def fail() -> None:  # a disk that is really full would take the tests' own files with it
+        raise PySparkException("Task failed: java.io.IOException: No space left on device\n\tat java.base")
+
+    with pytest.raises(FatalError, match=r"No space left on device\. .*TMPDIR.*MAX_BUFFER_MB"):
+        writer._call(fail, 10, "writing a batch with Spark")
+
+
+def _lose_java(scratch: Path, how: str, told: "Queue[tuple[str, object]]") -> None:
+    """Runs in a process of its own, for a lost Java process is lost for good."""
+    losses: list[SparkLostError] = []
+    writer = _writer(scratch, on_lost=losses.append)
+    writer.start().result()
+    java = writer.jvm_pid()
+    assert java is not None
+    staged = _staged(scratch, pa.table({"n": [1]}))
+    if how == "frozen":
+        os.kill(java, signal.SIGSTOP)
+        spark._JOB_SECONDS = 0.5  # ten minutes are a long time
+    else:
+        os.kill(java, signal.SIGKILL)
+    for _ in range(2):
+        try:
+            writer.write(staged, scratch / "out")
+        except SparkLostError as error:
+            told.put(("raised", str(error)))
+    told.put(("on_lost", [str(error) for error in losses]))
+    told.put(("alive", writer.alive))
+    told.put(("java ended", writer._process is not None and writer._process.wait(10) is not None))
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"), [("frozen", "no answer from Java for 0 s"), ("killed", "the Java process ended with code -9")]
+)
+def test_a_lost_java_process_is_told_once_and_every_later_write_fails_at_once(
+    tmp_path: Path, how: str, cause: str
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    told: Queue[tuple[str, object]] = context.Queue()
+    process = context.Process(target=_lose_java, args=(tmp_path, how, told))
+    process.start()
+    try:
+        message = f"writing a batch with Spark: {cause}. The process ends so that its platform starts a new one"
+        expected = [
+            ("raised", message),
+            ("raised", message),
+            ("on_lost", [message]),
+            ("alive", False),
+            ("java ended", True),
+        ]
+        assert [told.get(timeout=120) for _ in expected] == expected
+    finally:
+        process.join(30)
+        process.kill()
+    assert process.exitcode == 0
+
+
+def test_a_missing_java_is_a_matter_of_settings(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    told: Queue[str] = context.Queue()
+    process = context.Process(target=_start_without_java, args=(tmp_path, told))
+    process.start()
+    try:
+        message = told.get(timeout=120)
+    finally:
+        process.join(30)
+        process.kill()
+    assert message.startswith("starting Spark: ")
+    assert "Java 17 or newer (JAVA_HOME or java on the PATH)" in message
+    assert "\n" not in message
+
+
+def _start_without_java(scratch: Path, told: "Queue[str]") -> None:
+    os.environ["JAVA_HOME"] = str(scratch / "nowhere")
+    writer = _writer(scratch)
+    try:
+        writer.start().result()
+    except ConfigError as error:
+        told.put(str(error))
+    writer.close()
