@@ -1,0 +1,92 @@
+# The connector: Python consumes from Kafka and uploads, a Java process beside it runs Spark in local mode.
+
+FROM debian:bookworm-slim AS builder
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends python3 python3-pip unzip \
+    && apt-get clean \
+    && rm -rf /var/lib/apt/lists/*
+
+COPY requirements.txt /tmp/requirements.txt
+RUN python3 -m venv --without-pip /opt/venv \
+    && python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --no-compile --requirement /tmp/requirements.txt
+
+# Half of Spark's jars serve what this connector never does: machine learning, streaming state, Hive, Kubernetes,
+# YARN, Spark Connect and its shells. ORC stays, because Spark loads all file formats to find Parquet.
+RUN cd /opt/venv/lib/python3*/site-packages/pyspark/jars \
+    && rm -rf HikariCP-* JLargeArrays-* JTransforms-* algebra_* antlr-runtime-3* arpack* blas-* breeze* cats-kernel_* \
+        commons-dbcp-* commons-pool-* connect-repl curator-* datanucleus-* derby* hive-* javax.jdo-* jdo-api-* jline-* jpam-* \
+        kubernetes-* lapack-* leveldbjni-* libfb303-* libthrift-* netty-tcnative-boringssl-* rocksdbjni-* \
+        scala-compiler-* spark-connect_* spark-graphx_* spark-hive* spark-kubernetes_* spark-mllib* \
+        spark-pipelines_* spark-repl_* spark-streaming_* spark-yarn_* spire* tink-* vertx-* volcano-* zjsonpatch-* \
+        zookeeper-*
+# Of Arrow go its RPC framework and what is needed to compile against it.
+RUN cd /opt/venv/lib/python3*/site-packages/pyarrow \
+    && rm -rf include src tests libarrow_flight* libarrow_python_flight* _flight*
+
+# Java unpacks native code into the temporary folder to load it from there, which fails where that folder is mounted
+# noexec, as Docker's --tmpfs does. So the codecs of Snappy and Zstandard lie unpacked in the image.
+RUN mkdir /opt/native && cd /opt/native \
+    && if [ "$(uname -m)" = aarch64 ]; then zstd=aarch64; else zstd=amd64; fi \
+    && unzip -j /opt/venv/lib/python3*/site-packages/pyspark/jars/snappy-java-*.jar \
+        "org/xerial/snappy/native/Linux/$(uname -m)/libsnappyjava.so" \
+    && unzip -j /opt/venv/lib/python3*/site-packages/pyspark/jars/zstd-jni-*.jar "linux/$zstd/libzstd-jni-*.so" \
+    && mv libzstd-jni-*.so libzstd-jni.so
+
+# Compiled here, because the image is run read-only. The hashes find a file that was replaced, whatever its date.
+RUN /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode checked-hash /opt/venv/lib
+
+# Readable by every UID, whatever the umask of the checkout.
+COPY main.py /app/
+COPY app /app/app
+RUN /opt/venv/bin/python -m compileall -q --invalidation-mode checked-hash /app \
+    && chmod -R a+rX /app
+
+
+FROM debian:bookworm-slim AS runtime
+
+# Before the next step: after it, every UID counts as taken.
+RUN useradd --uid 10001 --gid 0 --home-dir /app --shell /usr/sbin/nologin sink
+
+# libnss-unknown names every UID: Hadoop's login fails for one without a name, and platforms choose their own UIDs.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends \
+        ca-certificates libnss-unknown openjdk-17-jre-headless python3 \
+    && apt-get clean \
+    && rm -rf /var/lib/apt/lists/*
+
+WORKDIR /app
+COPY --from=builder /opt/venv /opt/venv
+COPY --from=builder /opt/native /opt/native
+COPY --from=builder /app /app
+
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    SPARK_LOCAL_IP=127.0.0.1 \
+    SPARK_SUBMIT_OPTS="-Dorg.xerial.snappy.lib.path=/opt/native -Dorg.xerial.snappy.lib.name=libsnappyjava.so -DZstdNativePath=/opt/native/libzstd-jni.so"
+
+
+FROM runtime AS archive
+COPY dev/class_archive.py dev/
+RUN python -m dev.class_archive /opt/native/spark.jsa
+
+
+FROM runtime
+COPY --from=archive /opt/native/spark.jsa /opt/native/spark.jsa
+ENV SPARK_SUBMIT_OPTS="$SPARK_SUBMIT_OPTS -XX:SharedArchiveFile=/opt/native/spark.jsa"
+
+USER 10001
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+
+# HTTP_PORT=0 switches the health server off; there is nothing to ask then.
+HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 CMD ["python", "-ISc", "\
+import http.client, os, sys\n\
+port = int(os.environ.get('HTTP_PORT', '').strip() or 8080)\n\
+if port:\n\
+    server = http.client.HTTPConnection('127.0.0.1', port, timeout=4)\n\
+    server.request('GET', '/health/live')\n\
+    sys.exit(server.getresponse().status != 200)\n"]
+
+# No shell in between: Python is process 1 and gets SIGTERM itself. A shell would end Java before the last flush.
+ENTRYPOINT ["python", "main.py"]
