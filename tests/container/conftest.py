@@ -1,0 +1,27 @@
+"""The image under test, built once a session."""
+
+import os
+
+import pytest
+
+from dev.container_engine import find_engine
+from dev.image import build_image
+from dev.machine import ServiceError
+from tests.container.running import Image
+
+TAG = "quix-ts-datalake-sink-under-test"
+
+
+@pytest.fixture(scope="session")
+def image(pytestconfig: pytest.Config) -> Image:
+    """The image of this checkout. Without an engine its tests are skipped for a person, and fail in CI."""
+    try:
+        engine = find_engine()
+    except ServiceError as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():  # it takes minutes; the terminal shows how far it is
+        build_image(engine, TAG)
+    return Image(engine, TAG)

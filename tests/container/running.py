@@ -1,0 +1,115 @@
+"""The image at work: one container, started hardened, looked at from inside and outside."""
+
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from dev.container_engine import Engine
+from dev.image import run_command
+
+PATIENCE = 180.0  # seconds; Java takes 3 s to start on an idle machine, and many times that on a busy one
+STOP_SECONDS = 60  # what the connector gets between SIGTERM and SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A built image and the engine that runs it."""
+
+    engine: Engine
+    tag: str
+
+    def health_check(self) -> list[str]:
+        """The command that the engine would run to learn about the container's health."""
+        healthcheck = self.engine.call("image", "inspect", "--format", "{{json .Config.Healthcheck}}", self.tag)
+        kind, *command = json.loads(healthcheck)["Test"]
+        assert kind == "CMD", "a shell would be needed"
+        return [str(part) for part in command]
+
+    def run(self, command: list[str], *options: str) -> subprocess.CompletedProcess[str]:
+        """Run another command than the connector in a new container without a network, to its end."""
+        program, *arguments = command
+        line = run_command(self.engine, self.tag, "--rm", f"--entrypoint={program}", *options, network="none")
+        return subprocess.run(
+            [*line, *arguments], env=self.engine.environment(), capture_output=True, text=True, check=False
+        )
+
+
+class Container:
+    """The connector in a container. Use as a context manager: after the block the container is gone.
+
+    Args:
+        image: what to run.
+        settings: the variables of the connector; no others are set.
+        options: more options for the engine's ``run``.
+    """
+
+    def __init__(self, image: Image, settings: Mapping[str, str], *options: str) -> None:
+        self._engine = image.engine
+        self._name = f"sink-{uuid.uuid4().hex[:12]}"
+        variables = [f"--env={name}={value}" for name, value in settings.items()]
+        self._command = run_command(image.engine, image.tag, "--detach", f"--name={self._name}", *variables, *options)
+
+    def wait_until(self, reached: Callable[[], bool], what: str) -> None:
+        """Return once ``reached()``; fail with the log when the connector ends before, or nothing happens."""
+        deadline = time.monotonic() + PATIENCE
+        while not reached():
+            assert self._state("Running") == "true", f"ended with {self._state('ExitCode')}, not {what}:\n{self.log()}"
+            assert time.monotonic() < deadline, f"not {what} after {PATIENCE:.0f} s:\n{self.log()}"
+            time.sleep(0.5)
+
+    def wait(self) -> int:
+        """The exit code, once it has ended by itself."""
+        return int(self._engine.call("wait", self._name))
+
+    def stop(self) -> int:
+        """Stop it as platforms do, by SIGTERM and then by force; the exit code."""
+        self._engine.call("stop", "--time", str(STOP_SECONDS), self._name)
+        return int(self._state("ExitCode"))
+
+    def run_inside(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the container beside the connector."""
+        return self._engine.try_call("exec", self._name, *command)
+
+    def log(self) -> str:
+        """All that the connector has printed, standard output and error."""
+        told = self._engine.try_call("logs", self._name)
+        return told.stdout + told.stderr
+
+    def peak_memory_mb(self) -> int | None:
+        """The most memory that the container has had, /tmp and cached files included; None where nobody counts it."""
+        for counter in ("memory.peak", "memory/memory.max_usage_in_bytes"):  # version 2 and 1 of control groups
+            told = self.run_inside("cat", f"/sys/fs/cgroup/{counter}")
+            if told.returncode == 0:
+                return int(told.stdout) >> 20
+        return None
+
+    def _state(self, field: str) -> str:
+        return self._engine.call("inspect", "--format", f"{{{{.State.{field}}}}}", self._name)
+
+    def __enter__(self) -> Self:
+        told = subprocess.run(
+            self._command, env=self._engine.environment(), capture_output=True, text=True, check=False
+        )
+        assert told.returncode == 0, told.stderr
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._engine.call("rm", "--force", self._name)
+
+
+def answers_ok(port: int, path: str) -> bool:
+    """Whether the connector's health server answers with 200."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
