@@ -31,7 +31,9 @@ def to_table(rows: Sequence[Row], timestamp_column: str) -> pa.Table:
     columns = _fields([row.value for row in rows])
     columns[timestamp_column] = _timestamps(columns.get(timestamp_column), rows, timestamp_column)
     columns[KEY_COLUMN] = _keys(rows)
-    return _storable(columns)
+    table = _storable(columns)
+    # A table without columns would have no rows either.
+    return table if table.num_columns else pa.table({KEY_COLUMN: pa.nulls(len(rows), pa.string())})
 
 
 def _fields(values: list[dict[str, Any]]) -> dict[str, pa.Array]:
