@@ -32,7 +32,7 @@ def find_java() -> str:
     if path and version is not None and version >= OLDEST:
         return path
     where = f"JAVA_HOME={home}" if home else "PATH"
-    found = f"{path} is Java {version}" if version else f"none found by {where}"
+    found = f"{path} is Java {version}" if version else f"none was found in {where}"
     raise ServiceError(f"Java {OLDEST} or newer is needed, {found}. Install it: {INSTALL}")
 
 

@@ -66,11 +66,14 @@ def _service(start: Callable[[], AbstractContextManager[Service]], config: pytes
     """Run a service; one that cannot be had skips its tests for a person, and fails them where ``CI`` is set."""
     capture = config.pluginmanager.getplugin("capturemanager")
     with ExitStack() as running:
+        unavailable = ""
         try:
             with capture.global_and_fixture_disabled():  # a download says so on the terminal
                 service = running.enter_context(start())
         except ServiceError as error:
-            if os.environ.get("CI"):
-                pytest.fail(str(error), pytrace=False)
-            pytest.skip(str(error))
+            unavailable = str(error)
+        if unavailable and os.environ.get("CI"):
+            pytest.fail(unavailable, pytrace=False)
+        if unavailable:
+            pytest.skip(unavailable)
         yield service

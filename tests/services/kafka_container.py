@@ -45,6 +45,16 @@ def kafka_container() -> Iterator[Broker]:
     for name, value in single_node_settings(listeners, f"PLAINTEXT://{address}", CONTROLLER).items():
         container.with_env(f"KAFKA_{name.upper().replace('.', '_')}", value)
     container.with_env("KAFKA_HEAP_OPTS", "-Xmx512m")
+    broker = Broker(address)
+    try:
+        _start(container)
+        _wait_until_ready(broker, container)
+        yield broker
+    finally:
+        container.stop()  # also one that was created and did not start
+
+
+def _start(container: DockerContainer) -> None:
     try:
         container.start()
     except (DockerException, RequestException, ContainerStartException) as error:
@@ -52,17 +62,14 @@ def kafka_container() -> Iterator[Broker]:
             f"the Docker engine cannot run {IMAGE}: {error}. "
             "With DOCKER_HOST=unix:///nowhere the tests use a native Kafka instead"
         ) from error
-    try:
-        broker = Broker(address)
-        _wait_until_ready(broker, container)
-        yield broker
-    finally:
-        container.stop()
 
 
 def _wait_until_ready(broker: Broker, container: DockerContainer) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while broker.cluster_id() is None:
-        if time.monotonic() > deadline:
+        container.reload()
+        ended = container.status == "exited"
+        if ended or time.monotonic() > deadline:
+            what = "ended at its start" if ended else f"does not answer after {START_TIMEOUT:.0f} s"
             log = b"".join(container.get_logs()).decode(errors="replace")
-            raise ServiceError(f"Kafka in a container does not answer after {START_TIMEOUT:.0f} s:\n{log[-2000:]}")
+            raise ServiceError(f"Kafka in a container {what}:\n{log[-2000:]}")
