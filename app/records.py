@@ -86,8 +86,8 @@ def _misfit(name: str, column: list[Any], row: int) -> BadValueError:
     return BadValueError(row, f"column {name!r} has the value {_shown(column[row])}, which does not fit{after}")
 
 
-def _first_failure(values: list[Any], convert: Callable[[list[Any]], object]) -> int | None:
-    """Index of the first value that makes the conversion of all up to it fail, by bisection; ``None`` if none does."""
+def _first_failure(values: Any, convert: Callable[[Any], object]) -> int | None:
+    """Index of the first value (of a list or array) that makes the conversion of all up to it fail, by bisection."""
     if _converts(values, convert):
         return None
     good, bad = 0, len(values)
@@ -100,7 +100,7 @@ def _first_failure(values: list[Any], convert: Callable[[list[Any]], object]) ->
     return bad - 1
 
 
-def _converts(values: list[Any], convert: Callable[[list[Any]], object]) -> bool:
+def _converts(values: Any, convert: Callable[[Any], object]) -> bool:
     try:
         convert(values)
     except _CONVERSION_ERRORS:
@@ -163,20 +163,26 @@ def _keys(rows: Sequence[Row]) -> pa.Array:
 def _storable(columns: dict[str, pa.Array]) -> pa.Table:
     """Columns in types that Parquet and Spark can hold; those without any value are left out."""
     typed = {name: (column, _storable_type(column.type)) for name, column in columns.items()}
-    return pa.table(
-        {
-            name: column if kind == column.type else _recast(column, kind)
-            for name, (column, kind) in typed.items()
-            if kind
-        }
-    )
+    return pa.table({name: _stored(name, column, kind) for name, (column, kind) in typed.items() if kind})
+
+
+def _stored(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if kind == column.type:
+        return column
+    try:
+        return _recast(column, kind)
+    except _CONVERSION_ERRORS:
+        row = _first_failure(column, lambda some: _recast(some, kind)) or 0
+        raise BadValueError(
+            row, f"column {name!r} has the value {_shown(column[row].as_py())}, beyond {kind}"
+        ) from None
 
 
 def _storable_type(kind: pa.DataType) -> pa.DataType | None:
     """The type a column is stored in, ``None`` when no value has shown its type yet.
 
-    Parquet has no empty struct, Spark no nanoseconds and no void; the elements of a list that is always empty are text
-    until a value says otherwise.
+    Parquet has no empty struct; Spark has no nanoseconds, no void, and no unsigned or half-size numbers as NumPy has.
+    The elements of a list that is always empty are text until a value says otherwise.
     """
     if pa.types.is_null(kind):
         return None
@@ -190,7 +196,9 @@ def _storable_type(kind: pa.DataType) -> pa.DataType | None:
         return pa.timestamp("us", kind.tz)
     if pa.types.is_time(kind):
         return pa.string()  # Spark writes no time of day to Parquet
-    return kind
+    if pa.types.is_unsigned_integer(kind):
+        return pa.int64()
+    return pa.float32() if pa.types.is_float16(kind) else kind
 
 
 def _recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -206,4 +214,4 @@ def _recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.ListArray.from_arrays(array.offsets, values, kind, mask=mask)
     if pa.types.is_nested(array.type):  # structs without a typed field, standing in as null text
         return pa.nulls(len(array), kind)
-    return array.cast(kind, safe=False)
+    return array.cast(kind, safe=not pa.types.is_temporal(kind))  # digits below a microsecond may go

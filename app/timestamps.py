@@ -49,8 +49,6 @@ def _to_timestamps(column: pa.ChunkedArray) -> pa.Array:
         return array.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.timestamp(kind.unit)) if kind.tz else array
     if pa.types.is_date(kind):
         return array.cast(pa.timestamp("ms"))
-    if pa.types.is_uint64(kind):
-        _refuse_first(pc.greater(array, 2**63 - 1), column, "outside the years 1 to 9999")
     if pa.types.is_integer(kind):
         return _seconds_of_integers(array.cast(pa.int64())).cast(pa.timestamp("s"))
     if pa.types.is_floating(kind):
