@@ -51,8 +51,8 @@ class LocalTarget:
 
     @property
     def uri(self) -> str:
-        """The store's address without a trailing slash."""
-        return self.folder.as_uri()
+        """The store's address without a trailing slash, as readers take it: not percent-encoded."""
+        return f"file://{self.folder}"
 
 
 StorageTarget = S3Target | LocalTarget

@@ -145,7 +145,7 @@ class _Service:
 
     def _open_table(self) -> tuple[ObjectStore, Catalog | None, PartitionSpec]:
         store = new_store(self._settings)
-        _patiently(store.connect)
+        _patiently(lambda: store.connect(f"{table_root(self._settings)}/"))
         catalog = new_catalog(self._settings)
         if catalog:
             _patiently(catalog.check)

@@ -28,8 +28,12 @@ class ObjectStore(Protocol):
         """The store's address without a trailing slash: ``s3://bucket`` or ``file:///folder``."""
         ...
 
-    def connect(self) -> None:
-        """Prove that the bucket (or folder) is there and can be listed; create it when missing and allowed."""
+    def connect(self, prefix: str) -> None:
+        """Prove that the bucket (or folder) is there and can be listed; create it when missing and allowed.
+
+        Args:
+            prefix: what keys start with that will be written. Rights may end there, so nothing else is listed.
+        """
         ...
 
     def upload(self, path: Path, key: str) -> StoredObject:

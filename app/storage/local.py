@@ -32,17 +32,18 @@ class LocalStore:
         """``file:///folder``, not percent-encoded: DuckDB, reading by the addresses in a catalog, does not decode."""
         return f"file://{self._root}"
 
-    def connect(self) -> None:
-        """Create the folder when missing, and prove that it can be written and listed."""
+    def connect(self, prefix: str) -> None:
+        """Create the folder when missing, and prove that it can be written and listed where the prefix leads."""
         doing = f"connecting to {self.uri}"
         if self._root.exists() and not self._root.is_dir():
             raise ConfigError(doing, "it is a file, not a folder", "Set STORAGE_URL to the address of a folder")
         with os_translated(doing):
-            _make_folder(self._root)
-            probe = _unfinished_file_in(self._root)
+            folder = self._root / prefix
+            _make_folder(folder)
+            probe = _unfinished_file_in(folder)
             probe.touch(exist_ok=False)
             probe.unlink()
-            next(self._root.iterdir(), None)
+            next(folder.iterdir(), None)
 
     def upload(self, path: Path, key: str) -> StoredObject:
         """Copy the file under ``key``: complete and on the disk under another name first, then renamed."""

@@ -83,21 +83,21 @@ class S3Store:
         """``s3://bucket``, on whatever endpoint: what readers and the catalog expect of every S3-compatible store."""
         return f"s3://{self._bucket}"
 
-    def connect(self) -> None:
-        """Prove that the bucket is there and can be listed; create it when missing and allowed.
+    def connect(self, prefix: str) -> None:
+        """Prove that the bucket is there and can be listed below the prefix; create it when missing and allowed.
 
         A listing is asked rather than the bucket's head: refusals to a HEAD have no body that says why.
         """
         client = self._client
         with self._asking(f"connecting to {self.uri}"):
             try:
-                answer = self._list_one()
+                answer = self._list_one(prefix)
             except client.exceptions.NoSuchBucket as error:
                 if not self._create_missing:
                     hint = "Create it, or check S3_BUCKET and AWS_ENDPOINT_URL"
                     raise ConfigError(f"connecting to {self.uri}", "there is no such bucket", hint) from error
                 self._create_bucket()
-                answer = self._list_one()
+                answer = self._list_one(prefix)
         if "IsTruncated" not in answer:  # a web server that says 200 to everything would swallow every upload too
             cause = "the answer is not the listing of a bucket"
             raise ConfigError(f"connecting to {self.uri}", cause, "Set AWS_ENDPOINT_URL to the address of an S3 API")
@@ -160,8 +160,8 @@ class S3Store:
     def _asking(self, doing: str) -> AbstractContextManager[None]:
         return translated(doing, fixed_token=self._session_token is not None)
 
-    def _list_one(self) -> "ListObjectsV2OutputTypeDef":
-        return self._client.list_objects_v2(Bucket=self._bucket, MaxKeys=1)
+    def _list_one(self, prefix: str) -> "ListObjectsV2OutputTypeDef":
+        return self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=1)
 
     def _create_bucket(self) -> None:
         with self._asking(f"creating the bucket {self.uri}"):

@@ -103,13 +103,13 @@ def test_no_keys_anywhere_names_the_variables() -> None:
         CannedServer(STORED) as server,
         pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
     ):
-        store(server.url).connect()
+        store(server.url).connect("")
 
 
 @pytest.mark.parametrize(("access_key", "secret_key"), [("AKIA1", None), (None, "s3cr3t")])
 def test_half_of_the_keys_names_both_variables(access_key: str | None, secret_key: str | None) -> None:
     with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY") as caught:
-        store(None, access_key, secret_key).connect()
+        store(None, access_key, secret_key).connect("")
 
     assert "s3cr3t" not in str(caught.value)
 
@@ -117,14 +117,14 @@ def test_half_of_the_keys_names_both_variables(access_key: str | None, secret_ke
 @pytest.mark.parametrize("bad", ["AKIA1\n", '"AKIA 1"', "AKIÄ"])
 def test_a_key_that_cannot_be_one_is_named_and_not_shown(bad: str) -> None:
     with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID holds a blank") as caught:
-        store(None, bad, "secret").connect()
+        store(None, bad, "secret").connect("")
 
     assert bad.strip() not in str(caught.value)
 
 
 def test_a_token_with_a_line_end_is_named_and_not_shown() -> None:
     with pytest.raises(ConfigError, match="AWS_SESSION_TOKEN holds a blank") as caught:
-        store(None, "AKIA1", "secret", "t0ken\n").connect()
+        store(None, "AKIA1", "secret", "t0ken\n").connect("")
 
     assert "t0ken" not in str(caught.value)
 
@@ -145,9 +145,9 @@ def test_a_token_from_the_environment_with_a_line_end_is_not_shown_either(
 @pytest.mark.parametrize(("endpoint_url", "region"), [("127.0.0.1:9000", "us-east-1"), (None, ""), (None, "EU WEST")])
 def test_an_address_that_is_none_names_its_variables(endpoint_url: str | None, region: str) -> None:
     with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL and AWS_REGION"):
-        store(endpoint_url, "AKIA1", "secret", region=region).connect()
+        store(endpoint_url, "AKIA1", "secret", region=region).connect("")
 
 
 def test_a_name_that_no_bucket_can_have_names_its_variable() -> None:
     with CannedServer(STORED) as server, pytest.raises(ConfigError, match="S3_BUCKET"):
-        store(server.url, "AKIA1", "secret", bucket="my lake").connect()
+        store(server.url, "AKIA1", "secret", bucket="my lake").connect("")

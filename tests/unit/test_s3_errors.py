@@ -158,7 +158,7 @@ def test_a_bucket_in_another_region_that_cannot_be_followed_names_that_region(he
     moved = refusal(301, "PermanentRedirect", "Use the endpoint.", extra="<Region>eu-west-1</Region>", headers=headers)
 
     with CannedServer(moved) as server, pytest.raises(ConfigError, match=r"s3://lake.*set AWS_REGION"):
-        store(server.url).connect()
+        store(server.url).connect("")
 
 
 def test_a_bucket_in_another_region_is_followed_and_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -166,7 +166,7 @@ def test_a_bucket_in_another_region_is_followed_and_told(caplog: pytest.LogCaptu
     moved = refusal(301, "PermanentRedirect", "Use the endpoint.", headers=region)
 
     with CannedServer(moved, Answer(200, LISTING, region)) as server, caplog.at_level(logging.WARNING):
-        store(server.url).connect()
+        store(server.url).connect("")
 
     assert "/eu-west-1/s3/" in server.requests[1].headers["authorization"]
     assert "AWS_REGION=eu-west-1" in caplog.text
@@ -179,13 +179,13 @@ def test_a_redirect_to_another_address_names_it() -> None:
         CannedServer(elsewhere) as server,
         pytest.raises(ConfigError, match=r"https://minio\.example\.com/.*AWS_ENDPOINT"),
     ):
-        store(server.url).connect()
+        store(server.url).connect("")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html></html>"])
 def test_a_web_server_that_agrees_to_everything_is_no_store(body: bytes) -> None:
     with CannedServer(Answer(200, body)) as server, pytest.raises(ConfigError, match="not the listing of a bucket"):
-        store(server.url).connect()
+        store(server.url).connect("")
 
 
 def test_a_name_taken_by_somebody_else_asks_for_another() -> None:
@@ -193,7 +193,7 @@ def test_a_name_taken_by_somebody_else_asks_for_another() -> None:
     taken = refusal(409, "BucketAlreadyExists", "The name is not available.")
 
     with CannedServer(missing, taken) as server, pytest.raises(ConfigError, match=r"creating the bucket.*S3_BUCKET"):
-        store(server.url).connect()
+        store(server.url).connect("")
 
 
 def test_another_replica_that_creates_the_bucket_first_does_no_harm() -> None:
@@ -201,7 +201,7 @@ def test_another_replica_that_creates_the_bucket_first_does_no_harm() -> None:
     ours = refusal(409, "BucketAlreadyOwnedByYou", "You own it.")
 
     with CannedServer(missing, ours, Answer(200, LISTING)) as server:
-        store(server.url).connect()
+        store(server.url).connect("")
 
     assert [request.method for request in server.requests] == ["GET", "PUT", "GET"]
 

@@ -41,7 +41,7 @@ def keys(place: Place, prefix: str) -> list[str]:
 
 
 def test_connects_to_what_is_there(place: Place) -> None:
-    place.store.connect()
+    place.store.connect("")
 
     assert keys(place, "") == []
 
@@ -163,7 +163,7 @@ def test_listing_asks_no_further_than_it_is_read(place: Place, file: Path) -> No
 
 
 def test_a_place_that_goes_away_refuses_uploads_and_listings(place: Place, file: Path) -> None:
-    place.store.connect()
+    place.store.connect("")
     place.remove()
 
     with pytest.raises(FatalError, match=r"uploading .*t/f\.parquet") as upload:

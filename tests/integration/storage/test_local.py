@@ -34,7 +34,7 @@ def test_the_address_is_the_absolute_path_as_it_is(tmp_path: Path, monkeypatch: 
 def test_a_missing_folder_is_created_with_its_parents(tmp_path: Path, file: Path) -> None:
     store = LocalStore(tmp_path / "not" / "yet" / "there")
 
-    store.connect()
+    store.connect("")
     store.upload(file, "t/f.parquet")
 
     assert (tmp_path / "not/yet/there/t/f.parquet").read_bytes() == b"PAR1"
@@ -43,18 +43,18 @@ def test_a_missing_folder_is_created_with_its_parents(tmp_path: Path, file: Path
 
 def test_a_file_in_the_place_of_the_folder_names_the_setting(file: Path) -> None:
     with pytest.raises(ConfigError, match=f"{file}: it is a file.*STORAGE_URL"):
-        LocalStore(file).connect()
+        LocalStore(file).connect("")
 
 
 def test_a_file_in_the_place_of_a_parent_is_fatal_and_named(file: Path) -> None:
     with pytest.raises(FatalError, match=f"connecting to file://{file}/lake.*{file}"):
-        LocalStore(file / "lake").connect()
+        LocalStore(file / "lake").connect("")
 
 
 @pytest.mark.parametrize("key", ["../f", "t/../../f", "/etc/f", "t//f", "t/./f", "", "t/"])
 def test_a_key_that_leaves_the_folder_is_refused(tmp_path: Path, file: Path, key: str) -> None:
     store = LocalStore(tmp_path / "lake")
-    store.connect()
+    store.connect("")
 
     with pytest.raises(FatalError, match="the key leaves the folder"):
         store.upload(file, key)
@@ -65,7 +65,7 @@ def test_a_key_that_leaves_the_folder_is_refused(tmp_path: Path, file: Path, key
 @pytest.mark.parametrize("prefix", ["../lake/", "../", "/", "t//", "t/../t/", "./t/"])
 def test_a_prefix_that_no_key_can_have_finds_nothing(tmp_path: Path, file: Path, prefix: str) -> None:
     store = LocalStore(tmp_path / "lake")
-    store.connect()
+    store.connect("")
     store.upload(file, "t/f")
 
     assert list(store.list(prefix)) == []
@@ -73,7 +73,7 @@ def test_a_prefix_that_no_key_can_have_finds_nothing(tmp_path: Path, file: Path,
 
 def test_readers_see_nothing_of_a_file_before_it_is_whole(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "lake")
-    store.connect()
+    store.connect("")
     os.mkfifo(tmp_path / "slow")
     with ThreadPoolExecutor(1) as pool:
         upload = pool.submit(store.upload, tmp_path / "slow", "t/f")
@@ -94,7 +94,7 @@ def test_a_name_that_is_taken_by_the_other_kind_is_fatal_and_leaves_nothing_behi
     tmp_path: Path, file: Path, taken: str, key: str
 ) -> None:
     store = LocalStore(tmp_path / "lake")
-    store.connect()
+    store.connect("")
     if taken.endswith("/"):
         (tmp_path / "lake" / taken).mkdir(parents=True)
     else:
@@ -129,7 +129,7 @@ def test_links_to_folders_are_followed_and_broken_ones_left_out(tmp_path: Path, 
 
 def test_what_is_deleted_while_it_is_listed_is_left_out(tmp_path: Path, file: Path) -> None:
     store = LocalStore(tmp_path / "lake")
-    store.connect()
+    store.connect("")
     for key in ("a/1", "a/2", "b/1", "c"):
         store.upload(file, key)
 
@@ -156,9 +156,9 @@ def test_a_folder_that_may_not_be_written_is_fatal_and_says_whose_right_is_missi
         with pytest.raises(
             FatalError, match=f"connecting to file://{folder}/lake: Permission denied.*the right to write"
         ):
-            store.connect()
+            store.connect("")
         with pytest.raises(FatalError, match=f"connecting to file://{folder}: Permission denied.*the right to write"):
-            LocalStore(folder).connect()
+            LocalStore(folder).connect("")
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def test_a_missing_bucket_is_created_where_allowed_and_connecting_again_is_fine(
 ) -> None:
     store = s3_store(f"{bucket}-new", create_bucket=True)
 
-    store.connect()
-    store.connect()
+    store.connect("")
+    store.connect("")
     store.upload(file, "f.parquet")
 
     assert [found.key for found in store.list("")] == ["f.parquet"]
@@ -38,13 +38,13 @@ def test_a_missing_bucket_is_created_where_allowed_and_connecting_again_is_fine(
 
 def test_a_missing_bucket_is_refused_where_creating_is_not_allowed(s3_store: Make, bucket: str) -> None:
     with pytest.raises(ConfigError, match=f"s3://{bucket}-new: there is no such bucket.*S3_BUCKET"):
-        s3_store(f"{bucket}-new").connect()
+        s3_store(f"{bucket}-new").connect("")
 
 
 def test_a_bucket_name_with_dots_works(s3_store: Make, bucket: str, file: Path) -> None:
     store = s3_store(f"{bucket}.example.com", create_bucket=True)
 
-    store.connect()
+    store.connect("")
     store.upload(file, "f.parquet")
 
     assert [found.key for found in store.list("")] == ["f.parquet"]
@@ -52,7 +52,7 @@ def test_a_bucket_name_with_dots_works(s3_store: Make, bucket: str, file: Path) 
 
 def test_a_name_that_s3_refuses_names_the_setting(s3_store: Make) -> None:
     with pytest.raises(ConfigError, match=r"My_Lake.*S3_BUCKET"):
-        s3_store("My_Lake", create_bucket=True).connect()
+        s3_store("My_Lake", create_bucket=True).connect("")
 
 
 def test_parquet_files_say_what_they_are(s3_store: Make, s3_server: LocalMinio, bucket: str, file: Path) -> None:
@@ -65,14 +65,14 @@ def test_parquet_files_say_what_they_are(s3_store: Make, s3_server: LocalMinio, 
 
 def test_a_wrong_key_names_its_variable(s3_store: Make, bucket: str) -> None:
     with pytest.raises(FatalError, match=f"connecting to s3://{bucket}.*AWS_ACCESS_KEY_ID"):
-        s3_store(bucket, access_key="nobody-knows-it").connect()
+        s3_store(bucket, access_key="nobody-knows-it").connect("")
 
 
 def test_a_wrong_secret_names_its_variable_and_is_not_shown(s3_store: Make, bucket: str, file: Path) -> None:
     store = s3_store(bucket, secret_key="wr0ng-s3cret")
 
     with pytest.raises(FatalError, match=f"connecting to s3://{bucket}.*AWS_SECRET_ACCESS_KEY") as connecting:
-        store.connect()
+        store.connect("")
     with pytest.raises(FatalError, match=f"uploading s3://{bucket}/t/f.parquet.*AWS_SECRET_ACCESS_KEY") as uploading:
         store.upload(file, "t/f.parquet")
     assert "wr0ng-s3cret" not in f"{connecting.value} {uploading.value}"
@@ -80,7 +80,7 @@ def test_a_wrong_secret_names_its_variable_and_is_not_shown(s3_store: Make, buck
 
 def test_a_wrong_token_names_its_variable_and_is_not_shown(s3_store: Make, bucket: str) -> None:
     with pytest.raises(FatalError, match="AWS_SESSION_TOKEN") as caught:
-        s3_store(bucket, session_token="wr0ng-t0ken").connect()
+        s3_store(bucket, session_token="wr0ng-t0ken").connect("")
 
     assert "wr0ng-t0ken" not in str(caught.value)
 
@@ -93,7 +93,7 @@ def test_a_store_that_is_not_there_is_retryable_and_named(s3_store: Make, bucket
     with pytest.raises(
         RetryableError, match=f"connecting to s3://{bucket}.*127.0.0.1:{port}.*refused.*AWS_ENDPOINT_URL"
     ):
-        store.connect()
+        store.connect("")
     with pytest.raises(RetryableError, match=f"uploading s3://{bucket}/f.parquet"):
         store.upload(file, "f.parquet")
     with pytest.raises(RetryableError, match=f"listing s3://{bucket}/t/"):
@@ -102,11 +102,11 @@ def test_a_store_that_is_not_there_is_retryable_and_named(s3_store: Make, bucket
 
 def test_a_host_that_nobody_knows_is_retryable_and_named(s3_store: Make, bucket: str) -> None:
     with pytest.raises(RetryableError, match=r"no-such-host\.invalid"):
-        s3_store(bucket, endpoint_url="http://no-such-host.invalid:9000").connect()
+        s3_store(bucket, endpoint_url="http://no-such-host.invalid:9000").connect("")
 
 
 def test_https_to_a_server_that_speaks_http_names_the_setting(
     s3_store: Make, s3_server: LocalMinio, bucket: str
 ) -> None:
     with pytest.raises(FatalError, match="https:// in AWS_ENDPOINT_URL"):
-        s3_store(bucket, endpoint_url=s3_server.endpoint_url.replace("http:", "https:")).connect()
+        s3_store(bucket, endpoint_url=s3_server.endpoint_url.replace("http:", "https:")).connect("")
