@@ -280,7 +280,7 @@ class LakeSink(BaseSink):
 
 def not_a_record(tp: TopicPartition, offset: int, value: object) -> DataError:
     """The error for a value that has no columns."""
-    kind = "null (a tombstone)" if value is None else f"a {type(value).__name__}"
+    kind = "null (a tombstone)" if value is None else f"of type {type(value).__name__}"
     return DataError(
         f"reading the record of {tp} at offset {offset}",
         f"its value is {kind}, and a row needs an object with fields",

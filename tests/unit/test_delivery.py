@@ -1,0 +1,269 @@
+"""Uploading and registering the files of one batch, over a real folder."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from app.catalog.base import CatalogTable
+from app.delivery import Registrar, Upload
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.model import FileGroup, StoredFile, WrittenFile
+from app.retry import Stopped
+from tests.fakes.memory_catalog import MemoryCatalog
+from tests.fakes.moody_store import MoodyStore
+from tests.unit.batches import part, spec
+
+ROOT = "data/t"
+WAIT = 10.0
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(max_workers=3) as threads:
+        yield threads
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MoodyStore:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    return MoodyStore(folder)
+
+
+def written(tmp_path: Path, *places: str, owner: str = "0a1b2c3d") -> list[WrittenFile]:
+    """One file for each of these values of the column ``place``, its content the value."""
+    files = []
+    for place in places:
+        path = tmp_path / f"part-{owner}-{place}.parquet"
+        path.write_text(place)
+        files.append(WrittenFile(path, path.stat().st_size, FileGroup(part(owner=owner), {"place": place}, 7)))
+    return files
+
+
+def upload_of(
+    files: Sequence[WrittenFile],
+    store: MoodyStore,
+    pool: ThreadPoolExecutor,
+    is_owner: Callable[[str], bool] = lambda _: True,
+) -> Upload:
+    return Upload(files, store, ROOT, pool, is_owner)
+
+
+def places(files: Sequence[StoredFile]) -> list[str]:
+    return [file.partition_values["place"] for file in files]
+
+
+def tried(store: MoodyStore) -> list[str]:
+    """The places whose upload was tried, in order of their names."""
+    return sorted(key.split("place=")[1].split("/")[0] for key in store.tried)
+
+
+def away(key: str) -> RetryableError:
+    return RetryableError(f"uploading {key}", "the store is away")
+
+
+def forbidden(key: str) -> FatalError:
+    return FatalError(f"uploading {key}", "access denied")
+
+
+# --- upload ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_files_are_stored_under_their_keys(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
+    upload = upload_of(written(tmp_path, "NYC", "a%2Fb"), store, pool)
+    upload.run()
+    name = "data_sensors-0_0000000000000000000-9_0a1b2c3d-0.parquet"
+    stored = upload.stored()
+    assert [file.key for file in stored] == [f"{ROOT}/place=NYC/{name}", f"{ROOT}/place=a%252Fb/{name}"]
+    assert [file.uri for file in stored] == [f"{store.uri}/{file.key}" for file in stored]
+    assert [(file.size, file.rows, dict(file.partition_values)) for file in stored] == [
+        (3, 7, {"place": "NYC"}),
+        (5, 7, {"place": "a%2Fb"}),
+    ]
+    assert (tmp_path / "lake" / stored[0].key).read_text() == "NYC"
+
+
+def test_a_repetition_uploads_only_what_is_missing(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
+    store.refuse = lambda key: away(key) if "place=b" in key else None
+    upload = upload_of(written(tmp_path, "a", "b", "c"), store, pool)
+    with pytest.raises(RetryableError, match="the store is away"):
+        upload.run()
+    assert places(upload.stored()) == ["a", "c"]
+    store.refuse = lambda _: None
+    store.tried.clear()
+    upload.run()
+    assert tried(store) == ["b"]
+    assert sorted(places(upload.stored())) == ["a", "b", "c"]
+
+
+def test_when_all_is_stored_a_repetition_does_nothing(
+    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
+) -> None:
+    upload = upload_of(written(tmp_path, "a"), store, pool)
+    upload.run()
+    upload.run()
+    assert tried(store) == ["a"]
+    assert places(upload.stored()) == ["a"]
+
+
+@pytest.mark.parametrize("order", [(away, forbidden), (forbidden, away)])
+def test_a_lasting_error_comes_before_a_passing_one(
+    tmp_path: Path,
+    store: MoodyStore,
+    pool: ThreadPoolExecutor,
+    order: tuple[Callable[[str], ConnectorError], Callable[[str], ConnectorError]],
+) -> None:
+    store.refuse = lambda key: order["place=b" in key](key)
+    with pytest.raises(FatalError, match="access denied"):
+        upload_of(written(tmp_path, "a", "b"), store, pool).run()
+
+
+def test_an_unforeseen_error_is_not_taken_for_a_passing_one(
+    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
+) -> None:
+    files = written(tmp_path, "a", "b")
+    upload = upload_of(files, store, pool)
+
+    def refuse(key: str) -> ConnectorError | None:
+        if "place=b" in key:
+            raise ZeroDivisionError
+        return away(key)
+
+    store.refuse = refuse
+    with pytest.raises(ZeroDivisionError):
+        upload.run()
+
+
+def test_files_of_ended_assignments_are_not_uploaded(
+    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
+) -> None:
+    files = written(tmp_path, "a", owner="ended000") + written(tmp_path, "b", owner="mine0000")
+    upload = upload_of(files, store, pool, lambda token: token == "mine0000")
+    upload.run()
+    assert tried(store) == ["b"]
+    assert places(upload.stored()) == ["b"]
+
+
+def test_files_whose_assignment_ends_while_the_store_is_away_are_not_uploaded_later(
+    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
+) -> None:
+    owners = {"first000", "second00"}
+    files = written(tmp_path, "a", "c", owner="first000") + written(tmp_path, "b", owner="second00")
+    store.refuse = lambda key: None if "place=a" in key else away(key)
+    upload = upload_of(files, store, pool, owners.__contains__)
+    with pytest.raises(RetryableError):
+        upload.run()
+    owners.remove("first000")
+    store.refuse = lambda _: None
+    store.tried.clear()
+    upload.run()
+    assert tried(store) == ["b"]
+    assert places(upload.stored()) == ["b"], "what was uploaded of the ended assignment is not registered either"
+
+
+def test_no_more_uploads_run_at_once_than_the_pool_has_threads(tmp_path: Path, store: MoodyStore) -> None:
+    all_at_work = threading.Barrier(2, timeout=WAIT)
+    running: list[str] = []
+    most: list[int] = []
+
+    def refuse(key: str) -> None:
+        running.append(key)
+        all_at_work.wait()
+        most.append(len(running))
+        all_at_work.wait()
+        running.remove(key)
+
+    store.refuse = refuse
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        upload_of(written(tmp_path, *"abcdef"), store, pool).run()
+    assert set(most) == {2}
+
+
+def test_a_stop_ends_an_upload_that_waits_for_its_turn(tmp_path: Path, store: MoodyStore) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def refuse(_: str) -> None:
+        begun.set()
+        go_on.wait(WAIT)
+
+    store.refuse = refuse
+    pool = ThreadPoolExecutor(max_workers=1)
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            upload_of(written(tmp_path, "a", "b", "c"), store, pool).run()
+        except Stopped as stopped:
+            ended.append(stopped)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert begun.wait(WAIT)
+    pool.shutdown(wait=False, cancel_futures=True)
+    go_on.set()
+    thread.join(WAIT)
+    assert not thread.is_alive()
+    assert len(ended) == 1
+
+
+# --- registration ---------------------------------------------------------------------------------------------------
+
+
+def stored_files(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor, *names: str) -> list[StoredFile]:
+    upload = upload_of(written(tmp_path, *names), store, pool)
+    upload.run()
+    return upload.stored()
+
+
+def test_without_a_catalog_nothing_is_registered(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
+    Registrar(None, f"{store.uri}/{ROOT}", spec("place")).register(stored_files(tmp_path, store, pool, "a"))
+
+
+def test_the_table_is_made_known_with_its_first_files_and_never_again(
+    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
+) -> None:
+    catalog = MemoryCatalog()
+    registrar = Registrar(catalog, f"{store.uri}/{ROOT}", spec("place"))
+    registrar.register(stored_files(tmp_path, store, pool, "a", "b"))
+    registrar.register(stored_files(tmp_path, store, pool, "c"))
+    assert catalog.created == [(f"{store.uri}/{ROOT}", ("place",), "ts_ms")]
+    assert [places(files) for files in catalog.requests] == [["a", "b"], ["c"]]
+
+
+def test_a_known_table_is_not_created(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
+    catalog = MemoryCatalog(CatalogTable(f"{store.uri}/{ROOT}", ("place",)))
+    Registrar(catalog, f"{store.uri}/{ROOT}", spec("place")).register(stored_files(tmp_path, store, pool, "a"))
+    assert catalog.created == []
+    assert len(catalog.requests) == 1
+
+
+@pytest.mark.parametrize("table", [CatalogTable("file:///elsewhere", ("place",)), CatalogTable("", ("place", "year"))])
+def test_nothing_is_registered_in_a_table_that_another_made_otherwise_meanwhile(
+    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor, table: CatalogTable
+) -> None:
+    catalog = MemoryCatalog(table)
+    registrar = Registrar(catalog, f"{store.uri}/{ROOT}", spec("place"))
+    with pytest.raises(ConfigError):
+        registrar.register(stored_files(tmp_path, store, pool, "a"))
+    assert catalog.requests == []
+
+
+def test_no_files_make_no_table(store: MoodyStore) -> None:
+    catalog = MemoryCatalog()
+    Registrar(catalog, f"{store.uri}/{ROOT}", spec("place")).register([])
+    assert catalog.created == []
+    assert catalog.requests == []
+
+
+def test_a_registration_can_be_repeated(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
+    catalog = MemoryCatalog(errors=[RetryableError("registering", "503")])
+    registrar = Registrar(catalog, f"{store.uri}/{ROOT}", spec("place"))
+    files = stored_files(tmp_path, store, pool, "a")
+    with pytest.raises(RetryableError):
+        registrar.register(files)
+    registrar.register(files)
+    assert catalog.keys == [files[0].key]
+    assert len(catalog.created) == 1

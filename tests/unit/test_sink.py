@@ -1,0 +1,238 @@
+"""The sink between the consumer and the pipeline: when it seals, what a flush waits for, how much it holds."""
+
+from collections.abc import Callable
+
+import pytest
+from quixstreams.context import set_message_context
+from quixstreams.models import MessageContext
+from quixstreams.sinks import SinkBackpressureError
+
+from app.errors import DataError, FatalError
+from tests.unit.batches import NOON, TP
+from tests.unit.sink_bench import AWAY, BROKEN, OTHER, Bench
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# --- sealing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_sealed_when_enough_rows_wait_and_the_writer_is_idle(bench: Bench) -> None:
+    bench.consume(0, 1)
+    assert bench.sealed == []
+    bench.consume(2)
+    assert bench.sealed == [{TP: [0, 1, 2]}]
+    assert bench.pipeline.batches[0].reason == "3 rows waiting, writer idle"
+
+
+def test_rows_of_all_partitions_count_together_and_stay_apart(bench: Bench) -> None:
+    bench.consume(7)
+    bench.consume(0, 1, tp=OTHER)
+    assert bench.sealed == [{TP: [7], OTHER: [0, 1]}]
+
+
+def test_while_the_writer_is_busy_the_batch_grows(bench: Bench) -> None:
+    bench.pipeline.is_idle = False
+    bench.consume(*range(10))
+    assert bench.sealed == []
+    bench.pipeline.is_idle = True
+    bench.consume(10)
+    assert bench.sealed == [{TP: list(range(11))}]
+
+
+def test_an_idle_turn_seals_what_waited_for_the_writer(bench: Bench) -> None:
+    bench.pipeline.is_idle = False
+    bench.consume(0, 1, 2)
+    bench.pipeline.is_idle = True
+    bench.sink.turn()
+    assert bench.sealed == [{TP: [0, 1, 2]}]
+
+
+def test_a_flush_seals_what_is_left(bench: Bench) -> None:
+    bench.after(1, bench.pipeline.deliver_all)
+    bench.consume(0)
+    bench.sink.flush()
+    assert bench.sealed == [{TP: [0]}]
+    assert bench.pipeline.batches[0].reason == "checkpoint"
+
+
+def test_rows_keep_value_key_and_timestamp(bench: Bench) -> None:
+    bench.add(4, value={"a": [1]})
+    bench.after(0, bench.pipeline.deliver_all)
+    bench.sink.flush()
+    assert bench.pipeline.batches[0].rows[0][0] == ({"a": [1]}, "key", NOON, 4)
+
+
+def test_rows_of_one_offset_stay_in_one_batch(bench: Bench) -> None:
+    bench.add(0)
+    bench.add(1, 1, 1, 1)
+    assert bench.sealed == []
+    bench.sink.turn()
+    assert bench.sealed == [{TP: [0, 1, 1, 1, 1]}]
+
+
+def test_batches_are_numbered_one_after_another(bench: Bench) -> None:
+    bench.consume(*range(9))
+    assert [batch.number for batch in bench.pipeline.batches] == [1, 2, 3]
+
+
+# --- flush ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_flush_without_rows_returns_at_once(bench: Bench) -> None:
+    bench.sink.flush()
+    assert bench.sealed == []
+    assert bench.pipeline.waits == 0
+
+
+def test_a_flush_waits_for_all_batches_also_those_sealed_before_it(bench: Bench) -> None:
+    bench.consume(0, 1, 2, 3)
+    seen: list[int] = []
+
+    def deliver_one() -> None:
+        bench.pipeline.delivered += 1
+        seen.append(bench.pipeline.delivered)
+
+    bench.pipeline.on_wait = deliver_one
+    bench.sink.flush()
+    assert seen == [1, 2]
+
+
+def test_a_flush_waits_for_batches_sealed_before_it_when_it_seals_none(bench: Bench) -> None:
+    bench.consume(0, 1, 2)
+    bench.after(2, bench.pipeline.deliver_all)
+    bench.sink.flush()
+    assert bench.pipeline.delivered == 1
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_a_flush_after_a_failure_raises_it_each_time(bench: Bench, rows: int) -> None:
+    bench.consume(*range(rows))
+    bench.pipeline.failure = BROKEN
+    for _ in range(3):
+        with pytest.raises(FatalError, match="access denied"):
+            bench.sink.flush()
+
+
+def test_a_failure_while_a_flush_waits_ends_it(bench: Bench) -> None:
+    def fail() -> None:
+        bench.pipeline.failure = BROKEN
+
+    bench.consume(0)
+    bench.after(1, fail)
+    with pytest.raises(FatalError):
+        bench.sink.flush()
+
+
+def test_a_failure_in_the_moment_of_delivery_does_not_pass_unseen(bench: Bench) -> None:
+    def deliver_and_fail() -> None:
+        bench.pipeline.deliver_all()
+        bench.pipeline.failure = BROKEN
+
+    bench.consume(0)
+    bench.after(1, deliver_and_fail)
+    with pytest.raises(FatalError):
+        bench.sink.flush()
+
+
+def test_a_turn_of_the_loop_raises_the_failure(bench: Bench) -> None:
+    bench.pipeline.failure = BROKEN
+    with pytest.raises(FatalError):
+        bench.sink.turn()
+
+
+def test_the_last_flush_tells_whether_it_went_through(bench: Bench) -> None:
+    bench.consume(0)
+    bench.pipeline.obstacle = AWAY
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+    assert not bench.sink.last_flush_ok
+    bench.pipeline.deliver_all()
+    bench.sink.flush()
+    assert bench.sink.last_flush_ok
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_buffer_is_full_by_bytes_of_waiting_rows() -> None:
+    bench = Bench(batch_size=1_000_000, max_buffer_bytes=1_000_000)
+    bench.add(*range(40), value={"text": "x" * 20_000}, size=20_000)
+    assert not bench.sink.is_full
+    bench.add(*range(40, 60), value={"text": "x" * 20_000}, size=20_000)
+    assert bench.sink.is_full
+
+
+def test_rows_in_the_pipeline_count_until_they_are_staged() -> None:
+    bench = Bench(max_buffer_bytes=1_000_000)
+    bench.consume(0)
+    bench.pipeline.held_bytes = 999_999
+    assert bench.sink.is_full
+    bench.pipeline.held_bytes = 0
+    assert not bench.sink.is_full
+
+
+def test_a_sealed_batch_takes_its_bytes_along() -> None:
+    bench = Bench(max_buffer_bytes=100_000)
+    bench.add(*range(10), value={"text": "x" * 20_000}, size=20_000)
+    bench.after(0, bench.pipeline.deliver_all)
+    bench.sink.flush()
+    assert bench.pipeline.batches[0].reason == "buffer full"
+    assert 200_000 < bench.pipeline.batches[0].size < 220_000
+    assert not bench.sink.is_full
+
+
+@pytest.mark.parametrize("drop", ["unassign", "on_paused", "assign"])
+def test_dropped_rows_no_longer_take_memory(drop: str) -> None:
+    bench = Bench(batch_size=1_000_000, max_buffer_bytes=100_000)
+    bench.add(*range(10), value={"text": "x" * 20_000}, size=20_000)
+    drops: dict[str, Callable[[], None]] = {
+        "unassign": lambda: bench.sink.unassign([TP]),
+        "on_paused": bench.sink.on_paused,
+        "assign": lambda: bench.sink.assign([TP]),
+    }
+    drops[drop]()
+    assert not bench.sink.is_full
+
+
+# --- records that are none ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("text", "str"), ([{"a": 1}], "list"), (7, "int"), (b"x", "bytes"), (False, "bool")],
+)
+def test_a_value_that_is_no_dict_is_told_with_topic_partition_and_offset(
+    bench: Bench, value: object, kind: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        bench.add(41, tp=OTHER, value=value)
+    assert str(caught.value).startswith(
+        f"reading the record of sensors[1] at offset 41: its value is of type {kind}, and a row"
+    )
+    assert "transform()" in str(caught.value)
+    assert caught.value.record == (OTHER, 41)
+
+
+def test_a_tombstone_is_told_as_such(bench: Bench) -> None:
+    set_message_context(MessageContext(TP.topic, TP.partition, 41, 0))
+    with pytest.raises(DataError, match="its value is null"):
+        bench.sink.add(None, "key", NOON, [], TP.topic, TP.partition, 41)
+
+
+def test_the_rows_of_a_record_that_failed_half_way_are_discarded(bench: Bench) -> None:
+    bench.add(40, 41, 41)
+    bench.sink.discard(TP, 41)
+    bench.after(0, bench.pipeline.deliver_all)
+    bench.sink.flush()
+    assert bench.sealed == [{TP: [40]}]
+
+
+def test_discarding_from_a_partition_that_is_gone_does_nothing(bench: Bench) -> None:
+    bench.sink.unassign([TP])
+    bench.sink.discard(TP, 41)
+    bench.sink.flush()
+    assert bench.sealed == []
