@@ -1,0 +1,125 @@
+"""Reads a table back from its bucket: by its files' footers, with DuckDB and with Spark."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from bench.totals import TOTALS_SQL, Totals, WrongRowsError, differences, row_count, totals_of
+from dev.lake import query
+from dev.minio import LocalMinio
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ObjectTypeDef
+
+DOWNLOADS_AT_ONCE = 8
+FIRST_DIFFERENCES = 5
+
+
+def download(minio: LocalMinio, bucket: str, folder: Path) -> None:
+    """Bring all objects of the bucket into the folder, under their keys and with the times that they came in."""
+    client = minio.client()
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    objects = [item for page in pages for item in page.get("Contents", [])]
+    with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
+        list(pool.map(lambda item: _download(client, bucket, item, folder), objects))
+
+
+def _download(client: "S3Client", bucket: str, item: "ObjectTypeDef", folder: Path) -> None:
+    path = folder / item["Key"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(client.get_object(Bucket=bucket, Key=item["Key"])["Body"].read())
+    came_in = item["LastModified"].timestamp()
+    os.utime(path, (came_in, came_in))
+
+
+class LandedFile(NamedTuple):
+    """When a file came in, in seconds since the epoch, and how many rows its footer tells."""
+
+    time: float
+    rows: int
+
+
+def landed_files(table: Path) -> list[LandedFile]:
+    """The files of the table in the order in which they came in."""
+    return sorted(
+        LandedFile(file.stat().st_mtime, pq.read_metadata(file).num_rows) for file in table.rglob("*.parquet")
+    )
+
+
+def time_landed(files: Sequence[LandedFile], rows: float) -> float:
+    """When so many rows had come in, in seconds since the epoch; ``files`` as ``landed_files`` returns them.
+
+    Raises:
+        WrongRowsError: there are fewer.
+    """
+    landed = 0
+    for file in files:
+        landed += file.rows
+        if landed >= rows:
+            return file.time
+    raise WrongRowsError(f"{landed:,} rows in the lake by the files' footers, at least {rows:,.0f} expected")
+
+
+def duckdb_totals(table: Path) -> Totals:
+    """What DuckDB reads; partition values stay the text that the folders have."""
+    source = f"read_parquet('{table}/**/*.parquet', hive_partitioning = true, hive_types_autocast = false)"
+    return totals_of(query(TOTALS_SQL.format(source=source)))
+
+
+def spark_totals(spark: SparkSession, table: Path) -> Totals:
+    """What Spark reads; the session is one of ``reading_session``."""
+    spark.read.parquet(str(table)).createOrReplaceTempView("lake")
+    return totals_of(tuple(row) for row in spark.sql(TOTALS_SQL.format(source="lake")).collect())
+
+
+@contextmanager
+def reading_session(folder: Path) -> Iterator[SparkSession]:
+    """A small Spark of our own; partition values stay the text that the folders have.
+
+    Args:
+        folder: gets the settings of its log, and what it writes by itself.
+    """
+    log_settings = folder / "log4j2.properties"
+    log_settings.write_text("rootLogger.level = error\n")
+    session: SparkSession = (
+        SparkSession.builder.master("local[2]")
+        .appName("bench")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log_settings.as_uri()}")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+        .getOrCreate()
+    )
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def check_table(table: Path, expected: Totals) -> None:
+    """Compare footers and DuckDB's sums with what was produced.
+
+    Raises:
+        WrongRowsError: a row is missing, doubled, changed or in the wrong folder.
+    """
+    rows = sum(file.rows for file in landed_files(table))
+    if not rows:
+        raise WrongRowsError(f"no row in the lake, {row_count(expected):,} expected")
+    wrong = differences(expected, duckdb_totals(table))
+    if rows != row_count(expected) or wrong:
+        raise WrongRowsError(
+            f"{rows:,} rows in the lake by the files' footers, {row_count(expected):,} expected\n"
+            + "\n".join(f"    {line}" for line in wrong[:FIRST_DIFFERENCES])
+        )

@@ -1,0 +1,1 @@
+"""The program that runs the dependency's own sink."""
