@@ -35,7 +35,7 @@ bench: python java $(READY) ## messages per second, memory and start time, besid
 
 clean: ## remove .venv, the demo's lake and everything else that was made here
 	@if [ -e demo-lake/.made-by-the-demo ]; then rm -rf demo-lake; fi
-	@rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-bench .cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -path './.*' -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 # Without a shell's error text and Python's traceback, what is missing is said in one line.
