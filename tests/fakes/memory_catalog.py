@@ -1,6 +1,6 @@
 """A catalog of one table without a network, for tests of what happens around it; the real one has tests of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from app.catalog.base import CatalogTable
 from app.errors import ConnectorError
@@ -12,12 +12,14 @@ class MemoryCatalog:
 
     Args:
         table: what it knows beforehand.
-        errors: raised by ``add_files``, one a call, until they are used up.
+        refuse: asked before each registration; the error it gives is raised, ``None`` lets it pass.
     """
 
-    def __init__(self, table: CatalogTable | None = None, *, errors: Sequence[ConnectorError] = ()) -> None:
+    def __init__(
+        self, table: CatalogTable | None = None, refuse: Callable[[], ConnectorError | None] = lambda: None
+    ) -> None:
         self._table = table
-        self._errors = list(errors)
+        self.refuse = refuse
         self.created: list[tuple[str, tuple[str, ...], str]] = []
         self.requests: list[list[StoredFile]] = []
 
@@ -38,6 +40,7 @@ class MemoryCatalog:
         return self._table
 
     def add_files(self, files: Sequence[StoredFile]) -> None:
-        if self._errors:
-            raise self._errors.pop(0)
+        error = self.refuse()
+        if error is not None:
+            raise error
         self.requests.append(list(files))

@@ -259,11 +259,12 @@ def test_no_files_make_no_table(store: MoodyStore) -> None:
 
 
 def test_a_registration_can_be_repeated(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
-    catalog = MemoryCatalog(errors=[RetryableError("registering", "503")])
+    catalog = MemoryCatalog(refuse=lambda: RetryableError("registering", "503"))
     registrar = Registrar(catalog, f"{store.uri}/{ROOT}", spec("place"))
     files = stored_files(tmp_path, store, pool, "a")
     with pytest.raises(RetryableError):
         registrar.register(files)
+    catalog.refuse = lambda: None
     registrar.register(files)
     assert catalog.keys == [files[0].key]
     assert len(catalog.created) == 1

@@ -1,0 +1,102 @@
+"""The rules of the architecture, read from the imports: downwards only, and each library at one place."""
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# From the bottom to the top. A module imports only from lines below its own.
+LAYERS = (
+    ("app", "app.catalog", "app.storage"),
+    ("app.model",),
+    ("app.errors",),
+    ("app.http_headers", "app.jvm", "app.row_size", "app.scratch", "app.setting_values", "app.sizing"),
+    ("app.assignment", "app.broker", "app.health", "app.observe", "app.retry", "app.timestamps", "app.transform"),
+    ("app.catalog.base", "app.connection", "app.partitioning", "app.records", "app.storage.base"),
+    ("app.catalog.rest", "app.storage.os_errors", "app.storage.s3_errors", "app.variables"),
+    ("app.catalog.quix", "app.settings", "app.spark", "app.storage.local", "app.storage.s3"),
+    ("app.sink", "app.staging", "app.table"),
+    ("app.application", "app.delivery"),
+    ("app.pipeline", "app.wiring"),
+    ("app.service",),
+    ("main",),
+)
+HEIGHTS = {module: height for height, modules in enumerate(LAYERS) for module in modules}
+
+# Where a library, or a module that stands for one, may be imported.
+HOMES = {
+    "pyspark": ("app.spark",),
+    "py4j": ("app.spark",),
+    "boto3": ("app.storage.s3*",),
+    "botocore": ("app.storage.s3*",),
+    "requests": ("app.catalog.*",),
+    "app.spark": ("app.service",),
+    "app.storage.local": ("app.wiring",),
+    "app.storage.s3": ("app.wiring",),
+    "app.catalog.quix": ("app.wiring",),
+    "app.settings": ("app.service", "app.wiring", "main"),
+    "app.variables": ("app.settings",),
+    "app.setting_values": ("app.settings", "app.variables", "app.connection"),
+}
+
+
+def modules() -> dict[str, Path]:
+    """All modules of the connector by their names."""
+    paths = [ROOT / "main.py", *(ROOT / "app").rglob("*.py")]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of what a module imports, also inside its functions: ``app.errors``, ``app.errors.DataError``."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} has a relative import, which these rules do not see"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def is_within(name: str, module: str) -> bool:
+    return name == module or name.startswith(f"{module}.")
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Which of the connector's own modules a module imports."""
+    return {
+        max(found, key=len) for name in imports(path) if (found := [own for own in HEIGHTS if is_within(name, own)])
+    }
+
+
+def test_each_module_has_its_place() -> None:
+    assert sorted(modules()) == sorted(HEIGHTS), "a new module belongs into LAYERS, a removed one out of it"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_point_downwards_only(module: str) -> None:
+    not_below = {name for name in imported_modules(modules()[module]) if HEIGHTS[name] >= HEIGHTS[module]}
+    assert not not_below, f"{module} imports from its own layer or above"
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_each_library_is_imported_at_its_home_only(library: str) -> None:
+    importers = {name for name, path in modules().items() if any(is_within(found, library) for found in imports(path))}
+    assert importers, f"nobody imports {library} any more: its rule can go"
+    assert {name for name in importers if not any(fnmatch(name, home) for home in HOMES[library])} == set()
+
+
+def test_the_rules_see_every_form_of_import(tmp_path: Path) -> None:
+    source = tmp_path / "module.py"
+    source.write_text(
+        "import app.errors\n"
+        "from app import observe\n"
+        "from app.storage import s3 as store\n"
+        "from app.storage.s3_errors import translated\n"
+        "def late():\n"
+        "    from app.model import Row\n"
+    )
+    found = {"app.errors", "app.observe", "app.storage.s3", "app.storage.s3_errors", "app.model"}
+    assert imported_modules(source) == found
