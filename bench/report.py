@@ -120,7 +120,8 @@ def _costs(report: Report) -> Iterator[str]:
 _COMMON_COSTS: tuple[tuple[str, int, Callable[[Run], float]], ...] = (
     ("start of the process to first message, s", 1, lambda run: run.start_seconds),
     ("processor time until then, s", 1, lambda run: run.start_cpu_seconds),
-    ("processor time from then on, s per million rows", 1, lambda run: run.cpu_seconds_per_million),
+    ("processor time of Python from then on, s per million rows", 1, lambda run: run.python_cpu_per_million),
+    ("processor time of Java from then on, s per million rows", 1, lambda run: run.java_cpu_per_million),
     ("files written", 0, lambda run: run.files),
     ("memory of Python, MB", 0, lambda run: run.python_peak_mb),
 )

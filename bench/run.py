@@ -54,6 +54,7 @@ class Run:
         whole_seconds: from the start of the process to the commit of the last row.
         start_cpu_seconds: processor time, user and system, all processes, up to the assignment.
         cpu_seconds: the same from the assignment to the last commit.
+        java_cpu_seconds: the part of Java in ``cpu_seconds``.
         files: objects in the bucket.
     """
 
@@ -63,6 +64,7 @@ class Run:
     whole_seconds: float
     start_cpu_seconds: float
     cpu_seconds: float
+    java_cpu_seconds: float
     python_peak_mb: float
     java_peak_mb: float | None
     files: int
@@ -83,8 +85,14 @@ class Run:
         return LANDED_SHARE * self.messages / (self.landed_seconds - self.start_seconds)
 
     @property
-    def cpu_seconds_per_million(self) -> float:
-        return self.cpu_seconds / self.messages * 1_000_000
+    def python_cpu_per_million(self) -> float:
+        """Processor seconds of Python per million rows, after the start."""
+        return (self.cpu_seconds - self.java_cpu_seconds) / self.messages * 1_000_000
+
+    @property
+    def java_cpu_per_million(self) -> float:
+        """Processor seconds of Java per million rows, after the start."""
+        return self.java_cpu_seconds / self.messages * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +177,7 @@ def _run(
         whole_seconds=ended - started,
         start_cpu_seconds=at_start.cpu_seconds,
         cpu_seconds=at_end.cpu_seconds - at_start.cpu_seconds,
+        java_cpu_seconds=at_end.java_cpu_seconds - at_start.java_cpu_seconds,
         python_peak_mb=at_end.python_peak_mb,
         java_peak_mb=at_end.java_peak_mb,
         files=len(files),

@@ -10,11 +10,15 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Peaks of resident memory in MB since the processes began, and processor seconds, user and system."""
+    """Peaks of resident memory in MB since the processes began, and processor seconds, user and system.
+
+    ``cpu_seconds`` is of all processes, ``java_cpu_seconds`` the part of Java.
+    """
 
     python_peak_mb: float
     java_peak_mb: float | None
     cpu_seconds: float
+    java_cpu_seconds: float
 
 
 def usage(pid: int) -> Usage:
@@ -25,6 +29,7 @@ def usage(pid: int) -> Usage:
         python_peak_mb=_peak_mb(pid),
         java_peak_mb=sum(map(_peak_mb, java)) if java else None,
         cpu_seconds=sum(map(_cpu_seconds, family)),
+        java_cpu_seconds=sum(map(_cpu_seconds, java)),
     )
 
 
