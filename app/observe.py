@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from pathlib import Path
 
 from app.errors import ConnectorError
 
@@ -19,6 +20,12 @@ def set_up_logging(level: str) -> None:
     )
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    # When Java ends, py4j logs stack traces beside the errors it raises, and some of them on the root logger.
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 def announce_connected() -> None:

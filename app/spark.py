@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -131,11 +132,13 @@ class SparkWriter:
         threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
 
     def _new_session(self) -> SparkSession:
-        builder = SparkSession.builder.master(self._master).appName("quix-ts-datalake-sink")
-        for name, value in self._conf.items():
-            builder = builder.config(name, value)
-        session: SparkSession = builder.getOrCreate()
-        self._process = session.sparkContext._gateway.proc  # type: ignore[union-attr]
+        conf = SparkConf().setMaster(self._master).setAppName("quix-ts-datalake-sink").setAll(list(self._conf.items()))
+        # Java alone at first: it is known, and can be ended, before a session begins to write into the scratch folder.
+        SparkContext._ensure_initialized(conf=conf)
+        self._process = SparkContext._gateway.proc  # type: ignore[union-attr]
+        if self._closing.is_set():  # close() came too early to know it
+            self._process.kill()
+        session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
         return session
 
     def _warm_up(self) -> None:
