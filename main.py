@@ -8,6 +8,9 @@ from pathlib import Path
 
 # Loading quixstreams and PySpark takes a second, and a process with pid 1 ignores SIGTERM until it has a handler.
 signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+# Deprecations inside the libraries are for their developers; they would be the first lines a user sees.
+logging.captureWarnings(capture=True)
+logging.getLogger("py.warnings").setLevel(logging.ERROR)
 
 
 def main() -> int:
