@@ -70,7 +70,7 @@ class Container:
 
     def stop(self) -> int:
         """Stop it as platforms do, by SIGTERM and then by force; the exit code."""
-        self._engine.call("stop", "--time", str(STOP_SECONDS), self._name)
+        self._engine.call("stop", "-t", str(STOP_SECONDS), self._name)
         return int(self._state("ExitCode"))
 
     def run_inside(self, *command: str) -> subprocess.CompletedProcess[str]:
