@@ -6,6 +6,7 @@ because py4j waits for ever: with the call on its own thread the caller can wait
 
 import contextlib
 import logging
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -132,6 +133,7 @@ class SparkWriter:
         threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
 
     def _new_session(self) -> SparkSession:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark fails where the machine's own name has no address
         conf = SparkConf().setMaster(self._master).setAppName("quix-ts-datalake-sink").setAll(list(self._conf.items()))
         # Java alone at first: it is known, and can be ended, before a session begins to write into the scratch folder.
         SparkContext._ensure_initialized(conf=conf)
@@ -236,7 +238,7 @@ def _reason(error: Exception) -> str:
         while cause.getCause() is not None:
             cause = cause.getCause()
         return str(cause.toString()).splitlines()[0]
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
 
 
 def _hint(error: Exception) -> str:
