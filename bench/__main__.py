@@ -126,7 +126,7 @@ def _busy_stop(stage: Stage, topic: Topic) -> BusyStop:
 
 def _row_checks(stage: Stage, most_rows: int) -> Iterator[RowCheck]:
     for check in check_rows(stage, most_rows):
-        where = f"{check.partitions} partitions, BATCH_SIZE={check.batch_size:,}, {check.rows:,} rows"
+        where = f"partitions={check.partitions}, BATCH_SIZE={check.batch_size:,}, {check.rows:,} rows"
         announce(f"{where}: {'all verified' if check.passed else 'NOT what was produced'}")
         yield check
 

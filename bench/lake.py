@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 
 DOWNLOADS_AT_ONCE = 8
 FIRST_DIFFERENCES = 5
+# Spark falls back to its own settings, and says so, where there is no appender.
+LOG_SETTINGS = """
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+"""
 
 
 def download(minio: LocalMinio, bucket: str, folder: Path) -> None:
@@ -87,7 +97,7 @@ def reading_session(folder: Path) -> Iterator[SparkSession]:
         folder: gets the settings of its log, and what it writes by itself.
     """
     log_settings = folder / "log4j2.properties"
-    log_settings.write_text("rootLogger.level = error\n")
+    log_settings.write_text(LOG_SETTINGS)
     session: SparkSession = (
         SparkSession.builder.master("local[2]")
         .appName("bench")

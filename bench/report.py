@@ -60,11 +60,12 @@ def _head(report: Report) -> Iterator[str]:
     yield ""
     yield from _paragraph(
         f"{report.date}. {report.messages:,} JSON messages of {report.message_bytes:.0f} bytes on average in "
-        f"{report.partitions} partitions, `HIVE_COLUMNS={HIVE_COLUMNS}`, {len(report.ours)} rounds; Kafka, MinIO and "
+        f"{report.partitions} partitions, `HIVE_COLUMNS={HIVE_COLUMNS}`; Kafka, MinIO and "
         f"the sink on one machine. The connector with `BATCH_SIZE={report.batch_size}` and "
         f"`COMMIT_INTERVAL={report.commit_interval:g}`, the dependency's `QuixTSDataLakeSink` with "
-        f"`commit_every={report.batch_size}` and its default commit interval of 5 s, in turn. After each run all rows "
-        "were read back and compared, by key and sum, with what was produced. Only ratios mean something elsewhere."
+        f"`commit_every={report.batch_size}` and its default commit interval of 5 s, in turn; "
+        f"rounds: {len(report.ours)}. After each run all rows were read back and compared, by key and sum, with what was "
+        "produced. Only ratios mean something elsewhere."
     )
 
 

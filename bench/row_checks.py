@@ -13,7 +13,7 @@ from bench.stage import Stage
 from bench.totals import Totals, differences, row_count
 
 PARTITIONS = (1, 3)
-FEW_ROWS = 300  # for a batch size of 1, which makes about a file for each
+FEW_ROWS = 300  # for a batch size of 1
 MANY_ROWS = 250_000
 
 
