@@ -64,8 +64,8 @@ def _head(report: Report) -> Iterator[str]:
         f"the sink on one machine. The connector with `BATCH_SIZE={report.batch_size}` and "
         f"`COMMIT_INTERVAL={report.commit_interval:g}`, the dependency's `QuixTSDataLakeSink` with "
         f"`commit_every={report.batch_size}` and its default commit interval of 5 s, in turn; "
-        f"rounds: {len(report.ours)}. After each run all rows were read back and compared, by key and sum, with what was "
-        "produced. Only ratios mean something elsewhere."
+        f"rounds: {len(report.ours)}. After each run all rows were read back and compared, by key and sum, with what "
+        "was produced. Only ratios mean something elsewhere."
     )
 
 
