@@ -1,0 +1,37 @@
+"""What the scenarios share: the way to set one up, and a Spark to read with."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from dev.broker import Broker
+from tests.e2e.scenario import Scenario
+from tests.e2e.spark_reader import SparkReader, spark_reader
+
+NewScenario = Callable[..., Scenario]
+
+
+@pytest.fixture
+def scenario(new_scenario: NewScenario) -> Scenario:
+    """A topic of one partition."""
+    return new_scenario()
+
+
+@pytest.fixture
+def new_scenario(kafka: Broker, tmp_path: Path) -> Iterator[NewScenario]:
+    """Makes scenarios: ``new_scenario(partitions=3)``."""
+    with ExitStack() as ends:
+
+        def new(partitions: int = 1) -> Scenario:
+            made = Scenario(kafka, tmp_path, partitions)
+            return ends.enter_context(closing(made))
+
+        yield new
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkReader]:
+    with spark_reader(tmp_path_factory.mktemp("reader") / "spark.log") as reader:
+        yield reader

@@ -1,0 +1,161 @@
+"""The real ``main.py`` as a process of its own, watched from outside."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import requests
+
+from app.variables import Variables
+from dev.server import free_ports, tail
+
+REPO = Path(__file__).resolve().parents[2]
+
+# Seconds, generous: other work may share the machine, and Java alone takes ten of them to start on a busy one.
+PATIENCE = 120.0
+_GONE_WITHIN = 20.0
+_LOG_LINES = 60
+
+
+class ConnectorProcess:
+    """Use as a context manager: after the block the process and its Java are gone, and had gone by themselves.
+
+    Args:
+        settings: the variables to set; all others of the connector count as unset.
+        folder: a new folder, for the log and as the process' temporary folder.
+        root: the tree whose ``main.py`` is run.
+    """
+
+    def __init__(self, settings: Mapping[str, str], folder: Path, root: Path = REPO) -> None:
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir(parents=True)
+        self.log_file = folder / "connector.log"
+        self.http_port = int(settings.get("HTTP_PORT") or free_ports(1)[0])
+        blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
+        # Empty counts as unset and keeps a .env file beside main.py from setting anything.
+        environment = {**os.environ, **blank, "HTTP_PORT": str(self.http_port), **settings}
+        with self.log_file.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(root / "main.py")],
+                cwd=folder,
+                env={**environment, "TMPDIR": str(self.temporary)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # its group is how its Java is found, whatever its parent is by then
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace")
+
+    def complaints(self) -> list[str]:
+        """The warnings and errors in its log, and what came out of it without being caught."""
+        return re.findall(r"^(?:\S+ \S+ (?:WARNING|ERROR|CRITICAL) .*|Traceback.*|ERROR!.*)$", self.log, re.MULTILINE)
+
+    @property
+    def exit_code(self) -> int | None:
+        """``None`` while it runs."""
+        return self._process.poll()
+
+    def wait_for_log(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
+        """The first match of the pattern in all that was printed so far, waiting for it to come."""
+        found: list[re.Match[str]] = []
+
+        def look() -> bool:
+            ended = self.exit_code is not None  # asked before reading: what is printed last must not be missed
+            match = re.search(pattern, self.log, re.MULTILINE)
+            if match:
+                found.append(match)
+            elif ended:
+                raise AssertionError(f"ended with code {self.exit_code} before {pattern!r}:\n{self._tail()}")
+            return bool(match)
+
+        self.wait_until(look, f"{pattern!r} in the log", timeout)
+        return found[0]
+
+    def wait_until(self, happened: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
+        """Wait until something has happened that the connector is to bring about."""
+        deadline = time.monotonic() + timeout
+        while not happened():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {timeout:.0f} s: {what}\n{self._tail()}")
+            time.sleep(0.1)
+
+    def wait_until_ready(self) -> None:
+        self.wait_for_log(r"^CONNECTED!$")
+
+    def health(self, probe: str) -> int | None:
+        """The status of ``/health/<probe>``, ``None`` while nothing listens."""
+        try:
+            return requests.get(f"http://127.0.0.1:{self.http_port}/health/{probe}", timeout=10).status_code
+        except requests.ConnectionError:
+            return None
+
+    def java(self) -> int | None:
+        """The pid of its Java process, ``None`` as long as (or as soon as) there is none."""
+        return next((pid for pid, command in self._group() if command.rpartition("/")[2] == "java"), None)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        """The exit code, waiting for the end."""
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {timeout:.0f} s\n{self._tail()}") from None
+
+    def stop(self) -> int:
+        """Ask it to stop as a platform does, and return the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """End it as a crash of its machine would."""
+        self._process.kill()
+        self._process.wait()
+
+    def wait_until_nothing_is_left(self) -> None:
+        """Wait until no process that it started runs any more."""
+        self.wait_until(lambda: not self._group(), "the end of its child processes", _GONE_WITHIN)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        try:
+            self.wait_until_nothing_is_left()
+        except AssertionError:
+            os.killpg(self.pid, signal.SIGKILL)
+            if error is None:
+                raise
+
+    def _group(self) -> list[tuple[int, str]]:
+        """Processes that run (zombies do not) of the session that it leads, itself left out."""
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,pgid=,stat=,comm="], capture_output=True, text=True, check=True
+        ).stdout
+        rows = [line.split(maxsplit=3) for line in listed.splitlines()]
+        return [
+            (int(pid), command)
+            for pid, group, state, command in rows
+            if int(group) == self.pid != int(pid) and not state.startswith("Z")
+        ]
+
+    def _tail(self) -> str:
+        return f"the end of its log:\n{tail(self.log_file, _LOG_LINES)}"

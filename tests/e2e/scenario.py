@@ -1,0 +1,98 @@
+"""One topic with its consumer group, and the connectors that work on it."""
+
+import shutil
+import uuid
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from dev.broker import Broker, Record
+from dev.minio import LocalMinio
+from tests.e2e.connector import REPO, ConnectorProcess
+from tests.e2e.lake import Lake
+
+
+class Scenario:
+    """A context manager that ends what it started.
+
+    Args:
+        kafka: where the topic lies.
+        folder: an empty folder; ``lake`` in it is the store, unless a connector's settings name another.
+        partitions: of the topic.
+    """
+
+    def __init__(self, kafka: Broker, folder: Path, partitions: int = 1) -> None:
+        self.topic = f"readings-{uuid.uuid4().hex[:8]}"
+        self.group = f"group-{uuid.uuid4().hex[:8]}"
+        self.kafka = kafka
+        self.folder = folder
+        self.partitions = partitions
+        self._connectors = 0
+        self._ends = ExitStack()
+        kafka.create_topic(self.topic, partitions)
+
+    def produce(self, records: Iterable[Record]) -> None:
+        self.kafka.produce(self.topic, records)
+
+    def connector(self, *bases: dict[str, str], root: Path = REPO, **variables: str) -> ConnectorProcess:
+        """Start a connector: the scenario's topic and group, the local lake, and what is given."""
+        self._connectors += 1
+        settings = {
+            "input": self.topic,
+            "KAFKA_BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
+            "CONSUMER_GROUP": self.group,
+            "AUTO_OFFSET_RESET": "earliest",
+            "COMMIT_INTERVAL": "1",
+            "SPARK_DRIVER_MEMORY": "512m",
+        }
+        for base in bases or (self.local_store,):
+            settings |= base
+        process = ConnectorProcess(settings | variables, self.folder / f"connector-{self._connectors}", root)
+        self._ends.enter_context(process)
+        return process
+
+    @property
+    def local_store(self) -> dict[str, str]:
+        return {"STORAGE_URL": (self.folder / "lake").as_uri()}
+
+    @property
+    def lake(self) -> Lake:
+        """The table in the local store."""
+        return Lake(self.folder / "lake" / "data" / self.topic)
+
+    def committed(self) -> list[int]:
+        """The offsets that the group has committed, by partition; 0 where it has none."""
+        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": self.group})
+        try:
+            asked = [TopicPartition(self.topic, number) for number in range(self.partitions)]
+            return [max(0, found.offset) for found in consumer.committed(asked, timeout=30)]
+        finally:
+            consumer.close()
+
+    def wait_until_committed(self, records: int, by: ConnectorProcess) -> None:
+        """Wait until the group has committed so many records in all."""
+
+        def done() -> bool:
+            if by.exit_code is not None:
+                raise AssertionError(f"ended with code {by.exit_code} while consuming:\n{by.log[-5000:]}")
+            return sum(self.committed()) >= records
+
+        by.wait_until(done, f"{records:,} records committed by the group")
+
+    def close(self) -> None:
+        self._ends.close()
+        for folder in self.folder.glob("connector-*/tmp"):
+            shutil.rmtree(folder)
+
+
+def s3_store(server: LocalMinio, bucket: str) -> dict[str, str]:
+    """The settings for a bucket of the server."""
+    return {
+        "S3_BUCKET": bucket,
+        "AWS_ENDPOINT_URL": server.endpoint_url,
+        "AWS_ACCESS_KEY_ID": server.access_key,
+        "AWS_SECRET_ACCESS_KEY": server.secret_key,
+        "AWS_REGION": server.region,
+    }

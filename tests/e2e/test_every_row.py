@@ -1,0 +1,115 @@
+"""Rows in are rows out: by key, by sum, in the catalog's books and for every reader."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dev.minio import LocalMinio
+from tests.e2e.conftest import NewScenario
+from tests.e2e.lake import FILE_NAME, Lake, Tally, mirror
+from tests.e2e.records import records, value
+from tests.e2e.scenario import Scenario, s3_store
+from tests.e2e.spark_reader import SparkReader
+from tests.fakes.catalog_server import CatalogServer
+
+HIVE_COLUMNS = ("year", "month", "day", "location")
+STORED_COLUMNS = {"n": "int64", "ts_ms": "int64", "temperature": "double", "ok": "bool", "__key": "string"}
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "rows", "partitions"), [(1, 60, 3), (1_000, 30_000, 1), (1_000, 30_000, 3), (100_000, 130_000, 3)]
+)
+def test_every_row_arrives_once(
+    new_scenario: NewScenario,
+    s3_server: LocalMinio,
+    bucket: str,
+    spark: SparkReader,
+    batch_size: int,
+    rows: int,
+    partitions: int,
+) -> None:
+    scenario = new_scenario(partitions)
+    store = s3_store(s3_server, bucket)
+    with CatalogServer() as catalog:
+        connector = scenario.connector(
+            store,
+            HIVE_COLUMNS=",".join(HIVE_COLUMNS),
+            BATCH_SIZE=str(batch_size),
+            CATALOG_URL=catalog.url,
+            CATALOG_AUTH_TOKEN=catalog.token,
+        )
+        scenario.produce(records(rows // 3, partitions=partitions))  # a part while it starts,
+        connector.wait_until_ready()
+        scenario.produce(records(rows - rows // 3, first=rows // 3, partitions=partitions))  # the rest while it works
+        scenario.wait_until_committed(rows, by=connector)
+        assert connector.stop() == 0
+
+        lake = mirror(s3_server, bucket, scenario.folder / "mirror", f"data/{scenario.topic}")
+        expected = Tally.of(range(rows))
+        assert lake.tally_by_duckdb() == expected
+        assert lake.tally_by_pyarrow() == expected
+        assert lake.tally_by_spark(spark) == expected
+        _check_files(lake.files(), scenario)
+        _check_values(lake)
+        _check_books(catalog, lake, scenario, bucket)
+    assert not connector.complaints()
+
+
+def _check_files(files: Iterable[Path], scenario: Scenario) -> None:
+    partitions = set()
+    for file in files:
+        name = FILE_NAME.fullmatch(file.name)
+        assert name, file.name
+        assert name["topic"] == scenario.topic
+        assert int(name["first"]) <= int(name["last"])
+        partitions.add(int(name["partition"]))
+        schema = pq.read_schema(file)
+        assert {field.name: str(field.type) for field in schema} == STORED_COLUMNS
+    assert partitions == set(range(scenario.partitions))
+
+
+def _check_values(lake: Lake) -> None:
+    for n, ts_ms, location, temperature, ok in lake.query(
+        "SELECT n, ts_ms, location, temperature, ok FROM {source} WHERE n % 1009 = 7 ORDER BY n"
+    ):
+        stored = {"n": n, "ts_ms": ts_ms, "location": location, "temperature": temperature, "ok": ok}
+        assert stored == value(n)
+    [(wrong,)] = lake.query(
+        "SELECT count(*) FROM {source} WHERE __key <> 'device-' || n % 10 "
+        "OR strftime(make_timestamp(ts_ms * 1000), '%Y-%m-%d') "
+        "<> printf('%04d-%02d-%02d', year::INT, month::INT, day::INT)"
+    )
+    assert wrong == 0
+
+
+def _check_books(catalog: CatalogServer, lake: Lake, scenario: Scenario, bucket: str) -> None:
+    table = catalog.tables[f"default.{scenario.topic}"]
+    assert table.location == f"s3://{bucket}/data/{scenario.topic}"
+    assert table.partition_spec == list(HIVE_COLUMNS)
+    registered = {file["file_path"].removeprefix(table.location + "/"): file for file in table.files.values()}
+    assert sorted(registered) == [str(path.relative_to(lake.folder)) for path in lake.files()]
+    for path in lake.files():
+        file = registered[str(path.relative_to(lake.folder))]
+        assert file["file_size"] == path.stat().st_size
+        assert file["row_count"] == pq.read_metadata(path).num_rows
+        folders = dict(part.split("=", 1) for part in path.relative_to(lake.folder).parts[:-1])
+        assert list(folders) == list(HIVE_COLUMNS)
+        unescaped = {column: text.replace("%2F", "/").replace("%3D", "=") for column, text in folders.items()}
+        assert file["partition_values"] == unescaped
+
+
+def test_a_local_folder_without_partitions(scenario: Scenario, spark: SparkReader) -> None:
+    scenario.produce(records(5_000))
+    connector = scenario.connector(HIVE_COLUMNS="", TABLE_NAME="readings", S3_PREFIX="lake/v1")
+    scenario.wait_until_committed(5_000, by=connector)
+    assert connector.stop() == 0
+
+    lake = Lake(scenario.folder / "lake" / "lake" / "v1" / "readings")
+    assert lake.tally_by_duckdb() == lake.tally_by_spark(spark) == Tally.of(range(5_000))
+    assert all(file.parent == lake.folder for file in lake.files())
+    assert Lake(scenario.folder / "lake").files() == lake.files(), "nothing but data files, and those in the table"
+    assert {field.name for field in pq.read_schema(lake.files()[0])} == {*STORED_COLUMNS, "location"}
+    assert not connector.complaints()
+    assert not list(connector.temporary.iterdir()), "the temporary folder is left as it was found"

@@ -1,0 +1,146 @@
+"""What cannot work ends the process at once, with a message that says what to do: no stack trace, no secret."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dev.broker import Broker
+from dev.minio import LocalMinio
+from tests.e2e.connector import ConnectorProcess
+from tests.e2e.scenario import Scenario, s3_store
+from tests.fakes.catalog_contract import Table
+from tests.fakes.catalog_server import CatalogServer
+
+SECRET = "do-not-show-me"
+
+
+@pytest.fixture
+def catalog() -> Iterator[CatalogServer]:
+    with CatalogServer() as server:
+        yield server
+
+
+def _refusal(connector: ConnectorProcess, exit_code: int) -> str:
+    """The message on the line that the platform's connection test looks for."""
+    assert connector.wait() == exit_code
+    assert "Traceback" not in connector.log
+    assert "CONNECTED!" not in connector.log
+    assert SECRET not in connector.log
+    connector.wait_until_nothing_is_left()
+    message = re.search(r"^ERROR! ((?:.|\n  )*)", connector.log, re.MULTILINE)
+    assert message, connector.log
+    return message[1]
+
+
+def test_wrong_settings_are_listed_all_at_once(tmp_path: Path) -> None:
+    variables = {
+        "KAFKA_BOOTSTRAP_SERVERS": "",
+        "S3_BUCKET": "Not A Bucket",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "BATCH_SIZE": "many",
+        "COMMIT_INTERVAL": "-1",
+        "PARQUET_COMPRESSION": "rar",
+        "SPARK_MASTER": "yarn",
+    }
+    with ConnectorProcess(variables, tmp_path / "connector") as connector:
+        message = _refusal(connector, exit_code=2)
+
+    lines = message.splitlines()
+    assert lines[0] == f"{len(lines) - 1} settings are wrong:"
+    for variable in variables:
+        assert sum(line.startswith(f"  - {variable}") for line in lines) == 1, variable
+    assert len(lines) == 1 + len(variables)
+
+
+def test_a_missing_topic_is_named_with_those_that_look_alike(scenario: Scenario) -> None:
+    message = _refusal(scenario.connector(input=scenario.topic.replace("readings", "raedings")), exit_code=2)
+
+    assert message.startswith(f"finding the input topic '{scenario.topic.replace('readings', 'raedings')}'")
+    assert "similar: " in message
+    assert scenario.topic in message
+    assert "Create it, or set the variable input" in message
+
+
+def test_a_table_in_the_store_with_other_partitions(scenario: Scenario) -> None:
+    folder = scenario.lake.folder / "year=2024" / "place=Berlin"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"n": [1]}), folder / "data_1.parquet")
+
+    message = _refusal(scenario.connector(HIVE_COLUMNS="year,month"), exit_code=2)
+
+    assert "is partitioned by [year, place], HIVE_COLUMNS says [year, month]" in message
+    assert "Set HIVE_COLUMNS=year,place to go on with this table, or TABLE_NAME to begin another" in message
+
+
+def test_a_table_in_the_catalog_with_other_partitions(scenario: Scenario, catalog: CatalogServer) -> None:
+    location = f"{scenario.local_store['STORAGE_URL']}/data/{scenario.topic}"
+    _register(catalog, scenario.topic, location, ["year", "place"])
+
+    message = _refusal(
+        scenario.connector(HIVE_COLUMNS="", CATALOG_URL=catalog.url, CATALOG_AUTH_TOKEN=catalog.token), exit_code=2
+    )
+
+    assert "the table in the catalog is partitioned by [year, place], HIVE_COLUMNS says [] (no partitioning)" in message
+    assert not [request for request in catalog.requests if request.method != "GET"], "nothing was changed"
+
+
+def test_a_table_that_the_catalog_has_elsewhere(scenario: Scenario, catalog: CatalogServer) -> None:
+    _register(catalog, scenario.topic, "s3://another/place", [])
+
+    message = _refusal(scenario.connector(CATALOG_URL=catalog.url, CATALOG_AUTH_TOKEN=catalog.token), exit_code=2)
+
+    assert "the catalog has it at s3://another/place, the settings at file:///" in message
+
+
+def _register(catalog: CatalogServer, name: str, location: str, spec: list[str]) -> None:
+    catalog.tables[f"default.{name}"] = Table(location, spec, {})
+
+
+def test_wrong_keys_of_the_store(scenario: Scenario, s3_server: LocalMinio, bucket: str) -> None:
+    store = s3_store(s3_server, bucket)
+
+    message = _refusal(scenario.connector(store, AWS_SECRET_ACCESS_KEY=SECRET), exit_code=1)
+
+    assert f"s3://{bucket}" in message
+    assert "AWS_SECRET_ACCESS_KEY" in message
+    assert s3_server.access_key not in message
+
+
+def test_a_wrong_token_of_the_catalog(scenario: Scenario, catalog: CatalogServer) -> None:
+    message = _refusal(scenario.connector(CATALOG_URL=catalog.url, CATALOG_AUTH_TOKEN=SECRET), exit_code=1)
+
+    assert "the catalog answered 401" in message
+    assert "Check CATALOG_AUTH_TOKEN" in message
+
+
+def test_a_port_that_is_taken(scenario: Scenario, catalog: CatalogServer) -> None:
+    port = catalog.url.rpartition(":")[2].partition("/")[0]
+
+    message = _refusal(scenario.connector(HTTP_PORT=port), exit_code=2)
+
+    assert message.startswith(f"opening HTTP_PORT={port}: ")
+    assert "Choose another port, or 0 for none" in message
+
+
+def test_a_heap_that_java_cannot_have(scenario: Scenario) -> None:
+    message = _refusal(scenario.connector(SPARK_DRIVER_MEMORY="900000g"), exit_code=2)
+
+    assert message.startswith("starting Spark: ")
+    assert "SPARK_DRIVER_MEMORY" in message
+    assert ".." not in message
+
+
+def test_a_kafka_that_refuses_the_login(scenario: Scenario, kafka: Broker) -> None:
+    """A broker that speaks no SASL hangs up on whoever tries it; it is not waited for as an absent one is."""
+    connector = scenario.connector(
+        KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT",
+        KAFKA_SASL_MECHANISM="PLAIN",
+        KAFKA_SASL_USERNAME="somebody",
+        KAFKA_SASL_PASSWORD=SECRET,
+    )
+    connector.wait(240)
+    assert "KAFKA_" in _refusal(connector, exit_code=connector.wait())

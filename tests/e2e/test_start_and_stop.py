@@ -1,0 +1,83 @@
+"""SIGTERM at any moment stops in good order; the probes tell where the connector stands."""
+
+import signal
+
+import pytest
+import requests
+
+from tests.e2e.conftest import NewScenario
+from tests.e2e.lake import Tally
+from tests.e2e.records import records
+from tests.e2e.scenario import Scenario
+
+
+@pytest.mark.parametrize("moment", ["Java starts", "the session starts"])
+def test_a_stop_while_spark_starts(scenario: Scenario, moment: str) -> None:
+    connector = scenario.connector()
+    scratch = connector.temporary
+    connector.wait_until(lambda: connector.java() is not None, "its Java process")
+    assert connector.health("live") == 200
+    assert connector.health("ready") == 503
+    if moment == "the session starts":
+        connector.wait_until(lambda: any(scratch.glob("quix-datalake-*/spark/*")), "the session's folder")
+
+    connector.signal(signal.SIGTERM)
+    connector.signal(signal.SIGTERM)  # platforms repeat themselves
+    assert connector.wait() == 0
+
+    assert "stopped while starting" in connector.log
+    assert not connector.complaints()
+    connector.wait_until_nothing_is_left()
+    assert not list(scratch.glob("quix-datalake-*/*"))
+
+
+def test_a_stop_before_the_first_record(scenario: Scenario) -> None:
+    connector = scenario.connector()
+    connector.wait_until(lambda: connector.health("ready") == 200, "readiness")
+
+    assert f"assigned: {scenario.topic}[0]" in connector.log
+    assert connector.health("live") == 200
+    elsewhere = requests.get(f"http://127.0.0.1:{connector.http_port}/metrics", timeout=10)
+    assert elsewhere.status_code == 404
+    assert connector.stop() == 0
+    assert not connector.complaints()
+    assert not scenario.lake.files()
+    assert not list(connector.temporary.iterdir())
+
+
+def test_a_stop_under_load_and_the_next_start_together_lose_and_double_nothing(new_scenario: NewScenario) -> None:
+    scenario = new_scenario(partitions=3)
+    rows = 150_000
+    scenario.produce(records(rows, partitions=3))
+    first = scenario.connector(BATCH_SIZE="500", COMMIT_INTERVAL="300")
+    first.wait_for_log("batch 3 ")
+
+    assert first.stop() == 0
+
+    taken = sum(scenario.committed())
+    assert 0 < taken < rows, "it was to be stopped in the middle"
+    assert len(scenario.lake.numbers()) == taken, "committed is what is in the lake, and nothing else"
+    assert not first.complaints()
+
+    second = scenario.connector(BATCH_SIZE="500")
+    scenario.wait_until_committed(rows, by=second)
+    second.signal(signal.SIGINT)  # Ctrl-C does it as well
+    assert second.wait() == 0
+    assert not second.complaints()
+    assert scenario.lake.tally_by_duckdb() == Tally.of(range(rows))
+
+
+def test_a_crash_loses_nothing(new_scenario: NewScenario) -> None:
+    scenario = new_scenario(partitions=2)
+    rows = 40_000
+    scenario.produce(records(rows, partitions=2))
+    first = scenario.connector(BATCH_SIZE="500")
+    first.wait_for_log("batch 3 ")
+
+    first.kill()
+
+    first.wait_until_nothing_is_left()
+    second = scenario.connector(BATCH_SIZE="500")
+    scenario.wait_until_committed(rows, by=second)
+    assert second.stop() == 0
+    assert sorted(set(scenario.lake.numbers())) == list(range(rows))
