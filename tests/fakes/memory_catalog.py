@@ -20,6 +20,7 @@ class MemoryCatalog:
     ) -> None:
         self._table = table
         self.refuse = refuse
+        self.looked_up = 0
         self.created: list[tuple[str, tuple[str, ...], str]] = []
         self.requests: list[list[StoredFile]] = []
 
@@ -32,6 +33,7 @@ class MemoryCatalog:
         """It always answers."""
 
     def table(self) -> CatalogTable | None:
+        self.looked_up += 1
         return self._table
 
     def create_table(self, location: str, partition_columns: Sequence[str], timestamp_column: str) -> CatalogTable:

@@ -97,3 +97,9 @@ class Gate:
 def one(number: int, *, first: int | None = None, size: int = 100) -> Batch:
     """A batch of one row whose value is the batch's number."""
     return batch({"p": "a", "v": number}, number=number, first=number if first is None else first, size=size)
+
+
+def own_threads() -> set[str]:
+    """Names of the pipeline's threads that run; a thread of the pool of uploads counts as ``upload``."""
+    running = {thread.name.split("_")[0] for thread in threading.enumerate()}
+    return running & {"stage", "write", "deliver", "upload"}

@@ -231,6 +231,7 @@ def test_the_table_is_made_known_with_its_first_files_and_never_again(
     registrar.register(stored_files(tmp_path, store, pool, "c"))
     assert catalog.created == [(f"{store.uri}/{ROOT}", ("place",), "ts_ms")]
     assert [places(files) for files in catalog.requests] == [["a", "b"], ["c"]]
+    assert catalog.looked_up == 1
 
 
 def test_a_known_table_is_not_created(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:

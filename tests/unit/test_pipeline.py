@@ -9,7 +9,7 @@ import pytest
 from app.errors import ConnectorError, DataError, FatalError, SparkLostError
 from app.model import Batch
 from tests.unit.batches import batch
-from tests.unit.pipeline_line import ROOT, WAIT, Gate, Line, one, wait_until
+from tests.unit.pipeline_line import ROOT, WAIT, Gate, Line, one, own_threads, wait_until
 
 
 @pytest.fixture
@@ -162,6 +162,19 @@ def test_a_lasting_failure_of_any_step_is_told_and_nothing_behind_it_delivered(
     line.pipeline.stop()
     assert [len(files) for files in line.catalog.requests] == [1]
     assert {3, 4}.isdisjoint(line.values())
+
+
+def test_a_failure_stops_also_what_is_ahead_of_it(line: Line) -> None:
+    """Nothing that is still on its way will be committed, so the next start would write it a second time."""
+    gate = Gate()
+    line.store.refuse = gate
+    line.submit(one(1), one(2))
+    gate.wait_reached()
+    line.submit(batch({"p": "a", "v": 3}, {"p": "a", "v": "x"}, number=3))
+    line.failure()
+    gate.open()
+    wait_until(lambda: "deliver" not in own_threads())
+    assert line.values() == [1]
 
 
 @pytest.mark.parametrize("step", ["write", "upload", "register"])

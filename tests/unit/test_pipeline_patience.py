@@ -9,7 +9,7 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import Batch, TopicPartition
 from tests.unit.batches import TP, batch, batch_of, row
-from tests.unit.pipeline_line import Gate, Line, one, wait_until
+from tests.unit.pipeline_line import Gate, Line, one, own_threads, wait_until
 
 OTHER = TopicPartition("sensors", 1)
 
@@ -124,11 +124,6 @@ def test_an_assignment_that_ends_while_the_catalog_is_away_is_not_registered_lat
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
-
-
-def own_threads() -> set[str]:
-    names = {"stage", "write", "deliver"}
-    return {thread.name for thread in threading.enumerate() if thread.name in names or "upload" in thread.name}
 
 
 def test_a_stop_ends_all_threads_of_an_idle_pipeline(line: Line) -> None:

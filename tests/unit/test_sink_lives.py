@@ -71,6 +71,20 @@ def test_a_short_hiccup_late_in_a_long_flush_pauses_nothing(bench: Bench) -> Non
     bench.sink.flush()
 
 
+def test_hiccups_are_not_added_up(bench: Bench) -> None:
+    """Three seconds without a moment in which it works are an outage, hiccups of two are not."""
+    bench.consume(0)
+
+    def come_and_go() -> None:
+        second = bench.pipeline.waits * 0.25
+        bench.pipeline.obstacle = AWAY if second % 3 < 2 else None
+        if second > 20:
+            bench.pipeline.deliver_all()
+
+    bench.pipeline.on_wait = come_and_go
+    bench.sink.flush()
+
+
 def test_a_flush_that_takes_too_long_pauses_the_consumer(bench: Bench) -> None:
     bench.consume(0)
     begin = bench.clock.now
