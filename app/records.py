@@ -16,6 +16,7 @@ from app.model import Row
 from app.timestamps import BadValueError
 
 KEY_COLUMN = "__key"
+_MAX_DIGITS = 38  # of a decimal in Spark, and in what most readers take
 # What Arrow raises for values that do not fit one type, numbers that fit none, and text that is not Unicode.
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -198,6 +199,8 @@ def _storable_type(kind: pa.DataType) -> pa.DataType | None:
         return pa.string()  # Spark writes no time of day to Parquet
     if pa.types.is_unsigned_integer(kind):
         return pa.int64()
+    if pa.types.is_decimal256(kind):
+        return pa.decimal128(_MAX_DIGITS, min(kind.scale, _MAX_DIGITS))
     return pa.float32() if pa.types.is_float16(kind) else kind
 
 

@@ -262,6 +262,8 @@ def test_a_key_of_another_kind_names_its_row() -> None:
         ([date(2024, 1, 1), None, datetime(2024, 1, 1, 5)], 2, "which does not fit after date values"),
         ([datetime(2024, 1, 1, 5), date(2024, 1, 1)], 1, "which does not fit after datetime values"),
         ([date(2024, 1, 1), 5], 1, "the record {'y': 1, 'x': 5} cannot be converted to columns"),
+        ([Decimal(1), Decimal(10) ** 40], 1, "beyond decimal128(38, 0)"),
+        ([Decimal("1e-20"), Decimal(10) ** 30], 1, "beyond decimal128(38, 20)"),
         ([UUID(int=1)], 0, "cannot be converted to columns"),
         ([object()], 0, "which does not fit"),
         (
