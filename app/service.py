@@ -124,7 +124,9 @@ class _Service:
         application.run()
         if sink.left_rows_behind:
             raise RetryableError(
-                "stopping", "not all rows consumed reached the lake", "The next start reads them again: none is lost"
+                "stopping",
+                "the offsets of some rows could not be committed",
+                "The next start reads them again: none is lost, and those that reached the lake already come twice",
             )
         logger.info("stopped: everything consumed is in the lake and committed")
 

@@ -83,12 +83,13 @@ class LakeSink(BaseSink):
         self._rows = 0
         self._bytes = 0
         self._last_batch = 0
+        self._flushed_batch = 0
         self._consumer_thread = threading.get_ident()
         self._revoking = False
         self._revocation = threading.Lock()  # held while a flush on another thread seals, and to end a revocation
         self._stop_deadline: float | None = None
         self.last_flush_ok = True
-        self.left_rows_behind = False  # when partitions were last given away, some rows were not in the lake yet
+        self.left_rows_behind = False  # when partitions were last given away, some rows were not committed yet
 
     # --- called by quixstreams --------------------------------------------------------------------------------------
 
@@ -139,6 +140,7 @@ class LakeSink(BaseSink):
         except BaseException:
             self.last_flush_ok = False
             raise
+        self._flushed_batch = last_batch
         self.last_flush_ok = True
 
     def on_paused(self) -> None:
@@ -168,8 +170,9 @@ class LakeSink(BaseSink):
 
     def unassign(self, tps: Iterable[TopicPartition]) -> None:
         """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""
-        unwritten = self._rows > 0 or not self._writer.wait_delivered(self._last_batch, 0.0)
-        self.left_rows_behind = self.left_rows_behind or unwritten
+        # A batch that came through during a pause, after the flush that gave up on it, is not committed either.
+        uncommitted = self._rows > 0 or self._last_batch > self._flushed_batch
+        self.left_rows_behind = self.left_rows_behind or uncommitted
         for tp in tps:
             self._assignments.pop(tp, None)
         self._owners_changed()
