@@ -46,11 +46,13 @@ class BatchWriter(Protocol):
 class LakeSink(BaseSink):
     """Buffers rows per topic-partition and seals them into batches for the pipeline.
 
-    A batch is sealed when ``batch_size`` rows wait and the pipeline is idle, when the buffer is full, and at flush. A
-    busy pipeline thus makes bigger batches, which is what spreads Spark's fixed cost per job under load.
+    A batch is sealed when ``batch_size`` rows wait and the pipeline is idle, at most one in ``gather_seconds``; when
+    the buffer is full; and at flush. Under load batches thus grow instead of multiplying, which is what spreads Spark's
+    fixed cost per job and per file.
 
     Args:
         batch_size: rows that are worth a batch, over all partitions.
+        gather_seconds: the shortest time between two batches that are sealed for their size.
         max_buffer_bytes: most bytes of rows held in Python.
         flush_seconds: deadline of a flush at a checkpoint.
         revoke_seconds: deadline of a flush while partitions are being revoked.
@@ -62,6 +64,7 @@ class LakeSink(BaseSink):
         self,
         *,
         batch_size: int,
+        gather_seconds: float,
         max_buffer_bytes: int,
         flush_seconds: float,
         revoke_seconds: float,
@@ -72,6 +75,7 @@ class LakeSink(BaseSink):
         super().__init__(on_client_connect_success=lambda: None)
         self._pipeline: BatchWriter | None = None
         self._batch_size = batch_size
+        self._gather_seconds = gather_seconds
         self._max_buffer_bytes = max_buffer_bytes
         self._flush_seconds = flush_seconds
         self._revoke_seconds = revoke_seconds
@@ -84,6 +88,7 @@ class LakeSink(BaseSink):
         self._bytes = 0
         self._last_batch = 0
         self._flushed_batch = 0
+        self._gathering_since = clock()
         self._consumer_thread = threading.get_ident()
         self._revoking = False
         self._revocation = threading.Lock()  # held while a flush on another thread seals, and to end a revocation
@@ -193,8 +198,12 @@ class LakeSink(BaseSink):
             ConnectorError: the pipeline failed for good.
         """
         self.raise_failure()
-        if self._rows >= self._batch_size and self._writer.is_idle:
+        if self._rows >= self._batch_size and self._writer.is_idle and self._has_gathered:
             self._seal(f"{self._rows:,} rows waiting, writer idle")
+
+    @property
+    def _has_gathered(self) -> bool:
+        return self._clock() - self._gathering_since >= self._gather_seconds
 
     @property
     def is_full(self) -> bool:
@@ -239,6 +248,7 @@ class LakeSink(BaseSink):
             return
         parts, rows = zip(*sealed, strict=True)
         self._last_batch += 1
+        self._gathering_since = self._clock()
         size, self._rows, self._bytes = self._bytes, 0, 0
         self._writer.submit(Batch(self._last_batch, reason, parts, rows, size))
 

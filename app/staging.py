@@ -85,7 +85,7 @@ def _data_error(batch: Batch, error: BadValueError) -> DataError:
             return DataError(
                 f"converting the record of {part.offsets.tp} at offset {rows[row].offset}",
                 error.reason,
-                "Correct it in transform() of app/transform.py, or at its producer and move the consumer group past it",
+                "Correct it in app/transform.py or at its producer; until then its batch is not written",
             )
         row -= len(rows)
     raise error

@@ -22,6 +22,8 @@ _MAX_POLL_SECONDS = 300.0
 FLUSH_SECONDS = 0.6 * _MAX_POLL_SECONDS
 # quixstreams gives the flush of a revocation a fifth of it; ours ends just before, with a reason.
 REVOKE_SECONDS = 0.2 * _MAX_POLL_SECONDS - 5.0
+# One Spark job a second at most: a job costs a tenth of a CPU-second, and another 5 ms for each file.
+_GATHER_SECONDS = 1.0
 _STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default
 
 
@@ -59,6 +61,7 @@ def new_sink(settings: Settings) -> LakeSink:
     """The sink, not connected to its pipeline yet."""
     return LakeSink(
         batch_size=settings.batch_size,
+        gather_seconds=_GATHER_SECONDS,
         max_buffer_bytes=settings.memory.buffer_mb * 2**20,
         flush_seconds=FLUSH_SECONDS,
         revoke_seconds=REVOKE_SECONDS,

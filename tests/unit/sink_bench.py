@@ -21,11 +21,12 @@ BROKEN = FatalError("uploading s3://lake/x", "access denied")
 class Bench:
     """A sink with a pipeline that delivers nothing by itself, and a clock that stands still."""
 
-    def __init__(self, *, batch_size: int = 3, max_buffer_bytes: int = 1_000_000) -> None:
+    def __init__(self, *, batch_size: int = 3, max_buffer_bytes: int = 1_000_000, gather_seconds: float = 0.0) -> None:
         self.clock = Clock()
         self.pipeline = ManualPipeline(self.clock)
         self.sink = LakeSink(
             batch_size=batch_size,
+            gather_seconds=gather_seconds,
             max_buffer_bytes=max_buffer_bytes,
             flush_seconds=180,
             revoke_seconds=55,

@@ -46,6 +46,7 @@ class World:
         self.catalog = MemoryCatalog(refuse=lambda: self._refuse("catalog"))
         self.sink = LakeSink(
             batch_size=self.dice.choice([3, 10, 40]),
+            gather_seconds=0.0,
             max_buffer_bytes=self.dice.choice([5_000, 1_000_000]),
             flush_seconds=180,
             revoke_seconds=30,

@@ -236,3 +236,23 @@ def test_discarding_from_a_partition_that_is_gone_does_nothing(bench: Bench) -> 
     bench.sink.discard(TP, 41)
     bench.sink.flush()
     assert bench.sealed == []
+
+
+def test_under_load_batches_grow_instead_of_multiplying() -> None:
+    bench = Bench(gather_seconds=1.0)
+    bench.consume(0, 1, 2, 3)
+    assert bench.sealed == []  # BATCH_SIZE is 3, but a second has not passed
+    bench.clock.now += 1.0
+    bench.consume(4)
+    assert bench.sealed == [{TP: [0, 1, 2, 3, 4]}]
+    bench.pipeline.deliver_all()
+    bench.consume(5, 6, 7)
+    assert len(bench.sealed) == 1
+
+
+def test_what_waits_for_its_second_goes_with_the_checkpoint() -> None:
+    bench = Bench(gather_seconds=1.0)
+    bench.consume(0, 1, 2)
+    bench.after(0.0, bench.pipeline.deliver_all)
+    bench.sink.flush()
+    assert bench.sealed == [{TP: [0, 1, 2]}]
