@@ -92,6 +92,7 @@ def new_application(settings: Settings, sink: LakeSink, health: Health, scratch:
             auto_offset_reset=settings.auto_offset_reset,
             commit_interval=settings.commit_interval,
             state_dir=QUIX_ENVIRONMENT.state_dir or scratch / "state",
+            consumer_poll_timeout=0.25,  # a signal is noticed between two polls
             auto_create_topics=False,
             broker_availability_timeout=0,  # an absent broker is waited for
             loglevel=None,  # logging is set up already

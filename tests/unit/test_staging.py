@@ -133,7 +133,7 @@ def test_a_bad_value_is_told_with_topic_partition_and_offset(path: Path) -> None
     rows = {TP: [row({"v": 1}, 5), row({"v": 2}, 8)], OTHER: [row({"v": 3}, 100), row({"v": "four"}, 107)]}
     message = refused(batch_of(rows), spec(), path)
     assert message.startswith("converting the record of sensors[1] at offset 107: column 'v' has the value 'four'")
-    assert "transform()" in message
+    assert "app/transform.py" in message
 
 
 def test_a_bad_value_in_the_first_topic_partition_is_told_with_it(path: Path) -> None:
