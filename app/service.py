@@ -4,13 +4,14 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from types import FrameType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from quixstreams.models.topics import Topic
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
@@ -45,6 +46,7 @@ logger = logging.getLogger(__name__)
 
 _START_PATIENCE_SECONDS = 60.0  # for a broker, store or catalog that is not up yet
 _START_PAUSE_SECONDS = 2.0
+_LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits for 30 by default
 _T = TypeVar("_T")
 
 
@@ -104,6 +106,7 @@ class _Service:
         """Start, consume, and return once stopped."""
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
+        self._limit_the_stop()
         for line in self._settings.summary():
             logger.info("%s", line)
         if self._settings.http_port:
@@ -137,7 +140,34 @@ class _Service:
         self._spark.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
+    def _limit_the_stop(self) -> None:
+        """See to it that the process ends in time after a signal, also where no handler gets to run.
+
+        Handlers run between two steps of Python alone, and a commit to a Kafka that is out of reach is one step of a
+        minute or more. The descriptor is written to at once.
+        """
+        signals, wake_up = socket.socketpair()
+        wake_up.setblocking(False)
+        signal.set_wakeup_fd(wake_up.fileno())
+        self._wake_up = wake_up  # open as long as the process lives
+        threading.Thread(target=self._end_late_stop, args=(signals,), name="stop-limit", daemon=True).start()
+
+    def _end_late_stop(self, signals: socket.socket) -> None:
+        signals.recv(1)
+        time.sleep(_LONGEST_STOP_SECONDS)
+        error = RetryableError(
+            "stopping",
+            f"it took longer than {_LONGEST_STOP_SECONDS:.0f} s, as when Kafka does not answer",
+            "The next start reads again what was not committed",
+        )
+        logger.error("%s", error)
+        self._spark.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        _exit_now(error.exit_code)
+
     def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self._stop.is_set():
+            return  # platforms repeat themselves
         logger.info("received %s, stopping", signal.Signals(number).name)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C ends it the hard way
         self._stop.set()
@@ -236,5 +266,9 @@ def _wait(future: Future[None]) -> None:
 def _exit_without_spark(error: SparkLostError) -> None:
     """End the process at once: offsets of what is under way are not committed, so nothing is lost."""
     logger.critical("%s", error)
+    _exit_now(error.exit_code)
+
+
+def _exit_now(code: int) -> NoReturn:
     logging.shutdown()
-    os._exit(SparkLostError.exit_code)
+    os._exit(code)
