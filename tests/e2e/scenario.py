@@ -99,3 +99,11 @@ def s3_store(server: LocalMinio, bucket: str) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": server.secret_key,
         "AWS_REGION": server.region,
     }
+
+
+def customised(folder: Path, transform: str) -> Path:
+    """A copy of the connector in a new folder, with this text for its ``app/transform.py``."""
+    shutil.copytree(REPO / "app", folder / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPO / "main.py", folder)
+    (folder / "app" / "transform.py").write_text(transform)
+    return folder

@@ -1,16 +1,14 @@
 """A record that cannot be written ends the process and is named; what came before it is in the lake and committed."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from dev.broker import Bytes
-from tests.e2e.connector import REPO
 from tests.e2e.lake import Tally
 from tests.e2e.records import records, value
-from tests.e2e.scenario import Scenario
+from tests.e2e.scenario import Scenario, customised
 
 GOOD = 500
 
@@ -60,14 +58,9 @@ def test_a_value_that_does_not_fit_its_column(scenario: Scenario) -> None:
 
 
 def test_a_transform_that_fails_names_the_record(scenario: Scenario, tmp_path: Path) -> None:
-    root = tmp_path / "customised"
-    shutil.copytree(REPO / "app", root / "app")
-    shutil.copy(REPO / "main.py", root)
-    (root / "app" / "transform.py").write_text(
-        "def transform(sdf):\n    return sdf.apply(lambda value: {**value, 'ratio': 1 / (value['n'] - 500)})\n"
-    )
+    failing = "def transform(sdf):\n    return sdf.apply(lambda value: {**value, 'ratio': 1 / (value['n'] - 500)})\n"
     scenario.produce(records(GOOD + 10))
-    connector = scenario.connector(root=root)
+    connector = scenario.connector(root=customised(tmp_path / "tree", failing))
 
     assert connector.wait() == 1
 

@@ -1,0 +1,106 @@
+"""What a user may do with records on their way: deserialize, filter, change and split them; and what bounds them."""
+
+import json
+import struct
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tests.e2e.lake import Tally
+from tests.e2e.records import records
+from tests.e2e.scenario import Scenario, customised
+
+FIRST_MS = 1_704_067_200_000
+
+TRANSFORM = """
+from datetime import datetime, timedelta, timezone
+
+
+def transform(sdf):
+    sdf = sdf[sdf["n"] % 10 != 3]
+    sdf["fahrenheit"] = sdf["temperature"] * 1.8 + 32
+    sdf["seen"] = sdf.apply(lambda value: datetime(2024, 1, 1, 12, tzinfo=timezone(timedelta(hours=2))))
+    sdf = sdf.apply(lambda value: [dict(value, part=part) for part in range(value["n"] % 3)], expand=True)
+    return sdf
+"""
+
+
+def test_a_transform_that_filters_adds_and_splits(scenario: Scenario, tmp_path: Path) -> None:
+    scenario.produce(records(3_000))
+    connector = scenario.connector(root=customised(tmp_path / "app tree", TRANSFORM), BATCH_SIZE="100")
+    # The last two records leave no row: one is split into none. Their offsets are committed all the same.
+    scenario.wait_until_committed(3_000, by=connector)
+    assert connector.stop() == 0
+
+    rows = scenario.lake.query(
+        "SELECT n, part, temperature, fahrenheit, epoch_ms(seen), __key FROM {source} ORDER BY n, part"
+    )
+    assert [row[:2] for row in rows] == [(n, part) for n in range(3_000) if n % 10 != 3 for part in range(n % 3)]
+    assert all(fahrenheit == temperature * 1.8 + 32 for _, _, temperature, fahrenheit, _, _ in rows)
+    assert {seen for *_, seen, _ in rows} == {datetime(2024, 1, 1, 10, tzinfo=UTC).timestamp() * 1000}
+    assert all(key == f"device-{n % 10}" for n, *_, key in rows)
+    assert not connector.complaints()
+
+
+def test_keys_of_any_type_and_records_of_any_shape(scenario: Scenario, tmp_path: Path) -> None:
+    values = [
+        {"ts_ms": FIRST_MS, "a": 1, "A": "x", "nested": {"list": [1, 2], "empty": {}}, "temp (C)": 1.5},
+        {"a": 2, "nested": None, "late": True, "year": "no number", "": "nameless"},
+        {"ts_ms": None, "a": None},
+        {},
+    ]
+    keys = [7, -1, 2**31 - 1, 0]
+    stamps = [FIRST_MS + n * 86_400_000 for n in range(4)]
+    scenario.produce(
+        (struct.pack(">i", key), json.dumps(value), stamp, 0)
+        for key, value, stamp in zip(keys, values, stamps, strict=True)
+    )
+    connector = scenario.connector(KAFKA_KEY_DESERIALIZER="int", HIVE_COLUMNS="year,day,late", BATCH_SIZE="4")
+    scenario.wait_until_committed(4, by=connector)
+    assert connector.stop() == 0
+
+    files = scenario.lake.files()
+    folders = {str(file.parent.relative_to(scenario.lake.folder)) for file in files}
+    null = "__HIVE_DEFAULT_PARTITION__"
+    assert folders == {
+        f"year=2024/day=01/late={null}",
+        "year=2024/day=02/late=True",  # by the Kafka timestamp, for it has none of its own
+        f"year={null}/day={null}/late={null}",
+        f"year=2024/day=04/late={null}",
+    }
+    rows = {row["__key"]: row for file in files for row in pq.ParquetFile(file).read().to_pylist()}
+    assert set(rows) == set(keys)
+    assert rows[7]["ts_ms"] == FIRST_MS
+    assert rows[-1]["ts_ms"] == stamps[1]
+    assert rows[2**31 - 1]["ts_ms"] is None
+    assert rows[0]["ts_ms"] == stamps[3]
+    assert rows[7]["nested"] == {"list": [1, 2]}
+    assert (rows[7]["a"], rows[7]["A"], rows[7]["temp (C)"], rows[-1][""]) == (1, "x", 1.5, "nameless")
+    assert all("year" not in row for row in rows.values())
+
+
+def test_values_as_text_become_columns_in_a_transform(scenario: Scenario, tmp_path: Path) -> None:
+    root = customised(
+        tmp_path / "tree", "def transform(sdf):\n    return sdf.apply(lambda text: {'text': text, 'size': len(text)})\n"
+    )
+    scenario.produce((b"\x00\xff", f"line {n}", None, 0) for n in range(100))
+    connector = scenario.connector(root=root, KAFKA_VALUE_DESERIALIZER="str", KAFKA_KEY_DESERIALIZER="bytes")
+    scenario.wait_until_committed(100, by=connector)
+    assert connector.stop() == 0
+
+    rows = scenario.lake.query("SELECT text, size, __key FROM {source} ORDER BY text")
+    assert rows == sorted((f"line {n}", len(f"line {n}"), b"\x00\xff") for n in range(100))
+
+
+def test_a_small_buffer_bounds_what_is_held_and_not_what_arrives(scenario: Scenario) -> None:
+    rows = 100_000
+    scenario.produce(records(rows))
+    connector = scenario.connector(MAX_BUFFER_MB="2", BATCH_SIZE="1000000", COMMIT_INTERVAL="300")
+    connector.wait_for_log(r"batch 5 \(buffer full\)")
+    scenario.wait_until_committed(rows * 9 // 10, by=connector)  # by the full buffer alone
+    assert connector.stop() == 0
+
+    [taken] = scenario.committed()
+    assert scenario.lake.tally_by_duckdb() == Tally.of(range(taken))
+    assert max(pq.read_metadata(file).num_rows for file in scenario.lake.files()) < rows // 5
