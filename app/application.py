@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams import Application
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
+from quixstreams.exceptions import PartitionAssignmentError
 from quixstreams.kafka.exceptions import KafkaConsumerException
 from quixstreams.models import RawConfluentKafkaMessageProto, Row
 from quixstreams.processing import ProcessingContext
@@ -55,16 +56,16 @@ _LASTING_CONSUMER_ERRORS = frozenset(
 class Checkpoints(ProcessingContext):
     """Keeps a checkpoint whose offsets could not be committed for a passing reason, and tries it again."""
 
-    last_chance: bool = False  # the process stops: there is no later turn of the loop to try again
+    last_chance: bool = False  # the process ends: there is no later turn of the loop to try again
     _next_try: float = 0.0
 
     def commit_checkpoint(self, force: bool = False, revoking: bool = False) -> None:
         """See ``ProcessingContext.commit_checkpoint``; while partitions are revoked there is no second try.
 
         Raises:
-            RetryableError: the process stops and the offsets could not be committed in a few tries.
+            RetryableError: the process ends and the offsets could not be committed in a few tries.
         """
-        if time.monotonic() < self._next_try and not revoking:
+        if time.monotonic() < self._next_try and not (revoking or self.last_chance):
             return
         for tries_left in reversed(range(_LAST_COMMIT_TRIES if self.last_chance else 1)):
             error = self._try_commit(force, revoking)
@@ -137,6 +138,10 @@ class LakeApplication(Application):
         except DataError as error:
             self._commit_before(error)
             raise
+        except PartitionAssignmentError as error:
+            if isinstance(error.__cause__, ConnectorError):  # of ours, raised in the callback of a rebalance
+                raise error.__cause__ from None
+            raise
         self._lake_sink.turn()
         if self._lake_sink.is_full:
             self._checkpoints.commit_checkpoint(force=True)
@@ -146,6 +151,7 @@ class LakeApplication(Application):
         """Bring what came before a bad record into the lake, so that a restart begins at that very record."""
         if error.record is not None:
             self._lake_sink.discard(*error.record)
+        self._checkpoints.last_chance = True
         self._checkpoints.commit_checkpoint(force=True)
 
     def _on_assign(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:

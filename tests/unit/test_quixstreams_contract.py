@@ -17,7 +17,7 @@ from quixstreams import Application
 from quixstreams.checkpointing.checkpoint import BaseCheckpoint, Checkpoint
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.internal_consumer import InternalConsumer
-from quixstreams.kafka.consumer import BaseConsumer
+from quixstreams.kafka.consumer import BaseConsumer, _wrap_assignment_errors
 from quixstreams.processing import ProcessingContext
 from quixstreams.runtracker import RunTracker
 from quixstreams.sinks.base import BaseSink
@@ -126,6 +126,11 @@ RELIANCES = (
         BaseConsumer._subscribe,
         "0232e15bd2bea7ba",
         "what a callback of a rebalance raises comes out of poll() as a PartitionAssignmentError",
+    ),
+    Reliance(
+        _wrap_assignment_errors,
+        "e2bc6a8803c30b28",
+        "the error that was raised is the cause of the PartitionAssignmentError",
     ),
     Reliance(BaseConsumer.commit, "eac4644ff83342c9", "asynchronous=False waits for the broker's answer"),
     Reliance(RunTracker.set_as_running, "5565d8cafcbf2938", "it forgets a stop asked for earlier"),
