@@ -1,6 +1,7 @@
 """Logging, and the two lines that Quix Cloud's connection test looks for."""
 
 import logging
+import re
 import sys
 from pathlib import Path
 
@@ -8,6 +9,28 @@ from app.errors import ConnectorError
 
 # These log a line for every request or call at INFO or DEBUG, which buries ours.
 _CHATTY = ("botocore", "boto3", "s3transfer", "urllib3", "py4j")
+# While a broker or the store is away, these say so several times a second or at every try.
+_REPETITIVE = ("quixstreams.kafka.consumer", "quixstreams.kafka.producer", "quixstreams.checkpointing.checkpoint")
+_REPEATED_AFTER_SECONDS = 60.0
+_VARYING = re.compile(r" \(after .*|\d+")  # times and counters
+
+
+class _Repetitions(logging.Filter):
+    """Lets a message through once a minute; two that differ only in numbers are the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = _VARYING.sub("", record.getMessage())
+        if record.created - self._last.get(message, 0.0) < _REPEATED_AFTER_SECONDS:
+            return False
+        self._last[message] = record.created
+        return True
+
+
+_repetitions = _Repetitions()
 
 
 def set_up_logging(level: str) -> None:
@@ -22,6 +45,8 @@ def set_up_logging(level: str) -> None:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
     # When Java ends, py4j logs stack traces beside the errors it raises, and some of them on the root logger.
     logging.getLogger().addFilter(_is_not_of_py4j)
+    for name in _REPETITIVE:
+        logging.getLogger(name).addFilter(_repetitions)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

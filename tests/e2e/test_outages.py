@@ -150,6 +150,7 @@ def test_a_kafka_that_comes_back_is_taken_up_again(mortal_kafka: LocalKafka, tmp
         assert connector.stop() == 0
         assert sorted(set(scenario.lake.numbers())) == list(range(51_000))
         assert "Traceback" not in connector.log
+        assert connector.log.count("brokers are down") < 10, "it says so once a minute"
 
 
 def test_a_stop_while_kafka_does_not_answer_comes_to_an_end(mortal_kafka: LocalKafka, tmp_path: Path) -> None:
