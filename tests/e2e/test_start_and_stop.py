@@ -47,37 +47,35 @@ def test_a_stop_before_the_first_record(scenario: Scenario) -> None:
 
 def test_a_stop_under_load_and_the_next_start_together_lose_and_double_nothing(new_scenario: NewScenario) -> None:
     scenario = new_scenario(partitions=3)
-    rows = 150_000
-    scenario.produce(records(rows, partitions=3))
     first = scenario.connector(BATCH_SIZE="500", COMMIT_INTERVAL="300")
-    first.wait_for_log("batch 3 ")
-
-    assert first.stop() == 0
+    first.wait_until_ready()
+    with scenario.load() as produced:
+        first.wait_for_log("batch 3 ")
+        assert first.stop() == 0
 
     taken = sum(scenario.committed())
-    assert 0 < taken < rows, "it was to be stopped in the middle"
+    assert 0 < taken < produced[0]
     assert len(scenario.lake.numbers()) == taken, "committed is what is in the lake, and nothing else"
     assert not first.complaints()
 
     second = scenario.connector(BATCH_SIZE="500")
-    scenario.wait_until_committed(rows, by=second)
+    scenario.wait_until_committed(produced[0], by=second)
     second.signal(signal.SIGINT)  # Ctrl-C does it as well
     assert second.wait() == 0
     assert not second.complaints()
-    assert scenario.lake.tally_by_duckdb() == Tally.of(range(rows))
+    assert scenario.lake.tally_by_duckdb() == Tally.of(range(produced[0]))
 
 
 def test_a_crash_loses_nothing(new_scenario: NewScenario) -> None:
     scenario = new_scenario(partitions=2)
-    rows = 40_000
-    scenario.produce(records(rows, partitions=2))
     first = scenario.connector(BATCH_SIZE="500")
-    first.wait_for_log("batch 3 ")
-
-    first.kill()
+    first.wait_until_ready()
+    with scenario.load() as produced:
+        first.wait_for_log("batch 3 ")
+        first.kill()
 
     first.wait_until_nothing_is_left()
     second = scenario.connector(BATCH_SIZE="500")
-    scenario.wait_until_committed(rows, by=second)
+    scenario.wait_until_committed(produced[0], by=second)
     assert second.stop() == 0
-    assert sorted(set(scenario.lake.numbers())) == list(range(rows))
+    assert sorted(set(scenario.lake.numbers())) == list(range(produced[0]))
