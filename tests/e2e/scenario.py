@@ -1,9 +1,11 @@
 """One topic with its consumer group, and the connectors that work on it."""
 
 import shutil
+import threading
 import uuid
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -12,10 +14,13 @@ from dev.broker import Broker, Record
 from dev.minio import LocalMinio
 from tests.e2e.connector import REPO, ConnectorProcess
 from tests.e2e.lake import Lake
+from tests.e2e.records import records
+
+_AT_ONCE = 2_000  # records; a load of some ten thousand a second
 
 
 class Scenario:
-    """A context manager that ends what it started.
+    """``close()`` ends all connectors that it started.
 
     Args:
         kafka: where the topic lies.
@@ -33,8 +38,31 @@ class Scenario:
         self._ends = ExitStack()
         kafka.create_topic(self.topic, partitions)
 
-    def produce(self, records: Iterable[Record]) -> None:
-        self.kafka.produce(self.topic, records)
+    def produce(self, wanted: Iterable[Record]) -> None:
+        self.kafka.produce(self.topic, wanted)
+
+    @contextmanager
+    def load(self) -> Iterator[list[int]]:
+        """Produce records from 0 on without a pause, as long as the block lasts.
+
+        Yields:
+            How many there are, as the sole element.
+        """
+        count = [0]
+        over = threading.Event()
+
+        def produce() -> None:
+            while not over.is_set():
+                self.produce(records(_AT_ONCE, first=count[0], partitions=self.partitions))
+                count[0] += _AT_ONCE
+
+        with ThreadPoolExecutor(1) as thread:
+            producing = thread.submit(produce)
+            try:
+                yield count
+            finally:
+                over.set()
+            producing.result()
 
     def connector(self, *bases: dict[str, str], root: Path = REPO, **variables: str) -> ConnectorProcess:
         """Start a connector: the scenario's topic and group, the local lake, and what is given."""
@@ -71,18 +99,18 @@ class Scenario:
         finally:
             consumer.close()
 
-    def wait_until_committed(self, records: int, by: ConnectorProcess) -> None:
+    def wait_until_committed(self, count: int, by: ConnectorProcess) -> None:
         """Wait until the group has committed so many records in all."""
 
         def done() -> bool:
             if by.exit_code is not None:
                 raise AssertionError(f"ended with code {by.exit_code} while consuming:\n{by.log[-5000:]}")
             try:
-                return sum(self.committed()) >= records
+                return sum(self.committed()) >= count
             except KafkaException:  # the broker has just started and does not know its groups yet
                 return False
 
-        by.wait_until(done, f"{records:,} records committed by the group")
+        by.wait_until(done, f"{count:,} records committed by the group")
 
     def close(self) -> None:
         self._ends.close()
