@@ -7,7 +7,6 @@ import requests
 
 from tests.e2e.conftest import NewScenario
 from tests.e2e.lake import Tally
-from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
 
 
