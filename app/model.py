@@ -1,6 +1,6 @@
 """The values that travel through the connector. All frozen: a batch handed on is never changed behind its back."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,13 +17,34 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}[{self.partition}]"
 
 
+Headers = Sequence[tuple[str, bytes | None]]
+
+
 class Row(NamedTuple):
-    """One record as the sink got it: the decoded value and key, the Kafka timestamp (ms since the epoch) and offset."""
+    """One record as the sink got it: decoded value and key, Kafka timestamp (ms since the epoch), offset, headers."""
 
     value: dict[str, Any]
     key: Any
     timestamp: int
     offset: int
+    headers: Headers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that cannot become a row, on its way to the dead letter.
+
+    ``key`` and ``value`` are the bytes of the message where these are known, else what the deserializers or
+    ``transform()`` made of them; ``timestamp`` is in ms since the epoch, ``None`` where the message has none.
+    """
+
+    tp: TopicPartition
+    offset: int
+    timestamp: int | None
+    key: Any
+    value: Any
+    headers: Headers | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +89,7 @@ class Batch:
     """Rows sealed together, on their way to the store.
 
     ``rows`` has one list per part, in the order of ``parts``; ``size`` is their estimated size in Python, in bytes.
+    ``rejected`` holds the records of the same offsets that were refused before they became rows.
     """
 
     number: int
@@ -75,6 +97,7 @@ class Batch:
     parts: tuple[BatchPart, ...]
     rows: tuple[list[Row], ...]
     size: int
+    rejected: tuple[Rejected, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,18 @@ class StoredObject:
     last_modified: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A small object read whole; ``etag`` names this very version of it."""
+
+    body: bytes
+    etag: str
+
+
+class ChangedError(Exception):
+    """A conditional write was refused: the object is not the version that it was to replace."""
+
+
 class ObjectStore(Protocol):
     """A flat space of keys with ``/`` in them.
 
@@ -42,4 +54,33 @@ class ObjectStore(Protocol):
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Yield the objects whose key starts with ``prefix``, in the order of their keys, page by page."""
+        ...
+
+    def read(self, key: str) -> Document | None:
+        """Read a small object, or ``None`` when there is none."""
+        ...
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Read up to ``length`` bytes from ``start`` on; fewer where the object ends."""
+        ...
+
+    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        """Store a small object only if it still is the version ``replaces`` (``None``: only if there is none).
+
+        An answer that was lost is read back: when the object holds this body, it was written.
+
+        Returns:
+            The new version's ETag.
+
+        Raises:
+            ChangedError: somebody else was quicker.
+        """
+        ...
+
+    def download(self, key: str, path: Path) -> None:
+        """Copy the object into a local file."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Delete the object; one that is not there counts as deleted."""
         ...
