@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams import Application
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
@@ -54,10 +54,34 @@ _LASTING_CONSUMER_ERRORS = frozenset(
 
 
 class Checkpoints(ProcessingContext):
-    """Keeps a checkpoint whose offsets could not be committed for a passing reason, and tries it again."""
+    """Keeps a checkpoint whose offsets could not be committed for a passing reason, and tries it again.
+
+    It also knows how far each batch of the sink goes, so that of a checkpoint that cannot be committed as a whole the
+    part in the lake can be: a connector that fails at the same place at every start would write it again each time.
+    """
 
     last_chance: bool = False  # the process ends: there is no later turn of the loop to try again
     _next_try: float = 0.0
+
+    def init_checkpoint(self) -> None:
+        """See ``ProcessingContext.init_checkpoint``."""
+        super().init_checkpoint()  # type: ignore[no-untyped-call]
+        self._sealed: list[tuple[int, dict[tuple[str, int], int]]] = []
+
+    def sealed(self, batch: int) -> None:
+        """All offsets stored so far are those of rows in batches up to this one."""
+        self._sealed.append((batch, dict(self.checkpoint._tp_offsets)))
+
+    def commit_delivered(self, is_delivered: Callable[[int], bool]) -> None:
+        """Commit what is in the lake of a checkpoint that is given up; without it that is read again."""
+        delivered = [offsets for batch, offsets in self._sealed if is_delivered(batch)]
+        if not delivered or not delivered[-1]:
+            return
+        offsets = [KafkaTopicPartition(*tp, offset + 1) for tp, offset in delivered[-1].items()]
+        try:
+            self.consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            logger.warning("offsets of what is in the lake already are not committed (%s)", error.args[0].str())
 
     def commit_checkpoint(self, force: bool = False, revoking: bool = False) -> None:
         """See ``ProcessingContext.commit_checkpoint``; while partitions are revoked there is no second try.
@@ -73,7 +97,7 @@ class Checkpoints(ProcessingContext):
                 return
             if revoking:
                 logger.warning("offsets not committed (%s); their new owner reads the rows again", error.str())
-                self.init_checkpoint()  # type: ignore[no-untyped-call]
+                self.init_checkpoint()
                 return
             if self.last_chance and not tries_left:
                 raise RetryableError("committing offsets", error.str(), "The rows since the last commit are read again")
@@ -118,6 +142,7 @@ class LakeApplication(Application):
         self._processing_context = self._checkpoints = Checkpoints(
             **{field.name: getattr(former, field.name) for field in dataclasses.fields(former) if field.init}
         )
+        lake_sink.on_sealed = self._checkpoints.sealed
 
     def request_stop(self) -> None:
         """Stop as soon as the current record is done; safe in a signal handler and before ``run()``."""
@@ -125,6 +150,13 @@ class LakeApplication(Application):
         self._checkpoints.last_chance = True
         self._lake_sink.stopping()
         self.stop()
+
+    def _run_dataframe(self, sink: Any = None) -> None:
+        try:
+            super()._run_dataframe(sink)
+        except ConnectorError:
+            self._checkpoints.commit_delivered(self._lake_sink.is_delivered)
+            raise
 
     def _setup_signal_handlers(self) -> None:
         """Signals are handled from the process's start on, and not only from here."""
@@ -174,7 +206,7 @@ class LakeApplication(Application):
         super()._on_lost(consumer, topic_partitions)
         self._lake_sink.unassign(_ours(topic_partitions))
         # The old checkpoint holds offsets of rows that will never be written here.
-        self._checkpoints.init_checkpoint()  # type: ignore[no-untyped-call]
+        self._checkpoints.init_checkpoint()
         logger.warning("lost: %s; their new owner goes on from the last commit", _listed(topic_partitions))
 
 

@@ -17,7 +17,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}[{self.partition}]"
 
 
-Headers = Sequence[tuple[str, bytes | None]]
+Headers = Sequence[tuple[str, str | bytes | None]]
 
 
 class Row(NamedTuple):

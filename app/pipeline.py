@@ -6,9 +6,11 @@
 5 upload    thread pool, MAX_WRITE_WORKERS              ┐ thread "deliver"
 6 register  catalog add-files, one request              ┘
 (4 and 7 are kept for the journal.) Each thread has one batch at a time and hands it on through a queue of one, so
-three batches overlap and the order of batches is kept. The first lasting failure stops all three.
+three batches overlap and the order of batches is kept. A lasting failure goes the same way, behind the
+batches before it: these still arrive, and only then the pipeline has failed.
 """
 
+import contextlib
 import logging
 import queue
 import shutil
@@ -116,8 +118,9 @@ class Pipeline:
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._waiting_rows: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
-        self._staged: _Handover[tuple[_Job, StagedFile]] = _Handover(self._stop)
-        self._written: _Handover[tuple[_Job, list[WrittenFile]]] = _Handover(self._stop)
+        # A failure goes the way of the batches, so that those before it still arrive.
+        self._staged: _Handover[tuple[_Job, StagedFile] | ConnectorError] = _Handover(self._stop)
+        self._written: _Handover[tuple[_Job, list[WrittenFile]] | ConnectorError] = _Handover(self._stop)
         self._held_bytes = 0
         self._submitted = 0
         self._taken_by_writer = 0
@@ -125,11 +128,11 @@ class Pipeline:
         self._failure: ConnectorError | None = None
         self._obstacle: RetryableError | None = None
         self._threads = [
-            threading.Thread(target=self._run, args=(step,), name=name, daemon=True)
-            for name, step in (
-                ("stage", self._stage_next),
-                ("write", self._write_next),
-                ("deliver", self._deliver_next),
+            threading.Thread(target=self._run, args=(step, fail), name=name, daemon=True)
+            for name, step, fail in (
+                ("stage", self._stage_next, self._staged.put),
+                ("write", self._write_next, self._written.put),
+                ("deliver", self._deliver_next, self._fail),
             )
         ]
         for thread in self._threads:
@@ -184,17 +187,23 @@ class Pipeline:
 
     # --- the three threads ------------------------------------------------------------------------------------------
 
-    def _run(self, step: Callable[[], None]) -> None:
-        try:
-            while not self._stop.is_set():
+    def _run(self, step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> None:
+        with contextlib.suppress(Stopped):
+            fail(self._failure_of(step))
+
+    def _failure_of(self, step: Callable[[], None]) -> ConnectorError:
+        """Do the step again and again until it fails."""
+        while True:
+            try:
                 step()
-        except Stopped:
-            return
-        except ConnectorError as error:
-            self._fail(error)
-        except Exception as error:
-            logger.debug("the pipeline failed", exc_info=True)
-            self._fail(FatalError("writing a batch", repr(error), "Please report this as a bug, with the log at DEBUG"))
+            except Stopped:
+                raise
+            except ConnectorError as error:
+                return error
+            except Exception as error:
+                logger.debug("the pipeline failed", exc_info=True)
+                hint = "Please report this as a bug, with the log at DEBUG"
+                return FatalError("writing a batch", repr(error), hint)
 
     def _fail(self, error: ConnectorError) -> None:
         with self._changed:
@@ -219,7 +228,7 @@ class Pipeline:
         return job, staged
 
     def _write_next(self) -> None:
-        job, staged = self._staged.get()
+        job, staged = _unless_failed(self._staged.get())
         self._taken_by_writer = job.number
         out = self._scratch / f"written-{job.number}"
         files = job.timed("spark", lambda: self._writer.write(staged, out))
@@ -227,7 +236,7 @@ class Pipeline:
         self._written.put((job, files))
 
     def _deliver_next(self) -> None:
-        job, files = self._written.get()
+        job, files = _unless_failed(self._written.get())
         upload = Upload(files, self._store, self._table_root, self._pool, self._is_owner)
         job.timed("upload", lambda: self._until_it_works(upload.run))
         stored = job.timed("register", lambda: self._until_it_works(lambda: self._register(upload.stored())))
@@ -250,6 +259,13 @@ class Pipeline:
         with self._changed:
             self._obstacle = error
             self._changed.notify_all()
+
+
+def _unless_failed(item: _T | ConnectorError) -> _T:
+    """What the step before has done, unless it failed."""
+    if isinstance(item, ConnectorError):
+        raise item
+    return item
 
 
 def _log(job: _Job, stored: Sequence[StoredFile]) -> None:

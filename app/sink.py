@@ -93,6 +93,7 @@ class LakeSink(BaseSink):
         self._revoking = False
         self._revocation = threading.Lock()  # held while a flush on another thread seals, and to end a revocation
         self._stop_deadline: float | None = None
+        self.on_sealed: Callable[[int], None] = lambda _: None  # told the number of each new batch
         self.last_flush_ok = True
         self.left_rows_behind = False  # when partitions were last given away, some rows were not committed yet
 
@@ -103,7 +104,7 @@ class LakeSink(BaseSink):
         value: Any,
         key: Any,
         timestamp: int,
-        headers: HeadersTuples,  # noqa: ARG002 - the framework's signature
+        headers: HeadersTuples,
         topic: str,
         partition: int,
         offset: int,
@@ -118,7 +119,7 @@ class LakeSink(BaseSink):
             return
         if not isinstance(value, dict):
             raise not_a_record(assignment.tp, offset, value)
-        assignment.rows.append(Row(value, key, timestamp, offset))
+        assignment.rows.append(Row(value, key, timestamp, offset, headers))
         self._rows += 1
         self._bytes += self._sizer.size(value, message_context().size)
 
@@ -229,6 +230,10 @@ class LakeSink(BaseSink):
         """The process is asked to stop: the flush that runs or comes gets the shorter deadline."""
         self._stop_deadline = self._clock() + self._stop_seconds
 
+    def is_delivered(self, number: int) -> bool:
+        """Whether all batches up to this one are in the lake."""
+        return self._writer.wait_delivered(number, 0.0)
+
     def raise_failure(self) -> None:
         """Raise what stopped the pipeline, if anything did."""
         failure = self._writer.failure
@@ -251,6 +256,7 @@ class LakeSink(BaseSink):
         self._gathering_since = self._clock()
         size, self._rows, self._bytes = self._bytes, 0, 0
         self._writer.submit(Batch(self._last_batch, reason, parts, rows, size))
+        self.on_sealed(self._last_batch)
 
     def _wait_for_the_lake(self, last_batch: int, *, revoking: bool) -> None:
         begin = self._clock()

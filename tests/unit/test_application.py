@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from quixstreams import Application
 from quixstreams.context import message_context
 from quixstreams.exceptions import PartitionAssignmentError
 from quixstreams.kafka.exceptions import KafkaConsumerException
@@ -360,6 +361,25 @@ def test_a_failed_pipeline_ends_the_loop_at_the_next_turn(bench: Bench) -> None:
     with pytest.raises(FatalError, match="uploading s3://lake/x"):
         bench.turn()
     assert bench.turns == 0
+
+
+def test_what_is_in_the_lake_is_committed_though_a_later_batch_failed_for_good(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that fails at the same place again would write it once more each time."""
+    broken = FatalError("uploading s3://lake/x", "403", "Check the rights")
+    bench.sink._batch_size = 1
+
+    def consume(*_: object) -> None:
+        bench.turn(record(0), record(1), record(2))
+        bench.pipeline.delivered, bench.pipeline.failure = 2, broken
+        bench.turn(record(3))
+
+    monkeypatch.setattr(Application, "_run_dataframe", consume)
+    with pytest.raises(FatalError, match="403"):
+        bench.application._run_dataframe()
+    assert bench.written == [0, 1, 2]
+    assert bench.commits == [{TP: 2}]
 
 
 def test_a_stop_before_the_loop_consumes_nothing(bench: Bench) -> None:

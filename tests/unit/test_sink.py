@@ -63,7 +63,7 @@ def test_rows_keep_value_key_and_timestamp(bench: Bench) -> None:
     bench.add(4, value={"a": [1]})
     bench.after(0, bench.pipeline.deliver_all)
     bench.sink.flush()
-    assert bench.pipeline.batches[0].rows[0][0] == ({"a": [1]}, "key", NOON, 4)
+    assert bench.pipeline.batches[0].rows[0][0] == ({"a": [1]}, "key", NOON, 4, [])
 
 
 def test_rows_of_one_offset_stay_in_one_batch(bench: Bench) -> None:
