@@ -6,7 +6,7 @@ sentence that begins with the variable's name: ``must be …``. Text that may ho
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -21,6 +21,9 @@ _LOCAL_MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?")
 _MEMORY = re.compile(r"(\d+)([mg])", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SMALLEST_HEAP_MB = 512  # measured: a heap of 300 MB does not start
+
+VIRTUAL_MARK: Final = "~"
+METADATA_COLUMNS: Final = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
 
 NAME_RULE: Final = 'letters, digits, ".", "_" and "-", beginning with a letter or digit and without ".."'
 
@@ -123,25 +126,41 @@ def other_region(text: str) -> str:
 
 
 def columns(text: str) -> tuple[str, ...]:
-    """Parse a comma separated list of partition columns; empty text is an empty list."""
+    """Parse a comma separated list of column names, each of them once; empty text is an empty list."""
     names = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
-    for column in names:
-        _check_column(column)
-    twice = sorted({column for column in names if names.count(column) > 1})
-    if twice:
-        raise ValueError(f"must name each column once; more than once: {', '.join(twice)}")
+    _check_names(names)
     return names
 
 
-def _check_column(column: str) -> None:
-    if not column:
+def partitions(text: str) -> tuple[str, ...]:
+    """Parse a comma separated list of partition columns; the names of virtual ones keep their ``~``."""
+    entries = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+    marks = [VIRTUAL_MARK if entry.startswith(VIRTUAL_MARK) else "" for entry in entries]
+    names = [entry.removeprefix(VIRTUAL_MARK).strip() for entry in entries]
+    _check_names(names)
+    for mark, name in zip(marks, names, strict=True):
+        if name.startswith(".") and not mark:
+            raise ValueError(f'must not hold a name that begins with "." ({name}): readers skip such folders')
+    return tuple(mark + name for mark, name in zip(marks, names, strict=True))
+
+
+def metadata_columns(text: str) -> tuple[str, ...]:
+    """Parse a comma separated list of what Kafka tells about a record beside its value."""
+    names = columns(text)
+    unknown = [name for name in names if name not in METADATA_COLUMNS]
+    if unknown:
+        raise ValueError(f"must be any of {', '.join(METADATA_COLUMNS)} with commas between them, not {unknown[0]}")
+    return names
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if not all(names):
         raise ValueError("must be column names with commas between them; there is an empty one")
-    if column.startswith("~"):
-        raise ValueError(f"must not hold virtual partitions ({column}): they are not supported by this version")
-    if column.startswith("."):
-        raise ValueError(f'must not hold a name that begins with "." ({column}): readers skip such folders')
-    if _CONTROL.search(column):
+    if any(_CONTROL.search(column) for column in names):
         raise ValueError("must not hold control characters")
+    twice = sorted({column for column in names if names.count(column) > 1})
+    if twice:
+        raise ValueError(f"must name each column once; more than once: {', '.join(twice)}")
 
 
 def http_url(text: str) -> str:

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from app.connection import CatalogTarget, LocalTarget, S3Target, StorageTarget, parse_connection
 from app.errors import ConfigError
-from app.setting_values import megabytes
+from app.setting_values import VIRTUAL_MARK, megabytes
 from app.sizing import MemoryPlan, plan_memory
 from app.timestamps import TIME_COLUMNS
 from app.variables import Variables
@@ -81,6 +81,21 @@ class Settings(Variables):
         return self.table_name or self.input_topic
 
     @property
+    def hive_columns(self) -> tuple[str, ...]:
+        """The partition columns that are folders, outermost first."""
+        return tuple(entry for entry in self.partitions if not entry.startswith(VIRTUAL_MARK))
+
+    @property
+    def virtual_columns(self) -> tuple[str, ...]:
+        """The partition columns without folders: they stay in the files, and ``.vidx/`` says which values are where."""
+        return tuple(name for name in self.partition_order if name not in self.hive_columns)
+
+    @property
+    def partition_order(self) -> tuple[str, ...]:
+        """All partition columns, outermost first."""
+        return tuple(entry.removeprefix(VIRTUAL_MARK) for entry in self.partitions)
+
+    @property
     def catalog(self) -> CatalogTarget | None:
         """The catalog to register in, if there is one.
 
@@ -105,10 +120,10 @@ class Settings(Variables):
         return [
             f"input: topic {self.input_topic} of {self._broker_in_words()}",
             f"consumer: group {self.consumer_group}, starts at {self.auto_offset_reset} when it has no offsets",
-            f"records: key {self.key_deserializer}, value {self.value_deserializer}",
+            f"records: key {self.key_deserializer}, value {self.value_deserializer}, bad ones: {self.on_bad_record}",
             f"store: {self.storage.uri}/{self.root}/{self.table}, {_access_in_words(self.storage)}",
             f"partitions: {self._partitions_in_words()}",
-            f"files: {self.parquet_compression}, row groups of {self.row_group_rows:,} rows",
+            f"files: {self._files_in_words()}",
             f"catalog: {self._catalog_in_words()}",
             f"writing: batches of {self.batch_size:,} rows, commit every {self.commit_interval:g} s, "
             f"{self.max_write_workers} uploads at once, buffer {self.memory.buffer_mb:,} MB",
@@ -123,11 +138,21 @@ class Settings(Variables):
         return self.broker_address + (f" ({', '.join(login)})" if login else "")
 
     def _partitions_in_words(self) -> str:
-        if not self.hive_columns:
+        if not self.partitions:
             return "none"
-        words = [" / ".join(self.hive_columns), f"missing values in {self.null_partition}"]
+        words = [" / ".join(self.partitions)]
+        if self.hive_columns:
+            words.append(f"missing values in {self.null_partition}")
         if any(column in TIME_COLUMNS for column in self.hive_columns):
             words.append(f"time from {self.timestamp_column} in UTC")
+        return ", ".join(words)
+
+    def _files_in_words(self) -> str:
+        words = [self.parquet_compression, f"row groups of {self.row_group_rows:,} rows"]
+        if self.sort_column:
+            words.append(f"ordered by {self.sort_column}")
+        if self.metadata_columns:
+            words.append(f"with {', '.join(self.metadata_columns)}")
         return ", ".join(words)
 
     def _catalog_in_words(self) -> str:

@@ -28,6 +28,7 @@ OffsetReset = Literal["earliest", "latest"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+BadRecords = Literal["dead-letter", "skip", "fail"]
 Compression = Literal["snappy", "zstd", "gzip", "none"]
 
 _Value = TypeVar("_Value")
@@ -89,6 +90,7 @@ class Variables(BaseSettings):
     value_deserializer: Annotated[Deserializer, _option(Deserializer, str.lower)] = _env(
         "KAFKA_VALUE_DESERIALIZER", "json"
     )
+    on_bad_record: Annotated[BadRecords, _option(BadRecords, str.lower)] = _env("ON_BAD_RECORD", "dead-letter")
 
     # Store
     s3_bucket: Annotated[str | None, _parsed(parse.bucket)] = _env("S3_BUCKET", None)
@@ -103,11 +105,16 @@ class Variables(BaseSettings):
 
     # Table
     table_name: Annotated[str | None, _parsed(parse.name)] = _env("TABLE_NAME", None)
-    hive_columns: Annotated[tuple[str, ...], NoDecode, _parsed(parse.columns)] = _env("HIVE_COLUMNS", "")
+    partitions: Annotated[tuple[str, ...], NoDecode, _parsed(parse.partitions)] = _env("HIVE_COLUMNS", "")
     timestamp_column: str = _env("TIMESTAMP_COLUMN", "ts_ms")
     null_partition: Annotated[str, _parsed(parse.folder)] = _env("NULL_PARTITION", "auto")
     parquet_compression: Annotated[Compression, _option(Compression, str.lower)] = _env("PARQUET_COMPRESSION", "snappy")
     row_group_rows: Annotated[int, _whole(1)] = _env("ROW_GROUP_ROWS", 1_000_000)
+    metadata_columns: Annotated[tuple[str, ...], NoDecode, _parsed(parse.metadata_columns)] = _env(
+        "METADATA_COLUMNS", ""
+    )
+    sort_column: str | None = _env("SORT_COLUMN", None)
+    stats_columns: Annotated[tuple[str, ...], NoDecode, _parsed(parse.columns)] = _env("STATS_COLUMNS", "")
 
     # Catalog
     catalog_url: Annotated[str | None, _parsed(parse.http_url)] = _env("CATALOG_URL", None)
@@ -239,7 +246,7 @@ class Variables(BaseSettings):
     @field_validator("timestamp_column")
     @classmethod
     def _time_is_kept(cls, value: str, info: ValidationInfo) -> str:
-        if value in TIME_COLUMNS and value in info.data.get("hive_columns", ()):
+        if value in TIME_COLUMNS and value in info.data.get("partitions", ()):
             raise ValueError(
                 "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost"
             )

@@ -31,6 +31,9 @@ class TestDefaults:
         assert (settings.spark_master, settings.http_port) == ("local[*]", 8080)
         assert (settings.parquet_compression, settings.row_group_rows) == ("snappy", 1_000_000)
         assert settings.null_partition == "auto"
+        assert settings.on_bad_record == "dead-letter"
+        assert settings.metadata_columns == settings.stats_columns == ()
+        assert settings.sort_column is None
         assert settings.storage == S3Target(
             bucket="lake",
             region="us-east-1",
@@ -220,6 +223,17 @@ class TestTable:
         assert problem.startswith(f'TABLE_NAME: must be set, because the topic\'s name "{topic}" cannot name a table')
         assert load(input=topic, TABLE_NAME="t").table == "t"
 
+    def test_virtual_partitions_are_told_from_folders(self) -> None:
+        settings = load(HIVE_COLUMNS="year, ~driver ,place,~ car")
+        assert settings.hive_columns == ("year", "place")
+        assert settings.virtual_columns == ("driver", "car")
+        assert settings.partition_order == ("year", "driver", "place", "car")
+
+    def test_a_virtual_time_column_is_a_field_of_the_record(self) -> None:
+        settings = load(HIVE_COLUMNS="~year", TIMESTAMP_COLUMN="year")
+        assert (settings.hive_columns, settings.virtual_columns) == ((), ("year",))
+        assert "partitions: ~year" in settings.summary()
+
 
 class TestMemory:
     @pytest.mark.parametrize(
@@ -258,15 +272,20 @@ class TestMemory:
 
 def test_summary() -> None:
     settings = load(
-        HIVE_COLUMNS="year,place", AWS_ENDPOINT_URL="http://s3:9000", CATALOG_URL="https://c", HTTP_PORT="0"
+        HIVE_COLUMNS="year,~driver,place",
+        AWS_ENDPOINT_URL="http://s3:9000",
+        CATALOG_URL="https://c",
+        HTTP_PORT="0",
+        SORT_COLUMN="lap",
+        METADATA_COLUMNS="__topic,__offset",
     )
     assert settings.summary() == [
         "input: topic sensor-data of localhost:9092",
         "consumer: group s3_direct_sink_v1.0, starts at latest when it has no offsets",
-        "records: key str, value json",
+        "records: key str, value json, bad ones: dead-letter",
         "store: s3://lake/data/sensor-data, http://s3:9000, region us-east-1, keys from the machine's role or profile",
-        "partitions: year / place, missing values in auto, time from ts_ms in UTC",
-        "files: snappy, row groups of 1,000,000 rows",
+        "partitions: year / ~driver / place, missing values in auto, time from ts_ms in UTC",
+        "files: snappy, row groups of 1,000,000 rows, ordered by lap, with __topic, __offset",
         "catalog: https://c, without a token, namespace default, tables are created and files registered",
         "writing: batches of 1,000 rows, commit every 30 s, 10 uploads at once, buffer 256 MB",
         "spark: local[*], heap 1,024 MB",
