@@ -1,0 +1,186 @@
+"""Types by the names that Spark SQL has for them: ``bigint``, ``decimal(10,2)``, ``array<struct<a:double>>``."""
+
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+
+MAX_DIGITS = 38  # of a decimal in Spark, and in what most readers take
+
+_BY_NAME = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_NAMES = {kind: name for name, kind in _BY_NAME.items()}
+_KNOWN = ", ".join([*_BY_NAME, "decimal(p,s)", "array<type>", "struct<name:type,...>"])
+_MARKS = frozenset("<>(),:")
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# A name in backticks (doubled inside), a mark, or anything between marks.
+_TOKEN = re.compile(
+    r"\s*(?:(?P<quoted>`(?:[^`]|``)*`)|(?P<mark>[<>(),:])|(?P<word>[^<>(),:`]+?)(?=\s*(?:[<>(),:`]|$)))"
+)
+
+
+def type_name(kind: pa.DataType) -> str:
+    """The name of a type, which ``parse_type`` reads back.
+
+    Raises:
+        ValueError: a type that no column of a table has.
+    """
+    if kind in _NAMES:
+        return _NAMES[kind]
+    if pa.types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"array<{type_name(kind.value_type)}>"
+    if pa.types.is_struct(kind) and kind.num_fields:
+        return "struct<" + ",".join(f"{_quoted(field.name)}:{type_name(field.type)}" for field in kind) + ">"
+    raise ValueError(f"no column can have the type {kind}")
+
+
+def parse_type(text: str) -> pa.DataType:
+    """The type of a name, in any case of its letters.
+
+    Raises:
+        ValueError: what is wrong with the name.
+    """
+    parser = _Parser(text)
+    kind = parser.type()
+    parser.end()
+    return kind
+
+
+def parse_column_types(text: str) -> dict[str, pa.DataType]:
+    """Columns and their types, as in ``temp:double,price:decimal(10,2),tags:array<string>``.
+
+    Names that hold one of ``,:<>()`` stand in backticks. A text without any column is an empty dict.
+
+    Raises:
+        ValueError: what is wrong with the text; also for names that are given twice, in whatever case.
+    """
+    if not text.strip():
+        return {}
+    parser = _Parser(text)
+    fields = parser.fields()
+    parser.end()
+    return fields
+
+
+def _quoted(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+
+
+class _Parser:
+    """Reads types from a text, one token after the other."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = _tokens(text)
+        self._at = 0
+
+    def type(self) -> pa.DataType:
+        token = self._next("a type")
+        name = token.lower()
+        if name in _BY_NAME:
+            return _BY_NAME[name]
+        nested: dict[str, Callable[[], pa.DataType]] = {
+            "decimal": self._decimal,
+            "array": self._array,
+            "struct": self._struct,
+        }
+        if name not in nested:
+            raise ValueError(f"{token!r} is no type; known are {_KNOWN}")
+        return nested[name]()
+
+    def fields(self) -> dict[str, pa.DataType]:
+        fields: dict[str, pa.DataType] = {}
+        folded: set[str] = set()
+        while True:
+            name = self._name()
+            if name.lower() in folded:
+                raise ValueError(f"the name {name!r} is given twice (in whatever case)")
+            folded.add(name.lower())
+            self._expect(":", f"after the name {name!r}")
+            fields[name] = self.type()
+            if self._peek() != ",":
+                return fields
+            self._at += 1
+
+    def end(self) -> None:
+        if self._at < len(self._tokens):
+            raise ValueError(f"{self._tokens[self._at]!r} is not expected there in {self._text!r}")
+
+    def _decimal(self) -> pa.DataType:
+        self._expect("(", "after decimal, as in decimal(10,2)")
+        precision = self._number()
+        self._expect(",", "between the digits of a decimal, as in decimal(10,2)")
+        scale = self._number()
+        self._expect(")", "after the digits of a decimal")
+        if not (1 <= precision <= MAX_DIGITS and scale <= precision):
+            raise ValueError(
+                f"decimal({precision},{scale}) is not possible: "
+                f"1 to {MAX_DIGITS} digits, at most as many of them after the point"
+            )
+        return pa.decimal128(precision, scale)
+
+    def _array(self) -> pa.DataType:
+        self._expect("<", "after array, as in array<string>")
+        kind = self.type()
+        self._expect(">", "after the type of the elements of an array")
+        return pa.list_(kind)
+
+    def _struct(self) -> pa.DataType:
+        self._expect("<", "after struct, as in struct<a:string>")
+        fields = self.fields()
+        self._expect(">", "after the fields of a struct")
+        return pa.struct(list(fields.items()))
+
+    def _name(self) -> str:
+        token = self._next("a name")
+        if token in _MARKS:
+            raise ValueError(f"a name is missing before {token!r} in {self._text!r}")
+        name = token[1:-1].replace("``", "`") if token.startswith("`") else token
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the name {name!r} is not Unicode") from None
+        return name
+
+    def _number(self) -> int:
+        token = self._next("a number")
+        if not (token.isascii() and token.isdigit()):
+            raise ValueError(f"{token!r} is no number of digits, as in decimal(10,2)")
+        return int(token)
+
+    def _expect(self, mark: str, where: str) -> None:
+        if self._peek() != mark:
+            raise ValueError(f"{mark!r} is missing {where} in {self._text!r}")
+        self._at += 1
+
+    def _peek(self) -> str | None:
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
+
+    def _next(self, wanted: str) -> str:
+        token = self._peek()
+        if token is None:
+            raise ValueError(f"{wanted} is missing at the end of {self._text!r}")
+        self._at += 1
+        return token
+
+
+def _tokens(text: str) -> list[str]:
+    tokens, at = [], 0
+    while text[at:].strip():
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise ValueError(f"a backtick is not closed in {text!r}")
+        tokens.append(match["quoted"] or match["mark"] or match["word"])
+        at = match.end()
+    return tokens
