@@ -151,6 +151,8 @@ class Settings(Variables):
         words = [self.parquet_compression, f"row groups of {self.row_group_rows:,} rows"]
         if self.sort_column:
             words.append(f"ordered by {self.sort_column}")
+        if self.column_types:
+            words.append(f"fixed types for {', '.join(self.column_types)}")
         if self.metadata_columns:
             words.append(f"with {', '.join(self.metadata_columns)}")
         return ", ".join(words)

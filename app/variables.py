@@ -3,10 +3,11 @@
 A variable that is empty counts as unset.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
+import pyarrow as pa
 from pydantic import (
     BeforeValidator,
     Field,
@@ -22,6 +23,7 @@ from app import setting_values as parse
 from app.connection import parse_connection, parse_storage_url
 from app.sizing import plan_memory
 from app.timestamps import TIME_COLUMNS
+from app.type_names import parse_column_types
 
 Deserializer = Literal["str", "string", "bytes", "double", "int", "integer", "json", "quix"]
 OffsetReset = Literal["earliest", "latest"]
@@ -61,6 +63,7 @@ class Variables(BaseSettings):
         frozen=True,
         hide_input_in_errors=True,
         case_sensitive=True,
+        arbitrary_types_allowed=True,  # of pyarrow
         validate_default=True,  # the rules about what must be set look at defaults
     )
 
@@ -110,6 +113,7 @@ class Variables(BaseSettings):
     null_partition: Annotated[str, _parsed(parse.folder)] = _env("NULL_PARTITION", "auto")
     parquet_compression: Annotated[Compression, _option(Compression, str.lower)] = _env("PARQUET_COMPRESSION", "snappy")
     row_group_rows: Annotated[int, _whole(1)] = _env("ROW_GROUP_ROWS", 1_000_000)
+    column_types: Annotated[Mapping[str, pa.DataType], NoDecode, _parsed(parse_column_types)] = _env("COLUMN_TYPES", "")
     metadata_columns: Annotated[tuple[str, ...], NoDecode, _parsed(parse.metadata_columns)] = _env(
         "METADATA_COLUMNS", ""
     )

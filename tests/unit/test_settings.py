@@ -32,6 +32,7 @@ class TestDefaults:
         assert (settings.parquet_compression, settings.row_group_rows) == ("snappy", 1_000_000)
         assert settings.null_partition == "auto"
         assert settings.on_bad_record == "dead-letter"
+        assert settings.column_types == {}
         assert settings.metadata_columns == settings.stats_columns == ()
         assert settings.sort_column is None
         assert settings.storage == S3Target(
@@ -277,6 +278,7 @@ def test_summary() -> None:
         CATALOG_URL="https://c",
         HTTP_PORT="0",
         SORT_COLUMN="lap",
+        COLUMN_TYPES="speed:double",
         METADATA_COLUMNS="__topic,__offset",
     )
     assert settings.summary() == [
@@ -285,7 +287,7 @@ def test_summary() -> None:
         "records: key str, value json, bad ones: dead-letter",
         "store: s3://lake/data/sensor-data, http://s3:9000, region us-east-1, keys from the machine's role or profile",
         "partitions: year / ~driver / place, missing values in auto, time from ts_ms in UTC",
-        "files: snappy, row groups of 1,000,000 rows, ordered by lap, with __topic, __offset",
+        "files: snappy, row groups of 1,000,000 rows, ordered by lap, fixed types for speed, with __topic, __offset",
         "catalog: https://c, without a token, namespace default, tables are created and files registered",
         "writing: batches of 1,000 rows, commit every 30 s, 10 uploads at once, buffer 256 MB",
         "spark: local[*], heap 1,024 MB",

@@ -3,6 +3,7 @@
 import json
 from typing import get_args
 
+import pyarrow as pa
 import pytest
 from quixstreams.models.serializers import DESERIALIZERS
 
@@ -32,6 +33,7 @@ class TestSingleValues:
             ("HIVE_COLUMNS", "ts_ms", "hive_columns", ("ts_ms",)),
             ("HIVE_COLUMNS", "a/b,Größe", "hive_columns", ("a/b", "Größe")),
             ("HIVE_COLUMNS", "~.a", "virtual_columns", (".a",)),
+            ("COLUMN_TYPES", "a:bigint,B:string", "column_types", {"a": pa.int64(), "B": pa.string()}),
             ("METADATA_COLUMNS", "__offset, __topic", "metadata_columns", ("__offset", "__topic")),
             ("STATS_COLUMNS", "speed, ts_ms", "stats_columns", ("speed", "ts_ms")),
             ("SORT_COLUMN", "ts_ms", "sort_column", "ts_ms"),
@@ -90,6 +92,8 @@ class TestSingleValues:
             ("HIVE_COLUMNS", "a,b,a", "more than once: a"),
             ("HIVE_COLUMNS", "a,~a", "more than once: a"),
             ("HIVE_COLUMNS", "a,~", "there is an empty one"),
+            ("COLUMN_TYPES", "speed:fast", "'fast' is no type; known are boolean, int, bigint, double"),
+            ("COLUMN_TYPES", "speed", "':' is missing after the name 'speed'"),
             ("METADATA_COLUMNS", "__topic,offset", "any of __topic, __partition, __offset, __timestamp, __headers"),
             ("METADATA_COLUMNS", "__topic,__topic", "more than once: __topic"),
             ("STATS_COLUMNS", "a,,b", "there is an empty one"),
