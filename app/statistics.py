@@ -1,0 +1,124 @@
+"""Zone maps: the smallest and largest value of each column of a written file, from the file's own footer.
+
+A reader skips the file where they exclude what it looks for. A bound may therefore be too wide but never too narrow,
+and where one is in doubt the column gets none at all.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.records import KEY_COLUMN
+
+_Bounds = tuple[Any, Any]
+
+
+def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> Mapping[str, Mapping[str, Any]]:
+    """The zone maps of a file that Spark wrote, in the form in which the catalog takes them.
+
+    Args:
+        metadata: the file's footer.
+        columns: the only ones to look at; ``None`` for all.
+
+    Returns:
+        By column: ``type`` (``numeric`` with floats for bounds, ``timestamp`` with ISO 8601 texts), ``min``, ``max``,
+        ``null_count`` and ``value_count`` (values that are not null). Only columns of numbers, decimals, dates and
+        timestamps, with at least one value; without the key, and without fields of structs and lists.
+    """
+    stats = {}
+    for name, kind, leaf in _plain_columns(metadata.schema.to_arrow_schema()):
+        if name == KEY_COLUMN or (columns is not None and name not in columns):
+            continue
+        nulls = _null_count(metadata, leaf)
+        bounds = None if nulls is None else _written_bounds(metadata, leaf, kind)
+        if bounds is not None:
+            low, high = bounds
+            stats[name] = {
+                "type": "timestamp" if pa.types.is_temporal(kind) else "numeric",
+                "min": low,
+                "max": high,
+                "null_count": nulls,
+                "value_count": metadata.num_rows - nulls,
+            }
+    return stats
+
+
+def _plain_columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, int]]:
+    """Name, type and position in the file of each column that zone maps know.
+
+    The position cannot be found by name: the field ``b`` of a struct ``a`` and a column ``a.b`` have the same path.
+    """
+    leaf = 0
+    for field in schema:
+        kind = field.type
+        if _is_number(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            yield field.name, kind, leaf
+        leaf += _leaves(kind)
+
+
+def _leaves(kind: pa.DataType) -> int:
+    if pa.types.is_nested(kind):
+        return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields))
+    return 1
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _null_count(metadata: pq.FileMetaData, leaf: int) -> int | None:
+    """Nulls in the column; ``None`` where a row group does not tell."""
+    total = 0
+    for statistics in _by_row_group(metadata, leaf):
+        if statistics is None or not statistics.has_null_count:
+            return None
+        total += statistics.null_count
+    return total
+
+
+def _by_row_group(metadata: pq.FileMetaData, leaf: int) -> Iterator[Any]:
+    return (metadata.row_group(group).column(leaf).statistics for group in range(metadata.num_row_groups))
+
+
+def _written_bounds(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> _Bounds | None:
+    """Smallest and largest value over all row groups as the catalog takes them, ``None`` where they are not sure."""
+    try:
+        found = [
+            (statistics.min, statistics.max)
+            for group, statistics in enumerate(_by_row_group(metadata, leaf))
+            if statistics.null_count < metadata.row_group(group).num_rows
+        ]
+    except OverflowError:  # a date beyond the year 9999, which neither Python nor ISO 8601 has
+        return None
+    values = [value for bounds in found for value in bounds]
+    if not values or any(value is None for value in values):
+        return None
+    # NaN: to SQL it is larger than every number, so a file with one must be found by x > 100. Spark lets it be the
+    # largest value of its row group. Infinity: JSON has no word for it, and the request would be refused.
+    if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+        return None
+    low, high = min(values), max(values)
+    if pa.types.is_temporal(kind):
+        return _text(low), _text(high)
+    return _float_below(low), _float_above(high)
+
+
+def _text(value: date) -> str:
+    return value.isoformat()
+
+
+def _float_below(value: int | float | Decimal) -> float:
+    """The largest float that is not above the value: beyond 2**53 most integers lie between two floats."""
+    nearest = float(value)
+    return math.nextafter(nearest, -math.inf) if nearest > value else nearest
+
+
+def _float_above(value: int | float | Decimal) -> float:
+    """The smallest float that is not below the value."""
+    nearest = float(value)
+    return math.nextafter(nearest, math.inf) if nearest < value else nearest
