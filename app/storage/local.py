@@ -1,20 +1,27 @@
 """A folder on this machine or on a mounted share."""
 
 import errno
+import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
 from app.errors import ConfigError, FatalError
-from app.storage.base import StoredObject
+from app.storage.base import ChangedError, Document, StoredObject
 from app.storage.os_errors import os_translated
 
 # Readers skip names that begin with a dot, and globs look for .parquet at the end. Short, because the final name may
 # already be as long as the file system allows.
 _UNFINISHED = ".upload-"
+_LOCK = f"{_UNFINISHED}lock"  # stays: who deletes a lock that another waits for lets two in at once
+_CHUNK = 1 << 20  # bytes of a file in memory at once
 
 
 class LocalStore:
@@ -48,20 +55,10 @@ class LocalStore:
     def upload(self, path: Path, key: str) -> StoredObject:
         """Copy the file under ``key``: complete and on the disk under another name first, then renamed."""
         doing = f"uploading {self.uri}/{key}"
-        if not _stays_inside(key):
-            raise FatalError(doing, "the key leaves the folder", "Check S3_PREFIX and TABLE_NAME for dots and slashes")
-        target = self._root / key
-        with os_translated(doing):
-            self._require_root(doing)
+        with self._reaching(doing, key) as target:
             _make_folder(target.parent)
-            unfinished = _unfinished_file_in(target.parent)
-            try:
-                stat = _copy_to_disk(path, unfinished)
-                unfinished.replace(target)
-            except BaseException:
-                unfinished.unlink(missing_ok=True)
-                raise
-            _sync_folder(target.parent)
+            with path.open("rb") as source:
+                stat = _put_in_place(source, target)
         return _stored_object(key, stat)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
@@ -72,6 +69,62 @@ class LocalStore:
             folder, slash, _ = prefix.rpartition("/")
             if not slash or _stays_inside(folder):
                 yield from self._files(folder + slash, prefix)
+
+    def read(self, key: str) -> Document | None:
+        """Read a small file, or ``None`` when there is none. Its ETag is a hash of its content."""
+        with self._reaching(f"reading {self.uri}/{key}", key) as path:
+            return _document(path)
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Read up to ``length`` bytes from ``start`` on; fewer, or none, where the file ends."""
+        with self._reaching(f"reading {self.uri}/{key}", key) as path, path.open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        """Store a small file in place of the version ``replaces``.
+
+        A lock keeps other writers out meanwhile, other processes and machines with the same folder included.
+        """
+        with self._reaching(f"writing {self.uri}/{key}", key) as target:
+            _make_folder(target.parent)
+            with _locked(target.parent):
+                found = _document(target)
+                if found is not None and found.body == body:  # our own, from a try that failed after the renaming
+                    _sync_folder(target.parent)
+                    return found.etag
+                if (found.etag if found else None) != replaces:
+                    raise ChangedError(f"{self.uri}/{key} is not the version that was to be replaced")
+                _put_in_place(BytesIO(body), target)
+        return _etag(body)
+
+    def download(self, key: str, path: Path) -> None:
+        """Copy the file; nothing is left of one that does not arrive whole."""
+        with self._reaching(f"downloading {self.uri}/{key}", key) as source, source.open("rb") as reader:
+            try:
+                with path.open("wb") as writer:
+                    shutil.copyfileobj(reader, writer, _CHUNK)
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+
+    def delete(self, key: str) -> None:
+        """Delete the file; one that is not there counts as deleted."""
+        with self._reaching(f"deleting {self.uri}/{key}", key) as path:
+            try:
+                path.unlink()
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            _sync_folder(path.parent)
+
+    @contextmanager
+    def _reaching(self, doing: str, key: str) -> Iterator[Path]:
+        """Give the path of the key, and translate what goes wrong there."""
+        if not _stays_inside(key):
+            raise FatalError(doing, "the key leaves the folder", "Check S3_PREFIX and TABLE_NAME for dots and slashes")
+        with os_translated(doing):
+            self._require_root(doing)
+            yield self._root / key
 
     def _require_root(self, doing: str) -> None:
         """Refuse a folder that went away: a share that is no longer mounted must not look like an empty lake."""
@@ -121,9 +174,42 @@ def _make_folder(folder: Path) -> None:
     _sync_folder(folder.parent)
 
 
-def _copy_to_disk(source: Path, target: Path) -> os.stat_result:
-    with source.open("rb") as reader, target.open("xb") as writer:
-        shutil.copyfileobj(reader, writer, 1 << 20)
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Be the only writer of small files in the folder; waits for the one who is."""
+    with (folder / _LOCK).open("ab") as lock:  # closing the file gives the lock back, as does the end of the process
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _document(path: Path) -> Document | None:
+    try:
+        body = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Document(body, _etag(body))
+
+
+def _etag(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _put_in_place(source: BinaryIO, target: Path) -> os.stat_result:
+    """Write all of it to the disk under another name, then rename."""
+    unfinished = _unfinished_file_in(target.parent)
+    try:
+        stat = _copy_to_disk(source, unfinished)
+        unfinished.replace(target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+    return stat
+
+
+def _copy_to_disk(source: BinaryIO, target: Path) -> os.stat_result:
+    with target.open("xb") as writer:
+        shutil.copyfileobj(source, writer, _CHUNK)
         writer.flush()
         os.fsync(writer.fileno())
         return os.fstat(writer.fileno())

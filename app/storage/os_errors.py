@@ -28,8 +28,9 @@ _PASSING = frozenset(
 )
 
 _HINTS = {
-    errno.EACCES: "Give the user this process runs as the right to write there",
-    errno.EPERM: "Give the user this process runs as the right to write there",
+    errno.EACCES: "Give the user this process runs as the right to read and write there",
+    errno.EPERM: "Give the user this process runs as the right to read and write there",
+    errno.ENOENT: "It was deleted meanwhile, or its folder is gone; restart",
     errno.EROFS: "The file system is mounted read-only; mount it writable",
     errno.EDQUOT: "Raise the quota or delete what is no longer needed, then restart",
     errno.ENOTDIR: "A file stands where a folder is needed; move it away",

@@ -3,27 +3,33 @@
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, cast
 
 import boto3
-from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from app.errors import ConfigError, RetryableError
 from app.http_headers import fits_header
-from app.storage.base import StoredObject
+from app.storage.base import ChangedError, Document, StoredObject
 from app.storage.os_errors import os_translated
-from app.storage.s3_errors import ADDRESS_HINT, translated
+from app.storage.s3_conditional import Condition, ConditionalWriter, NoConditionsError
+from app.storage.s3_config import client_config, is_aws
+from app.storage.s3_errors import ADDRESS_HINT, error_code, status_of, translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.literals import BucketLocationConstraintType
-    from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
+    from mypy_boto3_s3.type_defs import (
+        GetObjectOutputTypeDef,
+        ListObjectsV2OutputTypeDef,
+        PutObjectOutputTypeDef,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -31,13 +37,7 @@ _PARQUET = "application/vnd.apache.parquet"
 _US_EAST_1 = "us-east-1"
 _PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
 
-# Seconds, and tries per request. What still fails then is the pipeline's to try again, with the user told.
-_CONNECT_TIMEOUT = 10
-_READ_TIMEOUT = 60
-_ATTEMPTS = 3
-
-# Connections above the upload threads: a listing beside them, and one that is just being given back.
-_SPARE_CONNECTIONS = 2
+_CHUNK = 1 << 20  # bytes of a download in memory at once
 
 
 class S3Store:
@@ -77,6 +77,7 @@ class S3Store:
         self._session_token = session_token
         self._max_workers = max_workers
         self._create_missing = create_bucket
+        self._conditional = ConditionalWriter(self.uri, self._put, self.read)
 
     @property
     def uri(self) -> str:
@@ -114,10 +115,7 @@ class S3Store:
                 Body=file,
                 ContentType=_PARQUET if key.endswith(".parquet") else "application/octet-stream",
             )
-        if "ETag" not in answer:  # every S3 sends it; a proxy's page with status 200 has stored nothing
-            raise RetryableError(
-                doing, "the answer has no ETag, so nothing says that the object is stored", _PROXY_HINT
-            )
+        _etag(answer, doing)
         return StoredObject(key, size, _answered_at(answer["ResponseMetadata"]["HTTPHeaders"]))
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
@@ -130,6 +128,77 @@ class S3Store:
                 return
             for item in page.get("Contents", []):
                 yield StoredObject(item["Key"], item["Size"], item["LastModified"])
+
+    def read(self, key: str) -> Document | None:
+        """Read a small object, or ``None`` when there is none."""
+        doing = f"reading {self.uri}/{key}"
+        with self._asking(doing):
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=key)
+            except self._client.exceptions.NoSuchKey:
+                return None
+            with closing(answer["Body"]) as stream:
+                return Document(stream.read(), _etag(answer, doing))
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Read up to ``length`` bytes from ``start`` on; fewer, or none, where the object ends."""
+        if not length:  # a range of no bytes cannot be asked for
+            return b""
+        wanted = f"bytes={start}-{start + length - 1}"
+        doing = f"reading {self.uri}/{key}"
+        with self._asking(doing):
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=key, Range=wanted)
+            except ClientError as error:
+                if status_of(error) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    return b""
+                raise
+            _etag(answer, doing)
+            with closing(answer["Body"]) as stream:
+                return stream.read()
+
+    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        """Store a small object in place of the version ``replaces``; a lost answer is found out by reading."""
+        return self._conditional.write(key, body, replaces)
+
+    def download(self, key: str, path: Path) -> None:
+        """Copy the object into a local file; nothing is left of one that does not arrive whole."""
+        doing = f"downloading {self.uri}/{key}"
+        with os_translated(doing), self._asking(doing):
+            answer = self._client.get_object(Bucket=self._bucket, Key=key)
+            _etag(answer, doing)
+            try:
+                with closing(answer["Body"]) as stream, path.open("wb") as file:
+                    for chunk in stream.iter_chunks(_CHUNK):
+                        file.write(chunk)
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+
+    def delete(self, key: str) -> None:
+        """Delete the object; one that is not there counts as deleted."""
+        with self._asking(f"deleting {self.uri}/{key}"):
+            try:
+                self._client.delete_object(Bucket=self._bucket, Key=key)
+            except ClientError as error:
+                if error_code(error) != "NoSuchKey":  # AWS says 204 to that, not every store does
+                    raise
+
+    def _put(self, key: str, body: bytes, condition: Condition) -> str:
+        """Put a small object and return its ETag."""
+        doing = f"writing {self.uri}/{key}"
+        with self._asking(doing):
+            try:
+                answer = self._client.put_object(
+                    Bucket=self._bucket, Key=key, Body=body, ContentType="application/json", **condition
+                )
+            except ClientError as error:
+                if condition and _says_changed(error):
+                    raise ChangedError(f"{self.uri}/{key} is not the version that was to be replaced") from error
+                if condition and status_of(error) == HTTPStatus.NOT_IMPLEMENTED:
+                    raise NoConditionsError from error
+                raise
+        return _etag(answer, doing)
 
     @cached_property
     def _client(self) -> "S3Client":
@@ -152,7 +221,7 @@ class S3Store:
                     aws_access_key_id=self._access_key,
                     aws_secret_access_key=self._secret_key,
                     aws_session_token=self._session_token,
-                    config=_client_config(self._max_workers, on_aws=_is_aws(self._endpoint_url)),
+                    config=client_config(self._max_workers, on_aws=is_aws(self._endpoint_url)),
                 )
         except ValueError as error:  # botocore's own check of the two
             raise ConfigError(doing, str(error), ADDRESS_HINT) from error
@@ -167,7 +236,7 @@ class S3Store:
         with self._asking(f"creating the bucket {self.uri}"):
             try:
                 # AWS wants any region but its first named; other stores have one region and may refuse to be told.
-                if _is_aws(self._endpoint_url) and self._region != _US_EAST_1:
+                if is_aws(self._endpoint_url) and self._region != _US_EAST_1:
                     region = cast("BucketLocationConstraintType", self._region)
                     self._client.create_bucket(
                         Bucket=self._bucket, CreateBucketConfiguration={"LocationConstraint": region}
@@ -191,24 +260,16 @@ class S3Store:
             )
 
 
-def _is_aws(endpoint_url: str | None) -> bool:
-    """Whether the store is Amazon's own: no endpoint, or one of its public or private (VPC) addresses."""
-    host = urlsplit(endpoint_url).hostname if endpoint_url else None
-    return endpoint_url is None or (host or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))
+def _says_changed(error: ClientError) -> bool:
+    """Whether a condition failed; ``If-Match`` on an object that is gone gives "no such key"."""
+    return status_of(error) == HTTPStatus.PRECONDITION_FAILED or error_code(error) == "NoSuchKey"
 
 
-def _client_config(max_workers: int, *, on_aws: bool) -> Config:
-    # Off AWS the checksums that boto3 adds since 1.36 make some stores refuse an upload.
-    checksums: Literal["when_supported", "when_required"] = "when_supported" if on_aws else "when_required"
-    return Config(
-        max_pool_connections=max_workers + _SPARE_CONNECTIONS,
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-        connect_timeout=_CONNECT_TIMEOUT,
-        read_timeout=_READ_TIMEOUT,
-        tcp_keepalive=True,
-        request_checksum_calculation=checksums,
-        response_checksum_validation=checksums,
-    )
+def _etag(answer: "PutObjectOutputTypeDef | GetObjectOutputTypeDef", doing: str) -> str:
+    """The object's ETag. Every S3 sends it; a proxy's page with status 200 neither stores nor is what was stored."""
+    if "ETag" not in answer:
+        raise RetryableError(doing, "the answer has no ETag, so it is not that of a store", _PROXY_HINT)
+    return answer["ETag"]
 
 
 def _answered_at(headers: Mapping[str, str]) -> datetime:

@@ -26,6 +26,7 @@ _PASSING = frozenset(
         "InternalError",
         "ServiceUnavailable",
         "OperationAborted",
+        "ConditionalRequestConflict",  # somebody else writes the same object at this moment
         "TemporaryRedirect",  # a bucket made a moment ago, before DNS knows its region
         "BadDigest",
         "IncompleteBody",
@@ -60,6 +61,7 @@ _QUOTA_HINT = "Raise the quota or delete what is no longer needed, then restart"
 _LASTING: Mapping[str, tuple[type[ConnectorError], str]] = {
     "InvalidBucketName": (ConfigError, "Set S3_BUCKET to 3 to 63 lower-case letters, digits, dots and hyphens"),
     "BucketAlreadyExists": (ConfigError, "The name is taken by another account; choose another S3_BUCKET"),
+    "NoSuchKey": (FatalError, "It was deleted meanwhile; restart"),
     "NoSuchBucket": (FatalError, "Check S3_BUCKET; if the bucket was deleted, create it again and restart"),
     "InvalidAccessKeyId": (FatalError, "Check AWS_ACCESS_KEY_ID, and AWS_ENDPOINT_URL for whose key it is"),
     "SignatureDoesNotMatch": (FatalError, "Check AWS_SECRET_ACCESS_KEY"),
@@ -70,7 +72,13 @@ _LASTING: Mapping[str, tuple[type[ConnectorError], str]] = {
     "XMinioAdminBucketQuotaExceeded": (FatalError, _QUOTA_HINT),
 }
 
-_ACTIONS = {"ListObjectsV2": "s3:ListBucket", "PutObject": "s3:PutObject", "CreateBucket": "s3:CreateBucket"}
+_ACTIONS = {
+    "ListObjectsV2": "s3:ListBucket",
+    "GetObject": "s3:GetObject",
+    "PutObject": "s3:PutObject",
+    "DeleteObject": "s3:DeleteObject",
+    "CreateBucket": "s3:CreateBucket",
+}
 _NAMED_ACTION = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
 
 # boto3 puts the HTTP status in the place of the code where the answer has no error document of S3.
@@ -101,7 +109,19 @@ def translate(error: Exception, doing: str, *, fixed_token: bool) -> ConnectorEr
     if isinstance(error, boto.ConnectionError | boto.HTTPClientError):
         hint = "Check that AWS_ENDPOINT_URL and the network let us reach the store"
         return RetryableError(doing, _reason(error), hint)
+    if isinstance(error, boto.IncompleteReadError | boto.FlexibleChecksumError):
+        return RetryableError(doing, f"the answer arrived damaged: {_plain(str(error))}")
     return _from_settings(error, doing)
+
+
+def error_code(error: boto.ClientError) -> str:
+    """The store's name for the error, ``NoSuchKey``; empty where the answer has none."""
+    return error.response.get("Error", {}).get("Code", "")
+
+
+def status_of(error: boto.ClientError) -> int:
+    """The HTTP status of the answer."""
+    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
 
 
 def _from_settings(error: Exception, doing: str) -> ConnectorError:
@@ -130,10 +150,10 @@ def _from_tls(error: boto.SSLError, doing: str) -> ConnectorError:
 def _from_answer(error: boto.ClientError, doing: str, *, fixed_token: bool) -> ConnectorError:
     """Errors that the store itself reported."""
     answer = error.response
-    code = answer.get("Error", {}).get("Code", "")
+    code = error_code(error)
     message = _plain(answer.get("Error", {}).get("Message", ""))
     meta = answer.get("ResponseMetadata", {})
-    status = meta.get("HTTPStatusCode", 0)
+    status = status_of(error)
     headers = meta.get("HTTPHeaders", {})
     cause = f"{message} ({code})" if message else f"HTTP {status}"
     if code == "ExpiredToken" and fixed_token:

@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(answer.body)
 
-    do_GET = do_PUT = do_POST = _answer  # noqa: N815 - the names are the base class's
+    do_GET = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815 - the names are the base class's
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
         """Keep quiet: the tests show what matters."""

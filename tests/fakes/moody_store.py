@@ -5,16 +5,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import ConnectorError
-from app.storage.base import StoredObject
+from app.storage.base import Document, StoredObject
 from app.storage.local import LocalStore
 
 
 class MoodyStore(LocalStore):
-    """Asks ``refuse`` before each upload: the error it gives is raised, ``None`` lets the upload pass."""
+    """Asks ``refuse`` before each upload: the error it gives is raised, ``None`` lets the upload pass.
+
+    ``refuse_small`` is asked in the same way before a small object is read or written.
+    """
 
     def __init__(self, folder: Path, refuse: Callable[[str], ConnectorError | None] = lambda _: None) -> None:
         super().__init__(folder)
         self.refuse = refuse
+        self.refuse_small: Callable[[str], ConnectorError | None] = lambda _: None
         self.tried: list[str] = []
         self._lock = threading.Lock()
 
@@ -25,3 +29,16 @@ class MoodyStore(LocalStore):
         if error is not None:
             raise error
         return super().upload(path, key)
+
+    def read(self, key: str) -> Document | None:
+        self._ask_about_small(key)
+        return super().read(key)
+
+    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        self._ask_about_small(key)
+        return super().write(key, body, replaces=replaces)
+
+    def _ask_about_small(self, key: str) -> None:
+        error = self.refuse_small(key)
+        if error is not None:
+            raise error

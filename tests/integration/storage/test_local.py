@@ -154,10 +154,12 @@ def test_a_folder_that_may_not_be_written_is_fatal_and_says_whose_right_is_missi
     with folder_of_somebody_else() as folder, as_ordinary_user():
         store = LocalStore(folder / "lake")
         with pytest.raises(
-            FatalError, match=f"connecting to file://{folder}/lake: Permission denied.*the right to write"
+            FatalError, match=f"connecting to file://{folder}/lake: Permission denied.*the right to read and write"
         ):
             store.connect("")
-        with pytest.raises(FatalError, match=f"connecting to file://{folder}: Permission denied.*the right to write"):
+        with pytest.raises(
+            FatalError, match=f"connecting to file://{folder}: Permission denied.*the right to read and write"
+        ):
             LocalStore(folder).connect("")
 
 
@@ -180,7 +182,12 @@ def test_a_full_disk_is_retryable_and_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("number", "hint"),
-    [(errno.EACCES, "the right to write"), (errno.EROFS, "read-only"), (errno.EDQUOT, "quota"), (errno.EFBIG, "Check")],
+    [
+        (errno.EACCES, "the right to read and write"),
+        (errno.EROFS, "read-only"),
+        (errno.EDQUOT, "quota"),
+        (errno.EFBIG, "Check"),
+    ],
 )
 def test_what_stays_is_fatal(number: int, hint: str) -> None:
     error = translate(OSError(number, os.strerror(number)), "uploading file:///lake/f")

@@ -1,0 +1,73 @@
+"""Small objects of which several writers replace each other's versions, one at a time."""
+
+import logging
+from collections.abc import Callable
+from typing import TypedDict
+
+from app.errors import RetryableError
+from app.storage.base import ChangedError, Document
+
+logger = logging.getLogger(__name__)
+
+
+class Condition(TypedDict, total=False):
+    """What must hold for a request to be carried out, under boto3's names; empty: nothing."""
+
+    IfMatch: str
+    IfNoneMatch: str
+
+
+class NoConditionsError(Exception):
+    """The store answers that it does not know conditional requests (Backblaze B2: 501)."""
+
+
+class ConditionalWriter:
+    """Writes an object only where it still is the version that the writer saw.
+
+    An answer that was lost must look neither like a failure nor like somebody else's version, and boto3 may have sent
+    the request twice by itself. So after every answer but "done", the object is read: when it holds our body, it is
+    written.
+
+    Args:
+        uri: the bucket's address, for messages.
+        put: stores a body under a key and returns its ETag. Raises ``ChangedError`` where the condition fails, and
+            ``NoConditionsError``.
+        read: reads an object, ``None`` where there is none.
+    """
+
+    def __init__(
+        self, uri: str, put: Callable[[str, bytes, Condition], str], read: Callable[[str], Document | None]
+    ) -> None:
+        self._uri = uri
+        self._put = put
+        self._read = read
+        self._conditions = True
+
+    def write(self, key: str, body: bytes, replaces: str | None) -> str:
+        """As ``ObjectStore.write``."""
+        try:
+            return self._put_in_place_of(key, body, replaces)
+        except (ChangedError, RetryableError):
+            found = self._read(key)
+            if found is None or found.body != body:
+                raise
+            return found.etag
+
+    def _put_in_place_of(self, key: str, body: bytes, replaces: str | None) -> str:
+        if self._conditions:
+            try:
+                return self._put(key, body, {"IfNoneMatch": "*"} if replaces is None else {"IfMatch": replaces})
+            except NoConditionsError:
+                self._do_without_conditions()
+        found = self._read(key)
+        if (found.etag if found else None) != replaces:
+            raise ChangedError(f"{self._uri}/{key} is not the version that was to be replaced")
+        return self._put(key, body, {})
+
+    def _do_without_conditions(self) -> None:
+        self._conditions = False
+        logger.warning(
+            "%s knows no conditional writes. Objects are read and checked before they are written instead: "
+            "two writers in the same instant could overwrite each other. Let one replica write to a table",
+            self._uri,
+        )
