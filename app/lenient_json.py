@@ -1,0 +1,97 @@
+"""JSON of whatever Python object there is. For records that are kept because something is wrong with them."""
+
+import base64
+import contextlib
+import json
+from collections.abc import Iterator
+from datetime import date, time
+from typing import Any
+
+
+def to_json(value: Any) -> str:
+    """JSON of any value. Never raises.
+
+    Dates and times are in ISO format, bytes in Base64, NaN and the infinities as ``NaN`` and ``Infinity``, integers of
+    thousands of digits as hexadecimal text, and what JSON has no form for is its ``str()``. So is a list or dict that
+    contains itself, where it does. Keys become text.
+    """
+    # The library is several times as fast, but refuses unusual keys, deep nesting and circles.
+    for attempt in (_by_library, _by_hand):
+        with contextlib.suppress(Exception):  # values may be of any class, whose methods may raise anything
+            # Only strings can have lone surrogates, and there the replacement is JSON's own escape for them.
+            return attempt(value).encode("utf-8", "backslashreplace").decode()
+    return json.dumps(_shown(value))
+
+
+def _by_library(value: Any) -> str:
+    return json.dumps(value, default=_other, ensure_ascii=False)
+
+
+def _by_hand(value: Any) -> str:
+    return "".join(_pieces(value))
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    """The JSON piece by piece, with a stack of its own: nesting may be deeper than Python calls."""
+    opened: list[tuple[int, str, Iterator[tuple[str, Any]]]] = []
+    around: set[int] = set()
+    prefix, item = "", value
+    while True:
+        if isinstance(item, dict | list | tuple) and id(item) not in around:
+            begin, end = "{}" if isinstance(item, dict) else "[]"
+            yield prefix + begin
+            opened.append((id(item), end, _entries(item)))
+            around.add(id(item))
+        else:
+            yield prefix + _scalar(item)
+        while opened:
+            entry = next(opened[-1][2], None)
+            if entry is not None:
+                break
+            identity, end, _ = opened.pop()
+            around.remove(identity)
+            yield end
+        else:
+            return
+        prefix, item = entry
+
+
+def _entries(container: Any) -> Iterator[tuple[str, Any]]:
+    """What stands before each value, and the value."""
+    if isinstance(container, dict):
+        pairs = ((f"{_scalar(_key(key))}: ", item) for key, item in container.items())
+    else:
+        pairs = (("", item) for item in container)
+    for number, (prefix, item) in enumerate(pairs):
+        yield (", " if number else "") + prefix, item
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    return _scalar(key).strip('"') if key is None or isinstance(key, int | float) else _other(key)
+
+
+def _scalar(value: Any) -> str:
+    """JSON of what has nothing inside, or is to be seen as if it had not."""
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(_shown(value), ensure_ascii=False)
+    try:
+        return _by_library(value)
+    except ValueError:  # Python refuses to write integers of more than 4,300 digits in decimals
+        return json.dumps(hex(value))
+
+
+def _other(value: Any) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(bytes(value)).decode()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - code of whoever made the class, and their record must be kept all the same
+        return f"<{type(value).__name__} that cannot be shown>"
