@@ -5,16 +5,21 @@ time columns zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). They are 
 """
 
 import hashlib
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from operator import attrgetter, itemgetter
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.bad_rows import BadRowsError
 from app.errors import ConfigError
-from app.model import BatchPart
+from app.model import BatchPart, Row
 from app.timestamps import TIME_COLUMNS, time_parts
 
 QUIX_NULL = "__None__"
@@ -22,6 +27,9 @@ HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 MAX_SEGMENT_BYTES = 255  # a file name's limit on every local file system
 MAX_KEY_BYTES = 1024  # S3's limit for a key
 _MAX_TOPIC_IN_NAME = 120  # leaves room for offsets and owner below MAX_SEGMENT_BYTES
+
+_KEY_COLUMN = "__key"
+_VIRTUAL = "~"  # before the name of a virtual column in HIVE_COLUMNS
 
 # What Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no store can hold in a name.
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
@@ -33,14 +41,45 @@ class PartitionSpec:
     """How a table is partitioned.
 
     Args:
-        columns: partition columns, outermost folder first; empty for a table without folders.
+        columns: partition columns that are folders, outermost first; empty for a table without folders.
         timestamp_column: where ``year``, ``month``, ``day`` and ``hour`` come from.
         null_value: folder value of a null, missing, NaN or empty value.
+        virtual: columns of the record that the catalog's tree has as levels too; they are no folders, split no files
+            and stay in the data.
+        order: all levels of the tree, folders and virtual ones; by default the folders, then the virtual ones.
     """
 
     columns: tuple[str, ...]
     timestamp_column: str
     null_value: str
+    virtual: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.order:
+            object.__setattr__(self, "order", self.columns + self.virtual)
+
+
+def parse_hive_columns(entries: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Take ``year, ~driver, place`` apart.
+
+    A virtual column is always one of the record, also when its name is that of a time part.
+
+    Returns:
+        The folders ``(year, place)``, the virtual columns ``(driver,)`` and all levels ``(year, driver, place)``.
+
+    Raises:
+        ValueError: a level without a name, or two of one name.
+    """
+    order = tuple(entry.removeprefix(_VIRTUAL) for entry in entries)
+    if not all(order):
+        raise ValueError("must name a column after each ~")
+    twice = sorted({name for name in order if order.count(name) > 1})
+    if twice:
+        raise ValueError(f"must name each column once, with ~ or without; more than once: {', '.join(twice)}")
+    physical = tuple(entry for entry in entries if not entry.startswith(_VIRTUAL))
+    virtual = tuple(entry.removeprefix(_VIRTUAL) for entry in entries if entry.startswith(_VIRTUAL))
+    return physical, virtual, order
 
 
 def escape(text: str) -> str:
@@ -87,29 +126,47 @@ def too_long(table_root: str, values: Mapping[str, str], name: str) -> str | Non
     return None
 
 
-def partition_columns(table: pa.Table, spec: PartitionSpec) -> list[pa.Array]:
-    """The partition values of every row.
+def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array]:
+    """The partition values of every row, each from the row's own values: no row changes the folder of another.
 
     Args:
-        table: rows as they came; a column that is not there is null in all of them.
+        rows: records; one that lacks the timestamp column has its Kafka timestamp there, any other column is null.
         spec: the table's partitioning.
 
     Returns:
-        One string array without nulls per column of the spec, each as long as the table.
+        One string array without nulls per folder column of the spec, each as long as the rows.
 
     Raises:
-        BadValueError: a timestamp cannot be used, with the row's position.
+        BadRowsError: timestamps that cannot be used and values that are no text, in all rows that have any.
     """
-    parts: Mapping[str, pa.Array] = {}
+    strings: dict[str, pa.Array] = {}
+    reasons: dict[int, str] = {}
     if any(column in TIME_COLUMNS for column in spec.columns):
-        parts = time_parts(_column(table, spec.timestamp_column))
-    strings = (parts[name] if name in TIME_COLUMNS else _value_strings(_column(table, name)) for name in spec.columns)
-    return [_fill_null(array, spec.null_value) for array in strings]
+        try:
+            strings.update(time_parts(_values(rows, spec.timestamp_column, spec)))
+        except BadRowsError as error:
+            reasons.update(error.reasons)
+    for column in (column for column in spec.columns if column not in TIME_COLUMNS):
+        try:
+            strings[column] = _texts(_values(rows, column, spec), column)
+        except BadRowsError as error:
+            reasons = error.reasons | reasons
+    if reasons:
+        raise BadRowsError(dict(sorted(reasons.items())))
+    return [_fill_null(strings[column], spec.null_value) for column in spec.columns]
 
 
-def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """The column; nulls where no row has a value, for such columns are not in the table."""
-    return table.column(name) if name in table.column_names else pa.chunked_array([pa.nulls(table.num_rows)])
+def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
+    """What the table holds in a column: the key and the timestamp column are completed from what Kafka says."""
+    if column == _KEY_COLUMN:
+        return [row.key for row in rows]
+    records = map(attrgetter("value"), rows)
+    try:
+        return list(map(itemgetter(column), records))
+    except KeyError:  # some records lack it
+        if column == spec.timestamp_column:
+            return [row.value.get(column, row.timestamp) for row in rows]
+        return [row.value.get(column) for row in rows]
 
 
 def _fill_null(strings: pa.Array, null_value: str) -> pa.Array:
@@ -117,22 +174,41 @@ def _fill_null(strings: pa.Array, null_value: str) -> pa.Array:
     return pc.if_else(pc.fill_null(empty, True), null_value, strings)
 
 
-def _value_strings(column: pa.ChunkedArray) -> pa.Array:
+def _texts(values: Sequence[Any], column: str) -> pa.Array:
     """Text of each value as the folder shows it, null where it has none."""
-    array = column.combine_chunks()
-    kind = array.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return array.cast(pa.string())
-    if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
-        return array.cast(pa.string())
-    return pa.array([_text(value) for value in array.to_pylist()], pa.string())
+    with suppress(UnicodeEncodeError, pa.ArrowException):  # not all are text
+        return pa.array(values, pa.string())
+    if set(map(type, values)) <= {int, type(None)}:
+        with suppress(OverflowError, pa.ArrowException):  # not all have 64 bits
+            return pa.array(values, pa.int64()).cast(pa.string())
+    texts: list[str | None] = []
+    reasons: dict[int, str] = {}
+    for row, value in enumerate(values):
+        text = None
+        try:
+            text = _text(value)
+            if text is not None:
+                text.encode()
+        except (ValueError, RecursionError) as error:
+            # Half of a surrogate pair, or a number or nesting beyond what Python writes out.
+            reasons[row] = f"partition column {column!r} has a {type(value).__name__} that is no text: {error}"
+        texts.append(text)
+    if reasons:
+        raise BadRowsError(reasons)
+    return pa.array(texts, pa.string())
 
 
-def _text(value: object) -> str | None:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+def _text(value: Any) -> str | None:
+    if value is None or (isinstance(value, dict) and not value):
         return None
-    if isinstance(value, bytes):
-        return value.decode("utf-8", errors="backslashreplace")
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", errors="backslashreplace")
+    if isinstance(value, Decimal) and value.is_nan():
+        return None
+    if isinstance(value, Real) and value != value:  # noqa: PLR0124 - NaN, also the one of NumPy
+        return None
     return str(value)
 
 
