@@ -1,7 +1,7 @@
 """The values that travel through the connector. All frozen: a batch handed on is never changed behind its back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,7 +60,8 @@ class OffsetRange:
 class StoredFile:
     """A Parquet file in the store, as the catalog gets to know it.
 
-    ``partition_values`` are unescaped strings in the order of the partition spec; ``size`` is in bytes.
+    ``partition_values`` are unescaped strings in the order of the partition spec; ``size`` is in bytes;
+    ``column_stats`` has bounds and counts by column, for those of them that are known.
     """
 
     key: str
@@ -69,6 +70,7 @@ class StoredFile:
     rows: int
     partition_values: Mapping[str, str]
     last_modified: datetime
+    column_stats: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +115,14 @@ class FileGroup:
 class StagedFile:
     """A batch as Spark gets it: an uncompressed Parquet file in the scratch folder.
 
-    ``group_column`` holds for every row the index of its group in ``groups`` (int32).
+    ``group_column`` holds for every row the index of its group in ``groups`` (int32). ``sort_column`` orders the rows
+    of each group, should the file have it; ``None`` leaves them in their order.
     """
 
     path: Path
     group_column: str
     groups: tuple[FileGroup, ...]
+    sort_column: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkTypeError
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, FatalError, SparkLostError
@@ -88,6 +89,9 @@ class SparkWriter:
 
     def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
         """Write one Parquet file per group of the staged batch below the new folder ``out``.
+
+        Rows are ordered by the sort column upwards, NaN above all numbers and nulls last: for readers that skip row
+        groups by their bounds, the nulls are together in the last ones.
 
         Raises:
             SparkLostError: the JVM died, or the job took longer than its deadline.
@@ -170,7 +174,12 @@ class SparkWriter:
         with contextlib.suppress(PySparkTypeError):
             reader = reader.schema(from_arrow_schema(pq.read_schema(staged.path), prefer_timestamp_ntz=True))
         frame = reader.parquet(str(staged.path))
-        # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file.
+        # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file. It leaves that
+        # sort out where the rows come in such an order already.
+        if staged.sort_column is not None and staged.sort_column in frame.columns:
+            frame = frame.sortWithinPartitions(
+                _column(staged.group_column), _column(staged.sort_column).asc_nulls_last()
+            )
         frame.write.partitionBy(staged.group_column).parquet(str(out))
         return _collect(staged, out)
 
@@ -213,6 +222,11 @@ _START_HINT = (
     "Spark needs Java 17 or newer (JAVA_HOME or java on the PATH), SPARK_DRIVER_MEMORY of at least 512m, "
     "and a temporary folder that can be written"
 )
+
+
+def _column(name: str) -> Column:
+    """The column of this very name, which may have dots in it."""
+    return col("`" + name.replace("`", "``") + "`")
 
 
 def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:

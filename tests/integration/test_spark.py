@@ -5,6 +5,7 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from multiprocessing.queues import Queue
@@ -23,6 +24,7 @@ from app import spark
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
 from app.spark import SparkWriter
+from app.statistics import column_stats
 
 ROW_GROUP_ROWS = 100_000
 MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
@@ -186,6 +188,50 @@ def test_every_group_becomes_one_file_with_its_rows_in_the_order_of_arrival(
         assert stored.column_names == ["arrival", "text"]
         assert stored["arrival"].to_pylist() == [i for i in range(rows) if ids[i] == group]
         assert file.size == file.path.stat().st_size
+
+
+@pytest.mark.parametrize("name", ["lap", "lap.time", "a `b`"])
+def test_a_sort_column_orders_the_rows_of_each_file(writer: SparkWriter, tmp_path: Path, name: str) -> None:
+    values = [7.5, None, float("nan"), -1.0, 3.0, 2.0, None, 9.0]
+    staged = _staged(tmp_path, pa.table({name: values, "arrival": range(8)}), [0, 0, 0, 0, 1, 1, 1, 1])
+
+    first, second = writer.write(replace(staged, sort_column=name), tmp_path / "out")
+
+    assert _read(first)["arrival"].to_pylist() == [3, 0, 2, 1], "NaN above all numbers, nulls last"
+    assert _read(second)["arrival"].to_pylist() == [5, 4, 7, 6]
+    assert repr(_read(first)[name].to_pylist()) == "[-1.0, 7.5, nan, None]"
+
+
+def test_a_batch_without_the_sort_column_stays_in_the_order_of_arrival(writer: SparkWriter, tmp_path: Path) -> None:
+    staged = _staged(tmp_path, pa.table({"arrival": [2, 1, 3]}))
+
+    [file] = writer.write(replace(staged, sort_column="lap"), tmp_path / "out")
+
+    assert _read(file)["arrival"].to_pylist() == [2, 1, 3]
+
+
+def test_bounds_leave_out_no_number_that_a_reader_may_look_for(writer: SparkWriter, tmp_path: Path) -> None:
+    nan = float("nan")
+    table = pa.table(
+        {
+            "nan_first": [nan, 1.0, 2.0],
+            "nan_last": pa.array([1.0, 2.0, nan], pa.float32()),
+            "nan_alone": [nan, nan, nan],
+            "infinite": [1.0, float("inf"), 2.0],
+            "price": pa.array([Decimal("12.25"), None, Decimal("-0.50")], pa.decimal128(10, 2)),
+            "moment": pa.array([MOMENT, None, MOMENT], pa.timestamp("us", "UTC")),
+            "fraction": [0.5, 2.5, None],
+        }
+    )
+
+    [file] = _write(writer, tmp_path, table)
+
+    stats = column_stats(pq.read_metadata(file.path), None)
+    assert {name: (found["min"], found["max"]) for name, found in stats.items()} == {
+        "price": (-0.5, 12.25),
+        "moment": (MOMENT.isoformat(), MOMENT.isoformat()),
+        "fraction": (0.5, 2.5),
+    }
 
 
 def test_row_groups_are_no_larger_than_asked_for(writer: SparkWriter, tmp_path: Path) -> None:
