@@ -1,0 +1,64 @@
+"""What Parquet files in the store say of themselves, read without the rest of them."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.errors import FatalError
+from app.storage.base import ObjectStore
+
+
+def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
+    """The footer of a Parquet file; one request to the store where it has less than 64 KiB, two else.
+
+    Args:
+        store: where the file is.
+        key: the file.
+        size: of the file, in bytes.
+
+    Raises:
+        ConnectorError: the store's; ``FatalError`` also for an object that is no Parquet file.
+    """
+    try:
+        return pq.read_metadata(_RangeFile(store, key, size))
+    except pa.ArrowException as error:
+        raise FatalError(
+            f"reading the footer of {store.uri}/{key}",
+            f"it is no Parquet file: {' '.join(str(error).split()).rstrip('.')}",
+            "Move it out of the table's folder, or restore it; then restart",
+        ) from error
+
+
+class _RangeFile:
+    """As much of a file as pyarrow wants for reading one: each ``read`` is a request to the store."""
+
+    closed = False
+
+    def __init__(self, store: ObjectStore, key: str, size: int) -> None:
+        self._store = store
+        self._key = key
+        self._size = size
+        self._at = 0
+
+    def read(self, length: int) -> bytes:
+        wanted = min(length, self._size - self._at)
+        found = self._store.read_range(self._key, self._at, wanted)
+        if len(found) != wanted:
+            raise FatalError(
+                f"reading the footer of {self._store.uri}/{self._key}",
+                f"{len(found)} bytes came where {wanted} were asked for",
+                "Check that nobody replaces the table's files, and any proxy on the way; then restart",
+            )
+        self._at += wanted
+        return found
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        """Nothing is held open."""
