@@ -1,9 +1,10 @@
-"""Environment → settings → logging → service → exit code."""
+"""Environment → settings → logging → the connector, or a command of another kind → exit code."""
 
 import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 # Loading quixstreams and PySpark takes a second, and a process with pid 1 ignores SIGTERM until it has a handler.
@@ -13,25 +14,30 @@ logging.captureWarnings(capture=True)
 logging.getLogger("py.warnings").setLevel(logging.ERROR)
 
 
-def main() -> int:
-    """Run the connector as the environment says, and return the exit code."""
+def main(arguments: Sequence[str]) -> int:
+    """Run the connector as the environment says, or the command that is named, and return the exit code."""
     from dotenv import load_dotenv  # noqa: PLC0415 - see above: the handler comes first
 
-    from app import observe, service  # noqa: PLC0415
-    from app.settings import SettingsError, load_settings  # noqa: PLC0415
+    from app import commands, observe, service  # noqa: PLC0415
+    from app.errors import ConfigError  # noqa: PLC0415
+    from app.settings import load_settings  # noqa: PLC0415
 
     load_dotenv(Path(__file__).with_name(".env"))  # for local runs; the environment wins
     try:
+        if arguments:
+            commands.check(arguments[0])
         settings = load_settings()
-    except SettingsError as error:
+    except ConfigError as error:
         observe.announce_failure(error)
         return error.exit_code
     observe.set_up_logging(settings.loglevel)
+    if arguments:
+        return commands.run(arguments[0], settings, arguments[1:])
     return service.run(settings)
 
 
 if __name__ == "__main__":
-    code = main()
+    code = main(sys.argv[1:])
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -26,7 +26,9 @@ LAYERS = (
     ("app.application", "app.delivery"),
     ("app.parcels",),
     ("app.pipeline", "app.wiring"),
-    ("app.service",),
+    ("app.commands.sender", "app.commands.arguments"),
+    ("app.commands.replay", "app.service"),
+    ("app.commands",),
     ("main",),
 )
 HEIGHTS = {module: height for height, modules in enumerate(LAYERS) for module in modules}
@@ -42,7 +44,7 @@ HOMES = {
     "app.storage.local": ("app.wiring",),
     "app.storage.s3": ("app.wiring",),
     "app.catalog.quix": ("app.wiring",),
-    "app.settings": ("app.service", "app.wiring", "main"),
+    "app.settings": ("app.commands", "app.commands.*", "app.service", "app.wiring", "main"),
     "app.variables": ("app.settings",),
     "app.setting_values": ("app.settings", "app.variables", "app.connection"),
 }

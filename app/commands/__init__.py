@@ -1,0 +1,55 @@
+"""What ``python main.py`` can do besides running the connector."""
+
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from app.commands.replay import replay
+from app.errors import ConfigError, ConnectorError, FatalError
+from app.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+COMMANDS: Final[Mapping[str, Callable[[Settings, Sequence[str]], int]]] = {
+    "replay": replay,
+}
+INTERRUPTED: Final = 130  # what shells report after Ctrl-C
+
+
+def check(name: str) -> None:
+    """See whether there is such a command.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name not in COMMANDS:
+        choices = ", ".join(COMMANDS)
+        raise ConfigError("reading the arguments", f"there is no command {name!r}", f"Use none to run, or: {choices}")
+
+
+def run(name: str, settings: Settings, arguments: Sequence[str]) -> int:
+    """Run a command; what goes wrong is told in one line on standard error.
+
+    Returns:
+        The exit code: 0 done, else that of the error as in ``app.errors``, or 130 after a signal.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return COMMANDS[name](settings, arguments)
+    except KeyboardInterrupt:
+        return _failed(f"{name} was stopped before its end", INTERRUPTED)
+    except ConnectorError as error:
+        return _failed(str(error), error.exit_code)
+    except Exception as error:
+        logger.debug("unexpected", exc_info=True)
+        unexpected = FatalError(
+            f"running {name}", repr(error), "Please report this as a bug; LOGLEVEL=DEBUG shows where it was"
+        )
+        return _failed(str(unexpected), unexpected.exit_code)
+
+
+def _failed(message: str, code: int) -> int:
+    print(f"ERROR! {message}", file=sys.stderr, flush=True)  # noqa: T201 - told whatever LOGLEVEL is
+    return code

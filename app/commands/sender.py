@@ -1,0 +1,110 @@
+"""Sends records of the dead letter to Kafka, with their bytes, headers and timestamps."""
+
+from collections.abc import Collection
+
+from confluent_kafka import KafkaError, KafkaException
+from quixstreams.kafka import Producer
+
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.model import Rejected
+
+REPLAYED_FROM = "quix-replayed-from"
+PRODUCER_SETTINGS = {
+    "acks": "all",
+    "enable.idempotence": True,  # keeps the order, and tries of the client itself never double a record
+    "message.max.bytes": 1_000_000_000,  # the topic's own limit is the one that counts
+    "message.timeout.ms": 60_000,
+}
+_FLUSH_SECONDS = 1.0  # a signal is noticed between two flushes
+_LASTING = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+
+
+class Sender:
+    """Sends records, each to its own topic and partition or all to another topic.
+
+    Args:
+        producer: where the records go.
+        topics: the names of all topics there are.
+        workspace: what the platform puts before the names of topics; empty without a platform.
+        to: the topic for all records; ``None`` for the topic and partition that each of them was in.
+    """
+
+    def __init__(self, producer: Producer, topics: Collection[str], *, workspace: str, to: str | None) -> None:
+        self._producer = producer
+        self._topics = frozenset(topics)
+        self._workspace = workspace
+        self._to = self._existing(to) if to else None
+        self._failure: ConnectorError | None = None
+        self.acknowledged = 0
+
+    def send(self, record: Rejected) -> None:
+        """Queue the record.
+
+        Raises:
+            ConnectorError: this one cannot be sent, or one before it was not delivered.
+        """
+        tp, offset = record.tp, record.offset
+        topic = self._to or self._existing(tp.topic)
+        origin = f"{tp.topic}/{tp.partition}/{offset}"
+
+        def delivered(error: KafkaError | None, _: object) -> None:
+            if error is None:
+                self.acknowledged += 1
+            else:
+                self._failure = self._failure or _translated(error, origin, topic)
+
+        try:
+            self._producer.produce(
+                topic,
+                key=record.key,
+                value=record.value,
+                headers=[*(record.headers or ()), (REPLAYED_FROM, origin.encode())],  # type: ignore[list-item]
+                partition=None if self._to else tp.partition,
+                timestamp=record.timestamp,
+                on_delivery=delivered,
+            )
+        except KafkaException as error:
+            raise _translated(error.args[0], origin, topic) from None
+        except BufferError:
+            raise RetryableError(f"sending {origin} to topic {topic}", "Kafka takes no more records", _HINT) from None
+        self._raise_failure()
+
+    def finish(self) -> None:
+        """Return once all records are acknowledged.
+
+        Raises:
+            ConnectorError: one of them was not delivered.
+        """
+        while self._producer.flush(_FLUSH_SECONDS):
+            self._raise_failure()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure:
+            raise self._failure
+
+    def _existing(self, topic: str) -> str:
+        for name in (topic, f"{self._workspace}-{topic}"):
+            if name in self._topics:
+                return name
+        raise ConfigError(f"finding topic {topic}", "it does not exist", "Create it, or name another with --to")
+
+
+_HINT = "Run the command again; records sent before this one are then sent twice"
+
+
+def _translated(error: KafkaError, origin: str, topic: str) -> ConnectorError:
+    doing = f"sending {origin} to topic {topic}"
+    if error.code() in _LASTING:
+        hint = "Check the topic's settings, partitions and the user's rights, or name another topic with --to"
+        return FatalError(doing, error.str(), hint)
+    return RetryableError(doing, error.str(), _HINT)

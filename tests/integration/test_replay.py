@@ -1,0 +1,167 @@
+"""Records of the dead letter on their way back to a real Kafka, run as a user runs it."""
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from app import dead_letter
+from app.model import Rejected, TopicPartition
+from dev.broker import Broker
+
+MAIN = Path(__file__).parents[2] / "main.py"
+LAST_YEAR = 1_735_689_600_000
+
+
+@pytest.fixture
+def topic(kafka: Broker) -> str:
+    name = f"readings-{uuid.uuid4()}"
+    kafka.create_topic(name, partitions=2)
+    return name
+
+
+def write_letter(lake: Path, records: Sequence[Rejected]) -> Path:
+    """A file in the dead letter of table ``t``."""
+    folder = lake / "data/_dead_letter/t"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"data_{records[0].tp.topic}_{records[0].offset:019d}.parquet"
+    dead_letter.write(records, path)
+    return path
+
+
+def rejected(topic: str, offset: int, **fields: Any) -> Rejected:
+    known: dict[str, Any] = {"key": b"k", "value": b"v", "timestamp": LAST_YEAR, "headers": None, "reason": "no JSON"}
+    return Rejected(tp=TopicPartition(topic, 1), offset=offset, **{**known, **fields})
+
+
+def replay(kafka: Broker, lake: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(MAIN), "replay", *options],
+        env={
+            "PATH": os.environ["PATH"],
+            "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+            "STORAGE_URL": f"file://{lake}",
+            "TABLE_NAME": "t",
+            "input": "elsewhere",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def consume(kafka: Broker, topic: str) -> list[Message]:
+    count = kafka.count(topic)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": f"test-{uuid.uuid4()}",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        messages: list[Message] = consumer.consume(count, timeout=60) if count else []
+    finally:
+        consumer.close()
+    assert len(messages) == count
+    return messages
+
+
+def test_records_come_back_as_they_were_where_they_were(kafka: Broker, tmp_path: Path, topic: str) -> None:
+    headers = [("trace", b"\x00\xff"), ("none", None), ("trace", b"")]
+    path = write_letter(
+        tmp_path,
+        [
+            rejected(topic, 5, key=b"\xff\x00", value=b"{broken", headers=headers),
+            rejected(topic, 6, key=None, value=None),
+            rejected(topic, 7, key="Köln", value={"at": LAST_YEAR, "s": "ü"}, timestamp=LAST_YEAR + 1),
+            rejected(topic, 8, key=b"", value=b"", timestamp=-5),
+        ],
+    )
+
+    ended = replay(kafka, tmp_path)
+
+    assert (ended.returncode, ended.stdout) == (0, "4 records sent; 0 files deleted, 1 file kept\n"), ended.stderr
+    messages = consume(kafka, topic)
+    assert [(m.partition(), m.key(), m.value()) for m in messages] == [
+        (1, b"\xff\x00", b"{broken"),
+        (1, None, None),
+        (1, "Köln".encode(), '{"at": 1735689600000, "s": "ü"}'.encode()),
+        (1, b"", b""),
+    ]
+    assert [m.timestamp()[1] for m in messages[:3]] == [LAST_YEAR, LAST_YEAR, LAST_YEAR + 1]
+    origins = [("quix-replayed-from", f"{topic}/1/{offset}".encode()) for offset in (5, 6, 7, 8)]
+    assert [m.headers() for m in messages] == [[*headers, origins[0]], *([origin] for origin in origins[1:])]
+    assert path.exists()
+
+
+def test_what_is_sent_elsewhere_can_be_deleted_file_by_file(kafka: Broker, tmp_path: Path, topic: str) -> None:
+    gone = f"gone-{topic}"
+    all_selected = write_letter(tmp_path, [rejected(gone, 1), rejected(gone, 2)])
+    partly = write_letter(tmp_path, [rejected(gone, 11), rejected(gone, 12, reason="a null value")])
+
+    ended = replay(kafka, tmp_path, "--to", topic, "--reason", "JSON", "--delete")
+
+    assert (ended.returncode, ended.stdout) == (0, "3 records sent; 1 file deleted, 1 file kept\n"), ended.stderr
+    assert (all_selected.exists(), partly.exists()) == (False, True)
+    origins = [m.headers()[0][1].decode() for m in consume(kafka, topic)]
+    assert sorted(origins) == sorted(f"{gone}/1/{offset}" for offset in (1, 2, 11))
+
+
+def test_sending_twice_sends_twice(kafka: Broker, tmp_path: Path, topic: str) -> None:
+    write_letter(tmp_path, [rejected(topic, 1)])
+    assert [replay(kafka, tmp_path).returncode for _ in range(2)] == [0, 0]
+    assert kafka.count(topic) == 2
+
+
+def test_a_dry_run_sends_nothing(kafka: Broker, tmp_path: Path, topic: str) -> None:
+    write_letter(tmp_path, [rejected(topic, 1)])
+    assert replay(kafka, tmp_path, "--dry-run").returncode == 0
+    assert kafka.count(topic) == 0
+
+
+def test_a_topic_that_is_gone_is_told(kafka: Broker, tmp_path: Path) -> None:
+    write_letter(tmp_path, [rejected("gone", 1)])
+    ended = replay(kafka, tmp_path)
+    assert ended.returncode == 2
+    expected = "ERROR! finding topic gone: it does not exist. Create it, or name another with --to\n"
+    assert ended.stderr == expected
+
+
+def test_a_record_that_the_broker_refuses_keeps_its_file(kafka: Broker, tmp_path: Path) -> None:
+    small = f"small-{uuid.uuid4()}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    limits = {"max.message.bytes": "1000", "retention.ms": "-1"}
+    admin.create_topics([NewTopic(small, 2, 1, config=limits)])[small].result(30)
+    fine = write_letter(tmp_path, [rejected(small, 1)])
+    too_big = write_letter(tmp_path, [rejected(small, 2, value=os.urandom(5000))])
+
+    ended = replay(kafka, tmp_path, "--delete")
+
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("--to\n")
+    assert f"ERROR! sending {small}/1/2 to topic {small}: " in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == "1 record sent; 1 file deleted, 1 file kept\n"
+    assert (fine.exists(), too_big.exists()) == (False, True)
+
+
+def test_records_larger_than_the_clients_default_go_back(kafka: Broker, tmp_path: Path) -> None:
+    large = f"large-{uuid.uuid4()}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    limits = {"max.message.bytes": "5000000", "retention.ms": "-1"}
+    admin.create_topics([NewTopic(large, 2, 1, config=limits)])[large].result(30)
+    write_letter(tmp_path, [rejected(large, 1, value=os.urandom(3_000_000))])
+
+    ended = replay(kafka, tmp_path)
+
+    assert (ended.returncode, kafka.count(large)) == (0, 1), ended.stderr
