@@ -29,7 +29,6 @@ MAX_KEY_BYTES = 1024  # S3's limit for a key
 _MAX_TOPIC_IN_NAME = 120  # leaves room for offsets and owner below MAX_SEGMENT_BYTES
 
 _KEY_COLUMN = "__key"
-_VIRTUAL = "~"  # before the name of a virtual column in HIVE_COLUMNS
 
 # What Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no store can hold in a name.
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
@@ -44,42 +43,22 @@ class PartitionSpec:
         columns: partition columns that are folders, outermost first; empty for a table without folders.
         timestamp_column: where ``year``, ``month``, ``day`` and ``hour`` come from.
         null_value: folder value of a null, missing, NaN or empty value.
-        virtual: columns of the record that the catalog's tree has as levels too; they are no folders, split no files
-            and stay in the data.
-        order: all levels of the tree, folders and virtual ones; by default the folders, then the virtual ones.
+        order: all levels of the table's tree in the catalog, by default just the folders.
     """
 
     columns: tuple[str, ...]
     timestamp_column: str
     null_value: str
-    virtual: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.order:
-            object.__setattr__(self, "order", self.columns + self.virtual)
+            object.__setattr__(self, "order", self.columns)
 
-
-def parse_hive_columns(entries: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Take ``year, ~driver, place`` apart.
-
-    A virtual column is always one of the record, also when its name is that of a time part.
-
-    Returns:
-        The folders ``(year, place)``, the virtual columns ``(driver,)`` and all levels ``(year, driver, place)``.
-
-    Raises:
-        ValueError: a level without a name, or two of one name.
-    """
-    order = tuple(entry.removeprefix(_VIRTUAL) for entry in entries)
-    if not all(order):
-        raise ValueError("must name a column after each ~")
-    twice = sorted({name for name in order if order.count(name) > 1})
-    if twice:
-        raise ValueError(f"must name each column once, with ~ or without; more than once: {', '.join(twice)}")
-    physical = tuple(entry for entry in entries if not entry.startswith(_VIRTUAL))
-    virtual = tuple(entry.removeprefix(_VIRTUAL) for entry in entries if entry.startswith(_VIRTUAL))
-    return physical, virtual, order
+    @property
+    def virtual(self) -> tuple[str, ...]:
+        """Levels that are no folders: columns of the records, also where they are named like a time part."""
+        return tuple(name for name in self.order if name not in self.columns)
 
 
 def escape(text: str) -> str:
@@ -244,8 +223,16 @@ def is_data_file(key: str, table_root: str) -> bool:
     return key.endswith(".parquet") and not any(part.startswith((".", "_")) and "=" not in part for part in parts)
 
 
-def check_spec(configured: Sequence[str], existing: Iterable[tuple[str, ...]], where: str) -> str | None:
+def check_spec(
+    configured: Sequence[str], existing: Iterable[tuple[str, ...]], where: str, virtual: Sequence[str] = ()
+) -> str | None:
     """Compare the configured columns with those a table already has.
+
+    Args:
+        configured: the folders, or where a catalog is compared all levels of the tree.
+        existing: the specs that were found.
+        where: names the table in messages.
+        virtual: configured levels that are no folders.
 
     Returns:
         A warning when only the order differs, else ``None``.
@@ -258,7 +245,8 @@ def check_spec(configured: Sequence[str], existing: Iterable[tuple[str, ...]], w
             raise ConfigError(
                 "checking the table's partitioning",
                 f"{where} is partitioned by {_listed(spec)}, HIVE_COLUMNS says {_listed(configured)}",
-                f"Set HIVE_COLUMNS={','.join(spec)} to go on with this table, or TABLE_NAME to begin another",
+                f"Set HIVE_COLUMNS={_setting(spec, configured, virtual)} to go on with this table, "
+                "or TABLE_NAME to begin another",
             )
     for spec in existing:
         if tuple(configured) != spec:
@@ -271,6 +259,13 @@ def check_spec(configured: Sequence[str], existing: Iterable[tuple[str, ...]], w
 
 def _listed(columns: Sequence[str]) -> str:
     return "[" + ", ".join(columns) + "]" if columns else "[] (no partitioning)"
+
+
+def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[str]) -> str:
+    """HIVE_COLUMNS for a spec that was found; virtual levels stay virtual, for folders do not tell of them."""
+    found = [f"~{name}" if name in virtual and name in configured else name for name in spec]
+    others = [f"~{name}" for name in virtual if name not in spec and name not in configured]
+    return ",".join(found + others)
 
 
 def null_value_of(values: Iterable[str]) -> str | None:

@@ -1,25 +1,46 @@
 """What must hold between the settings and a table that may exist already, in the store and in the catalog."""
 
 import logging
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 
 from app.catalog.base import Catalog, CatalogTable
 from app.errors import ConfigError
-from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec, check_spec, is_data_file, null_value_of, spec_of_key
+from app.partitioning import (
+    HIVE_NULL,
+    QUIX_NULL,
+    PartitionSpec,
+    check_spec,
+    folder,
+    is_data_file,
+    null_value_of,
+    spec_of_key,
+)
 from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)
 
-_FILES_LOOKED_AT = 1_000
+_FILES_LOOKED_AT = 10_000  # ten requests
 
 
-def existing_layout(store: ObjectStore, table_root: str) -> tuple[set[tuple[str, ...]], set[str]]:
-    """Partition specs and values of the first data files found in the store; both empty for a new table."""
-    keys = (item.key for item in store.list(table_root + "/"))
-    data_keys = islice((key for key in keys if is_data_file(key, table_root)), _FILES_LOOKED_AT)
-    layouts = [spec_of_key(key, table_root) for key in data_keys]
+def existing_layout(
+    store: ObjectStore, table_root: str, hive_columns: Sequence[str]
+) -> tuple[set[tuple[str, ...]], set[str]]:
+    """Partition specs and values of the first data files found in the store; both empty for a new table.
+
+    The null folder comes late in the order of keys, after all numbers: at the first level it is looked for by itself.
+    """
+    folders = [folder({hive_columns[0]: name}) for name in (QUIX_NULL, HIVE_NULL)] if hive_columns else []
+    looked_at = [_data_keys(store, table_root, f"{name}/", 1) for name in folders]
+    looked_at.append(_data_keys(store, table_root, "", _FILES_LOOKED_AT))
+    layouts = [spec_of_key(key, table_root) for key in chain.from_iterable(looked_at)]
     return {columns for columns, _ in layouts}, {value for _, values in layouts for value in values}
+
+
+def _data_keys(store: ObjectStore, table_root: str, below: str, most: int) -> Iterator[str]:
+    keys = (item.key for item in store.list(f"{table_root}/{below}"))
+    return islice((key for key in keys if is_data_file(key, table_root)), most)
 
 
 def open_table(
@@ -30,6 +51,7 @@ def open_table(
     hive_columns: tuple[str, ...],
     timestamp_column: str,
     null_partition: str,
+    partition_order: tuple[str, ...] = (),
 ) -> PartitionSpec:
     """Compare the settings with the table in the store and in the catalog, and settle the null folder's name.
 
@@ -37,35 +59,43 @@ def open_table(
         store: connected.
         catalog: connected; ``None`` without one.
         table_root: key of the table's folder.
-        hive_columns: configured partition columns.
+        hive_columns: configured partition columns that are folders.
         timestamp_column: configured source of time columns.
         null_partition: ``auto``, or the folder value of null.
+        partition_order: all configured levels, virtual ones included; by default ``hive_columns``.
 
     Raises:
         ConfigError: the table has other partition columns, or is registered at another place.
         ConnectorError: the store or the catalog did not answer as it should.
     """
     location = f"{store.uri}/{table_root}"
-    specs, values = existing_layout(store, table_root)
-    warning = check_spec(hive_columns, specs, f"the table at {location}")
+    spec = PartitionSpec(hive_columns, timestamp_column, null_partition, partition_order)
+    found, values = existing_layout(store, table_root, hive_columns)
+    warning = check_spec(hive_columns, found, f"the table at {location}", spec.virtual)
     if warning:
         logger.warning("%s", warning)
     known = catalog.table() if catalog else None
     if known:
-        check_catalog_table(known, location, hive_columns)
-    if null_partition == "auto":
-        null_partition = null_value_of(values) or (QUIX_NULL if catalog else HIVE_NULL)
-    return PartitionSpec(hive_columns, timestamp_column, null_partition)
+        check_catalog_table(known, location, spec.order, spec.virtual)
+    if null_partition != "auto":
+        return spec
+    return replace(spec, null_value=null_value_of(values) or (QUIX_NULL if catalog else HIVE_NULL))
 
 
-def check_catalog_table(table: CatalogTable, location: str, hive_columns: Sequence[str]) -> None:
+def check_catalog_table(table: CatalogTable, location: str, order: Sequence[str], virtual: Sequence[str] = ()) -> None:
     """Refuse a table that the catalog holds with other partition columns or at another place.
+
+    Args:
+        table: as the catalog holds it.
+        location: where the table is for us.
+        order: all configured levels of its tree.
+        virtual: those of them that are no folders.
 
     Raises:
         ConfigError: with both sides in the message.
     """
     if table.partition_spec:  # an empty one is filled by the catalog from the first files
-        warning = check_spec(hive_columns, [table.partition_spec], "the table in the catalog")
+        warning = check_spec(order, [table.partition_spec], "the table in the catalog", virtual)
         if warning:
             logger.warning("%s", warning)
     if table.location and table.location.rstrip("/") != location:
