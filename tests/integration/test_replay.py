@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from app import dead_letter
 from app.model import Rejected, TopicPartition
 from dev.broker import Broker
+from dev.minio import LocalMinio
 
 MAIN = Path(__file__).parents[2] / "main.py"
 LAST_YEAR = 1_735_689_600_000
@@ -41,7 +42,7 @@ def rejected(topic: str, offset: int, **fields: Any) -> Rejected:
     return Rejected(tp=TopicPartition(topic, 1), offset=offset, **{**known, **fields})
 
 
-def replay(kafka: Broker, lake: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def replay(kafka: Broker, lake: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(MAIN), "replay", *options],
         env={
@@ -50,6 +51,7 @@ def replay(kafka: Broker, lake: Path, *options: str) -> subprocess.CompletedProc
             "STORAGE_URL": f"file://{lake}",
             "TABLE_NAME": "t",
             "input": "elsewhere",
+            **variables,
         },
         capture_output=True,
         text=True,
@@ -115,6 +117,29 @@ def test_what_is_sent_elsewhere_can_be_deleted_file_by_file(kafka: Broker, tmp_p
     assert (all_selected.exists(), partly.exists()) == (False, True)
     origins = [m.headers()[0][1].decode() for m in consume(kafka, topic)]
     assert sorted(origins) == sorted(f"{gone}/1/{offset}" for offset in (1, 2, 11))
+
+
+def test_the_dead_letter_may_be_in_a_bucket(
+    kafka: Broker, tmp_path: Path, topic: str, s3_server: LocalMinio, bucket: str
+) -> None:
+    client = s3_server.client()
+    for offset in (1, 2):
+        path = write_letter(tmp_path, [rejected(topic, offset)])
+        client.upload_file(str(path), bucket, f"data/_dead_letter/t/{path.name}")
+
+    ended = replay(
+        kafka,
+        tmp_path,
+        "--delete",
+        STORAGE_URL=f"s3://{bucket}",
+        AWS_ENDPOINT_URL=s3_server.endpoint_url,
+        AWS_ACCESS_KEY_ID=s3_server.access_key,
+        AWS_SECRET_ACCESS_KEY=s3_server.secret_key,
+    )
+
+    assert (ended.returncode, ended.stdout) == (0, "2 records sent; 2 files deleted, 0 files kept\n"), ended.stderr
+    assert kafka.count(topic) == 2
+    assert "Contents" not in client.list_objects_v2(Bucket=bucket)
 
 
 def test_sending_twice_sends_twice(kafka: Broker, tmp_path: Path, topic: str) -> None:
