@@ -1,220 +1,278 @@
-"""Rows as they came → one Arrow table.
+"""Rows as they came → one Arrow table in the types of the table's schema, and the schema as they leave it.
 
-Columns are the record's own fields in the order they are first seen, the timestamp column (the Kafka timestamp where a
-record has none) and ``__key``. Types are those Arrow infers over the whole batch; whole numbers and fractions in one
-column make it double.
+A value that fits its column in no lossless way is kept in ``_rescued_data``, the rest of its row stays. Columns are
+converted as a whole, in C++; value by value only where they mix kinds (``app.fitting``).
 """
 
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from app.bad_rows import BadRowsError
+from app.columns import FieldValues, fit_array, infer
+from app.fitting import MAX_FIELDS, Column, fit_column, refusal_of_name
+from app.leaves import leaf_type, to_python
 from app.model import Row
-from app.timestamps import BadValueError
+from app.rescue import RESCUED_COLUMN, Rescue, shown, to_json
+from app.schema import TableSchema
 
 KEY_COLUMN = "__key"
-_MAX_DIGITS = 38  # of a decimal in Spark, and in what most readers take
-# What Arrow raises for values that do not fit one type, numbers that fit none, and text that is not Unicode.
-_CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_EXTRA: Mapping[str, pa.Array] = MappingProxyType({})
+_CASE = "has a name that differs only in case from another one"
 
 
-def to_table(rows: Sequence[Row], timestamp_column: str) -> pa.Table:
-    """Convert rows to a table with one row each, in the same order.
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the settings of a table bear on its columns.
 
-    A field that is missing or null in a row is null; a column without any value is left out, for it has no type yet.
+    Args:
+        timestamp_column: gets the Kafka timestamp where a record lacks it.
+        partition_columns: live in the folders, not in the files.
+        fixed: columns whose types the user has given; the schema holds these types.
+    """
+
+    timestamp_column: str
+    partition_columns: frozenset[str]
+    fixed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """Rows as a table.
+
+    ``table`` has one row per given row, in the same order, and those columns of ``schema`` that have a value in it;
+    ``schema`` is the given one with what these rows add; ``rescued`` tells per column what did not fit.
+    """
+
+    table: pa.Table
+    schema: TableSchema
+    rescued: Mapping[str, Rescue]
+
+
+def convert(
+    rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Mapping[str, pa.Array] = _NO_EXTRA
+) -> Conversion:
+    """Convert rows to a table.
+
+    Args:
+        rows: as they came; a field that is missing, null or ``{}`` is null.
+        schema: the table's, as it is known so far.
+        rules: of the table's settings.
+        extra: further columns, as long as ``rows``; they win over fields of the same name.
 
     Raises:
-        BadValueError: a value that does not fit the column's type, with the row's position.
+        BadRowsError: records that cannot be rows: names that are not text or not Unicode, nesting without end.
     """
-    columns = _fields([row.value for row in rows])
-    columns[timestamp_column] = _timestamps(columns.get(timestamp_column), rows, timestamp_column)
-    columns[KEY_COLUMN] = _keys(rows)
-    table = _storable(columns)
-    # A table without columns would have no rows either.
-    return table if table.num_columns else pa.table({KEY_COLUMN: pa.nulls(len(rows), pa.string())})
+    batch = _Batch(rows, schema, rules, extra)
+    batch.add_fields()
+    batch.add_timestamps()
+    batch.add_keys()
+    batch.add_extra()
+    return batch.finish()
 
 
-def _fields(values: list[dict[str, Any]]) -> dict[str, pa.Array]:
-    """All fields at once: Arrow infers a struct over the union of the keys, in C++."""
+class _Batch:
+    """The conversion of one batch: columns are added, then those that are new find their places."""
+
+    def __init__(self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Mapping[str, pa.Array]) -> None:
+        self._rows = rows
+        self._values = [row.value for row in rows]
+        self._known = schema.columns
+        self._rules = rules
+        self._extra = {name: array for name, array in extra.items() if name not in rules.partition_columns}
+        self._columns: dict[str, Column] = {}
+        self._left_over: dict[int, dict[str, Any]] = {}
+        self._rescued: dict[str, Rescue] = {}
+        own = (*rules.partition_columns, rules.timestamp_column, KEY_COLUMN, RESCUED_COLUMN, *self._extra)
+        self._own = frozenset(own)
+        self._folded = frozenset(name.lower() for name in (*own, *schema.columns))
+        self._inferred = _infer(self._values)
+
+    def add_fields(self) -> None:
+        """The records' own fields, but the timestamp."""
+        for name, array in self._inferred.items():
+            values = FieldValues(self._values, name)
+            if name in self._own:
+                self._add_shadowed(name, values)
+            elif name in self._known:
+                self._add(name, fit_array(array, values, self._known[name], fixed=name in self._rules.fixed))
+            elif name.lower() in self._folded:
+                self._rescue_all(name, values, _CASE)
+            else:
+                self._add(name, fit_array(array, values, None, fixed=False))
+
+    def _add_shadowed(self, name: str, values: Sequence[Any]) -> None:
+        """Fields whose names belong to a column of ours: what differs from it is kept."""
+        if name == RESCUED_COLUMN:
+            self._rescue_all(name, values, f"in a field named {RESCUED_COLUMN}")
+        elif name in self._extra:
+            self._rescue_all(name, values, "in a field of the name of a metadata column", self._extra[name].to_pylist())
+        elif name == KEY_COLUMN:
+            self._rescue_all(name, values, "differs from the Kafka key", [row.key for row in self._rows])
+
+    def add_timestamps(self) -> None:
+        """The timestamp column: the Kafka timestamp where a record has none; a null of the record's own stays null."""
+        name = self._rules.timestamp_column
+        if name in self._rules.partition_columns or name in self._extra:
+            return
+        kind = self._known.get(name)
+        array = self._inferred.get(name)
+        values: Sequence[Any] = FieldValues(self._values, name)
+        if name not in self._inferred or array is None or array.null_count:
+            lacking = [name not in value for value in self._values]
+            if any(lacking):
+                values = self._completed(name, lacking, kind)
+                array = infer(values)
+        self._add(name, fit_array(array, values, kind, fixed=name in self._rules.fixed))
+
+    def _completed(self, name: str, lacking: list[bool], kind: pa.DataType | None) -> list[Any]:
+        values = []
+        for row, lacks in zip(self._rows, lacking, strict=True):
+            value = row.timestamp if lacks else row.value[name]
+            if kind is None:
+                kind = leaf_type(to_python(value))
+            values.append(_kafka_timestamp(row.timestamp, kind) if lacks else value)
+        return values
+
+    def add_keys(self) -> None:
+        """The Kafka keys; as a column they win over a field of the same name."""
+        if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
+            return
+        keys = [row.key for row in self._rows]
+        kind = self._known.get(KEY_COLUMN)
+        column = fit_array(infer(keys), keys, kind, fixed=KEY_COLUMN in self._rules.fixed)
+        self._add(KEY_COLUMN, column, RESCUED_KEY)
+
+    def add_extra(self) -> None:
+        for name, array in self._extra.items():
+            kind = self._known.get(name)
+            if array.null_count == len(array):
+                continue
+            if kind in (None, array.type):
+                self._add(name, Column(array, array.type, {}, array.is_valid().index(True).as_py()))
+            else:
+                self._add(name, fit_column(array.to_pylist(), kind, fixed=name in self._rules.fixed))
+
+    def finish(self) -> Conversion:
+        """The columns in the order of the schema, new ones in the order they were first seen."""
+        columns = dict(self._known)
+        columns.update({name: column.kind for name, column in self._columns.items() if name in columns})
+        folded = {name.lower() for name in (*columns, *self._own)}
+        for name in sorted(self._new(), key=self._first_seen):
+            if name not in self._own:
+                refusal = refusal_of_name(name, folded, full=len(columns) >= MAX_FIELDS)
+                if refusal is not None:
+                    self._withdraw(name, refusal)
+                    continue
+            columns[name] = self._columns[name].kind
+            folded.add(name.lower())
+        arrays = {name: column.array for name, column in self._columns.items()}
+        if self._left_over:
+            columns.setdefault(RESCUED_COLUMN, pa.string())
+            arrays[RESCUED_COLUMN] = self._rescued_column()
+        stored = {name: arrays[name] for name in columns if _has_values(arrays.get(name))}
+        if not stored:  # a table without columns would have no rows either
+            columns.setdefault(KEY_COLUMN, pa.string())
+            stored = {KEY_COLUMN: pa.nulls(len(self._rows), columns[KEY_COLUMN])}
+        return Conversion(pa.table(stored), TableSchema(columns), self._rescued)
+
+    def _new(self) -> Iterable[str]:
+        return [name for name, column in self._columns.items() if name not in self._known and column.kind is not None]
+
+    def _first_seen(self, name: str) -> tuple[int, int]:
+        """The row that shows the column's type, and the place of the field in it; columns of ours come last."""
+        row = self._columns[name].typed or 0
+        fields = list(self._values[row])
+        place = fields.index(name) if name in fields else len(fields) + list(self._columns).index(name)
+        return row, place
+
+    def _add(self, name: str, column: Column, rescued_as: str | None = None) -> None:
+        self._columns[name] = column
+        for row, misfit in column.misfits.items():
+            self._rescue(rescued_as or name, row, misfit.value, misfit.reason)
+
+    def _withdraw(self, name: str, refusal: str) -> None:
+        del self._columns[name]
+        self._rescued.pop(name, None)
+        self._rescue_all(name, FieldValues(self._values, name), refusal)
+
+    def _rescue_all(self, name: str, values: Iterable[Any], why: str, equal_to: Iterable[Any] | None = None) -> None:
+        others = equal_to if equal_to is not None else (None for _ in self._rows)
+        for row, (value, other) in enumerate(zip(values, others, strict=False)):
+            if not _is_empty(value) and not (type(value) is type(other) and value == other):
+                self._rescue(name, row, value, f"{shown(value)} {why}")
+
+    def _rescue(self, name: str, row: int, value: Any, why: str) -> None:
+        fields = self._left_over.setdefault(row, {})
+        fields[name] = value
+        so_far = self._rescued.get(name)
+        self._rescued[name] = Rescue(so_far.count + 1, so_far.example) if so_far else Rescue(1, why)
+
+    def _rescued_column(self) -> pa.Array:
+        texts: list[str | None] = [None] * len(self._rows)
+        bad: dict[int, str] = {}
+        for row, fields in self._left_over.items():
+            try:
+                texts[row] = to_json(fields)
+            except RecursionError:
+                bad[row] = "it has a field with too many levels to be kept, even as JSON"
+        if bad:
+            raise BadRowsError(dict(sorted(bad.items())))
+        return pa.array(texts, pa.string())
+
+
+def _infer(values: list[dict[str, Any]]) -> dict[str, pa.Array | None]:
+    """The fields of all records in the order they are first seen, as Arrow infers them: at once, if it can."""
+    records = infer(values)
+    if records is not None and pa.types.is_struct(records.type):
+        return dict(zip((field.name for field in records.type), records.flatten(), strict=True))
+    bad = {row: reason for row, value in enumerate(values) if (reason := _refusal(value))}
+    if bad:
+        raise BadRowsError(bad)
+    names = dict.fromkeys(name for value in values for name in value)
+    return {name: infer(FieldValues(values, name)) for name in names}
+
+
+def _refusal(value: Any) -> str | None:
+    """Why a record cannot be a row."""
+    if not isinstance(value, dict):
+        return f"it is no object with fields, but {shown(value)}"
+    for name in value:
+        if not isinstance(name, str):
+            return f"its field name {name!r} is not text"
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            return f"its field name {name!r} is not Unicode"
+    return None
+
+
+def _kafka_timestamp(ms: int, kind: pa.DataType | None) -> Any:
+    """A Kafka timestamp (ms since the epoch) in the form of a column's type; ``None`` where it has none."""
+    if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return ms
+    forms: tuple[tuple[Callable[[pa.DataType], bool], Callable[[datetime], Any]], ...] = (
+        (pa.types.is_timestamp, lambda moment: moment if kind.tz else moment.replace(tzinfo=None)),
+        (pa.types.is_date, lambda moment: moment.date()),
+        (pa.types.is_string, lambda moment: moment.isoformat(timespec="milliseconds")),
+    )
     try:
-        records = pa.array(values)
-    except _CONVERSION_ERRORS:
-        raise _first_misfit(values) from None
-    if not pa.types.is_struct(records.type):
-        raise BadValueError(0, "field names must be text")
-    columns = {field.name: records.field(field.name) for field in records.type}
-    _refuse_cut_datetimes(columns, values)
-    return {name: _empty_dicts_as_null(name, column, values) for name, column in columns.items()}
-
-
-def _refuse_cut_datetimes(columns: dict[str, pa.Array], values: list[dict[str, Any]]) -> None:
-    """Where dates and datetimes meet in a column, Arrow makes it one of dates and drops the time of day."""
-    for name in [name for name, column in columns.items() if pa.types.is_date(column.type)]:
-        column = [value.get(name) for value in values]
-        has_time = [isinstance(value, datetime) for value in column]
-        if any(has_time):
-            kinds = [None if value is None else timed for value, timed in zip(column, has_time, strict=True)]
-            first = next(kind for kind in kinds if kind is not None)
-            raise _misfit(name, column, kinds.index(not first))
-
-
-def _empty_dicts_as_null(name: str, column: pa.Array, values: list[dict[str, Any]]) -> pa.Array:
-    """Parquet cannot store a struct without fields, so ``{}`` means null wherever it comes."""
-    if not pa.types.is_struct(column.type):
-        return column
-    empty = pa.array([value.get(name) == {} for value in values])
-    return pc.if_else(empty, pa.scalar(None, column.type), column)
-
-
-def _first_misfit(values: list[dict[str, Any]]) -> BadValueError:
-    """The first row whose value does not fit with those before it, and its column."""
-    names = {name: None for value in values for name in value}
-    for name in names:
-        column = [value.get(name) for value in values]
-        row = _first_failure(column, pa.array)
-        if row is not None:
-            return _misfit(name, column, row)
-    row = _first_failure(values, pa.array)
-    return BadValueError(row or 0, f"the record {_shown(values[row or 0])} cannot be converted to columns")
-
-
-def _misfit(name: str, column: list[Any], row: int) -> BadValueError:
-    before = next((type(value).__name__ for value in column[:row] if value is not None), None)
-    after = f" after {before} values" if before else ""
-    return BadValueError(row, f"column {name!r} has the value {_shown(column[row])}, which does not fit{after}")
-
-
-def _first_failure(values: Any, convert: Callable[[Any], object]) -> int | None:
-    """Index of the first value (of a list or array) that makes the conversion of all up to it fail, by bisection."""
-    if _converts(values, convert):
+        moment = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
         return None
-    good, bad = 0, len(values)
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if _converts(values[:middle], convert):
-            good = middle
-        else:
-            bad = middle
-    return bad - 1
+    return next((form(moment) for fits, form in forms if fits(kind)), None)
 
 
-def _converts(values: Any, convert: Callable[[Any], object]) -> bool:
-    try:
-        convert(values)
-    except _CONVERSION_ERRORS:
-        return False
-    return True
+def _is_empty(value: Any) -> bool:
+    """Whether a value means null: ``{}`` does, and a struct without any value."""
+    return value is None or (isinstance(value, dict) and all(_is_empty(each) for each in value.values()))
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."  # noqa: PLR2004 - enough to recognise it
-
-
-def _timestamps(column: pa.Array | None, rows: Sequence[Row], name: str) -> pa.Array:
-    """Give records without the timestamp column the Kafka timestamp; a null of the record's own stays null."""
-    if column is None:
-        return pa.array([row.timestamp for row in rows], pa.int64())
-    lacking = [index for index, row in enumerate(rows) if name not in row.value] if column.null_count else []
-    if not lacking:
-        return column
-    kind = pa.int64() if pa.types.is_null(column.type) or pa.types.is_integer(column.type) else column.type
-    stamps = [None if name in row.value else row.timestamp for row in rows]
-    try:
-        filler = _kafka_timestamps(stamps, kind)
-    except _CONVERSION_ERRORS:
-        found = _first_failure([stamps[index] for index in lacking], lambda some: _kafka_timestamps(some, kind))
-        row = lacking[found or 0]
-        reason = f"it has no {name!r}, and its Kafka timestamp {stamps[row]} does not fit the column's {kind} values"
-        raise BadValueError(row, reason) from None
-    return pc.coalesce(column.cast(kind), filler)
-
-
-def _kafka_timestamps(stamps: list[int | None], kind: pa.DataType) -> pa.Array:
-    """Kafka timestamps (ms since the epoch) in the type of the column they complete."""
-    millis = pa.array(stamps, pa.int64())
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return millis.cast(kind)
-    if pa.types.is_timestamp(kind):
-        return millis.cast(pa.timestamp("ms", "UTC" if kind.tz else None)).cast(kind)
-    if pa.types.is_date(kind):
-        return millis.cast(pa.timestamp("ms")).cast(kind, safe=False)
-    if pa.types.is_string(kind):
-        return pa.array([None if ms is None else _iso(ms) for ms in stamps], kind)
-    raise TypeError(kind)
-
-
-def _iso(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _keys(rows: Sequence[Row]) -> pa.Array:
-    """The Kafka keys; as a column they win over a field of the same name."""
-    keys = [row.key for row in rows]
-    try:
-        return pa.array(keys)
-    except _CONVERSION_ERRORS:
-        row = _first_failure(keys, pa.array) or 0
-        raise BadValueError(row, f"the key {_shown(keys[row])} does not fit the keys before it") from None
-
-
-def _storable(columns: dict[str, pa.Array]) -> pa.Table:
-    """Columns in types that Parquet and Spark can hold; those without any value are left out."""
-    typed = {name: (column, _storable_type(column.type)) for name, column in columns.items()}
-    return pa.table({name: _stored(name, column, kind) for name, (column, kind) in typed.items() if kind})
-
-
-def _stored(name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if kind == column.type:
-        return column
-    try:
-        return _recast(column, kind)
-    except _CONVERSION_ERRORS:
-        row = _first_failure(column, lambda some: _recast(some, kind)) or 0
-        raise BadValueError(
-            row, f"column {name!r} has the value {_shown(column[row].as_py())}, beyond {kind}"
-        ) from None
-
-
-def _storable_type(kind: pa.DataType) -> pa.DataType | None:
-    """The type a column is stored in, ``None`` when no value has shown its type yet.
-
-    Parquet has no empty struct; Spark has no nanoseconds, no void, and no unsigned or half-size numbers as NumPy has.
-    The elements of a list that is always empty are text until a value says otherwise.
-    """
-    if pa.types.is_null(kind):
-        return None
-    if pa.types.is_struct(kind):
-        fields = [(field.name, _storable_type(field.type)) for field in kind]
-        kept = [pa.field(name, inner) for name, inner in fields if inner is not None]
-        return pa.struct(kept) if kept else None
-    if pa.types.is_list(kind):
-        return pa.list_(_storable_type(kind.value_type) or pa.string())
-    if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_time(kind):
-        return pa.string()  # Spark writes no time of day to Parquet
-    if pa.types.is_unsigned_integer(kind):
-        return pa.int64()
-    if pa.types.is_decimal256(kind):
-        return pa.decimal128(_MAX_DIGITS, min(kind.scale, _MAX_DIGITS))
-    return pa.float32() if pa.types.is_float16(kind) else kind
-
-
-def _recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast to a storable type; struct fields are matched by name, dropped ones left out."""
-    if pa.types.is_struct(kind):
-        # By position: a name that begins with a dot or a bracket would be read as a path.
-        places = [array.type.get_field_index(field.name) for field in kind]
-        children = [_recast(pc.struct_field(array, at), field.type) for at, field in zip(places, kind, strict=True)]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
-    if pa.types.is_list(kind):
-        values = _recast(array.values, kind.value_type)
-        mask = array.is_null() if array.null_count else None
-        return pa.ListArray.from_arrays(array.offsets, values, kind, mask=mask)
-    if pa.types.is_nested(array.type):  # structs without a typed field, standing in as null text
-        return pa.nulls(len(array), kind)
-    return array.cast(kind, safe=not pa.types.is_temporal(kind))  # digits below a microsecond may go
+def _has_values(array: pa.Array | None) -> bool:
+    return array is not None and array.null_count < len(array)
