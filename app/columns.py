@@ -16,6 +16,7 @@ from app.leaves import UNZONED, ZONED
 
 # What Arrow raises for values that do not fit one type, numbers that fit none, and text that is not Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+_CHUNK_ROWS = 4096
 _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32())
 
 
@@ -56,13 +57,48 @@ def fit_array(array: pa.Array | None, values: Sequence[Any], kind: pa.DataType |
         fixed: whether the type was given by the user.
     """
     fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed)
-    return fast or fit_column(list(values), kind, fixed=fixed)
+    return fast or _fit_in_chunks(list(values), kind, fixed=fixed)
+
+
+def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool) -> Column:
+    """The slow way only for those stretches that need it: where an odd value is, or the type is not known yet."""
+    if len(values) <= _CHUNK_ROWS:
+        return fit_column(values, kind, fixed=fixed)
+    parts: list[Column] = []
+    final = kind
+    for start in range(0, len(values), _CHUNK_ROWS):
+        chunk = values[start : start + _CHUNK_ROWS]
+        array = infer(chunk)
+        fast = None if array is None else _fit_whole(array, chunk, final, fixed=fixed)
+        parts.append(fast or fit_column(chunk, final, fixed=fixed))
+        final = parts[-1].kind
+    try:
+        return _in_one(parts, final, len(values))
+    except CONVERSION_ERRORS:  # whole numbers with more digits than the double has that came after them
+        return fit_column(values, kind, fixed=fixed)
+
+
+def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
+    starts = range(0, rows, _CHUNK_ROWS)
+    misfits = {start + row: one for start, part in zip(starts, parts, strict=True) for row, one in part.misfits.items()}
+    typed = next(
+        (start + part.typed for start, part in zip(starts, parts, strict=True) if part.typed is not None), None
+    )
+    if kind is None:
+        return Column(None, None, misfits, typed)
+    arrays = [
+        pa.nulls(min(_CHUNK_ROWS, rows - start), kind) if part.array is None else recast(part.array, kind)
+        for start, part in zip(starts, parts, strict=True)
+    ]
+    return Column(pa.concat_arrays(arrays), kind, misfits, typed)
 
 
 def _fit_whole(array: pa.Array, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool) -> Column | None:
     if pa.types.is_null(array.type):
         return Column(None, kind, {}, None)
     if not _is_plain(array.type) or (kind is None and pa.types.is_nested(array.type)) or _is_mixed(array, values):
+        return None
+    if fixed and _has_void_struct(array.type):  # may be text: {} in a column fixed to string
         return None
     first = None
     if kind is None:
@@ -138,6 +174,12 @@ def _accepts(kind: pa.DataType, found: pa.DataType) -> bool:
 def _is_void(kind: pa.DataType) -> bool:
     """Whether no value can have such a type: null, and a struct of nothing else."""
     return pa.types.is_null(kind) or (pa.types.is_struct(kind) and all(_is_void(field.type) for field in kind))
+
+
+def _has_void_struct(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return _is_void(kind) or any(_has_void_struct(field.type) for field in kind)
+    return pa.types.is_list(kind) and _has_void_struct(kind.value_type)
 
 
 def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
