@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
-from app.catalog.base import Catalog
+from app.catalog.base import Catalog, TableProperties
 from app.errors import RetryableError
 from app.model import StoredFile, WrittenFile
 from app.partitioning import PartitionSpec, data_key, file_name
@@ -91,12 +91,22 @@ class Registrar:
         catalog: where; ``None`` registers nothing.
         location: the table's URI.
         spec: the table's partitioning.
+        wanted: what else the settings say about the table; ``None`` if it is only the partitioning.
+        topic: where the files come from; ``None`` names no source.
     """
 
-    def __init__(self, catalog: Catalog | None, location: str, spec: PartitionSpec) -> None:
+    def __init__(
+        self,
+        catalog: Catalog | None,
+        location: str,
+        spec: PartitionSpec,
+        wanted: TableProperties | None = None,
+        topic: str | None = None,
+    ) -> None:
         self._catalog = catalog
         self._location = location
-        self._spec = spec
+        self._wanted = wanted or TableProperties(spec.columns, spec.timestamp_column)
+        self._topic = topic
         self._table_known = False
 
     def register(self, files: Sequence[StoredFile]) -> None:
@@ -109,12 +119,16 @@ class Registrar:
             return
         if not self._table_known:
             self._make_table_known(self._catalog)
-        self._catalog.add_files(files)
+        self._catalog.add_files(files, self._topic)
 
     def _make_table_known(self, catalog: Catalog) -> None:
-        table = catalog.table()
-        if table is None:
-            table = catalog.create_table(self._location, self._spec.columns, self._spec.timestamp_column)
-            logger.info("registered the table at %s in the catalog", self._location)
-        check_catalog_table(table, self._location, self._spec.columns)
+        known = catalog.table()
+        table = known or catalog.create_table(self._location, self._wanted)
+        check_catalog_table(table, self._location, self._wanted.partition_order)
         self._table_known = True
+        if known is None:
+            logger.info("registered the table at %s in the catalog", self._location)
+        else:
+            catalog.sync_properties(known, self._wanted)
+        if self._topic is not None:
+            catalog.add_source(self._topic)

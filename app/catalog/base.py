@@ -1,8 +1,8 @@
 """What the pipeline asks of a catalog."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from app.model import StoredFile
 
@@ -17,6 +17,26 @@ class CatalogTable:
 
     location: str
     partition_spec: tuple[str, ...]
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperties:
+    """What the settings say about a table, for those who read or rewrite its files.
+
+    Args:
+        partition_order: all partition columns, outermost first.
+        timestamp_column: where the time of a row is.
+        virtual_columns: those of the partition columns that have no folders.
+        sort_column: what files are ordered by; ``None`` for the order of arrival.
+        stats_columns: the only columns with bounds; empty for all that can have them.
+    """
+
+    partition_order: tuple[str, ...]
+    timestamp_column: str
+    virtual_columns: tuple[str, ...] = ()
+    sort_column: str | None = None
+    stats_columns: tuple[str, ...] = ()
 
 
 class Catalog(Protocol):
@@ -34,10 +54,21 @@ class Catalog(Protocol):
         """The table, or ``None`` when the catalog does not know it."""
         ...
 
-    def create_table(self, location: str, partition_columns: Sequence[str], timestamp_column: str) -> CatalogTable:
+    def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
         """Make the table known with its location (a URI without a trailing slash) and return what the catalog holds."""
         ...
 
-    def add_files(self, files: Sequence[StoredFile]) -> None:
-        """Register the files in one request; asking twice with the same is safe, for the catalog keys files by path."""
+    def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
+        """Bring the properties of a known table in line with the settings. It never raises: a failure is logged."""
+        ...
+
+    def add_source(self, topic: str) -> None:
+        """Tell that the topic feeds the table. It never raises: a failure is logged."""
+        ...
+
+    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+        """Register the files in one request, with the topic they come from, unless it is ``None``.
+
+        Asking twice with the same is safe, for the catalog keys files by path.
+        """
         ...

@@ -1,16 +1,20 @@
 """The REST catalog of Quix: the contract that quixstreams' own data lake sink speaks."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
-from app.catalog.base import CatalogTable
+from app.catalog.base import CatalogTable, TableProperties
 from app.catalog.rest import Answer, RestClient
-from app.errors import FatalError, RetryableError
+from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import StoredFile
 
-_CREATED_BY = "quix-ts-datalake-sink"
+logger = logging.getLogger(__name__)
+
+_OUR_NAME = "quix-ts-datalake-sink"
 _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
 
 # Seconds. A catalog may write thousands of files of one request into its database before it answers.
@@ -26,6 +30,7 @@ class QuixCatalog:
         token: bearer token; ``None`` sends none.
         namespace: the table's namespace.
         table: the table's name.
+        workspace_id: of the topics that feed the table; empty outside Quix Cloud.
         connect_timeout: seconds for a connection to come about.
         read_timeout: seconds between two pieces of an answer.
 
@@ -40,6 +45,7 @@ class QuixCatalog:
         namespace: str,
         table: str,
         *,
+        workspace_id: str = "",
         connect_timeout: float = _CONNECT_TIMEOUT,
         read_timeout: float = _READ_TIMEOUT,
     ) -> None:
@@ -47,6 +53,7 @@ class QuixCatalog:
         self._client = RestClient(base, token, connect_timeout=connect_timeout, read_timeout=read_timeout)
         self._path = f"/namespaces/{quote(namespace, safe='')}/tables/{quote(table, safe='')}"
         self._table_words = f"table {namespace}.{table} in the catalog at {base}"
+        self._workspace_id = workspace_id
         self._catalog_words = f"the catalog at {base}"
 
     def check(self) -> None:
@@ -66,20 +73,27 @@ class QuixCatalog:
         _require_done(answer, doing)
         return _table_of(answer.json_object(doing), doing)
 
-    def create_table(self, location: str, partition_columns: Sequence[str], timestamp_column: str) -> CatalogTable:
+    def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
         """Create the table and return what the catalog holds then, which is another's where that one was quicker.
 
-        The spec is sent empty: the catalog fills it from the first files, the expected columns are a property.
+        The spec is sent empty, for the catalog to fill it from the first files; the expected columns are a property.
+        Virtual partitions cannot be seen in files: with any of them the whole spec is sent.
         """
         doing = f"creating {self._table_words}"
+        order = list(wanted.partition_order)
         body = {
             "location": location,
-            "partition_spec": [],
+            "partition_spec": order if wanted.virtual_columns else [],
             "properties": {
-                "created_by": _CREATED_BY,
+                "created_by": _OUR_NAME,
                 "auto_discovered": "false",
-                "expected_partitions": list(partition_columns),
-                "timestamp_column": timestamp_column,
+                "expected_partitions": order,
+                **_filled(
+                    virtual_partitions=list(wanted.virtual_columns),
+                    timestamp_column=wanted.timestamp_column,
+                    sort_column=wanted.sort_column,
+                    stats_columns=sorted(wanted.stats_columns),
+                ),
             },
         }
         answer = self._client.ask("PUT", self._path, doing, body)
@@ -90,17 +104,75 @@ class QuixCatalog:
             raise RetryableError(doing, f"the catalog answered {answer.status}, yet does not know the table")
         return table
 
-    def add_files(self, files: Sequence[StoredFile]) -> None:
-        """Register the files in one request."""
+    def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
+        """Bring the properties of a known table in line with the settings, in one request where anything differs."""
+        changes = _changes(table.properties, wanted)
+        if changes:
+            doing = f"changing {', '.join(changes)} of {self._table_words}"
+            self._ask_in_passing("PATCH", "properties", doing, {"properties": changes})
+
+    def add_source(self, topic: str) -> None:
+        """Tell that the topic feeds the table, so that it shows as a source before it has brought a file."""
+        doing = f"naming topic {topic} as a source of {self._table_words}"
+        self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
+
+    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+        """Register the files in one request, with the topic they come from."""
         doing = f"registering {len(files):,} {'file' if len(files) == 1 else 'files'} of {self._table_words}"
-        answer = self._client.ask(
-            "POST", f"{self._path}/manifest/add-files", doing, {"files": [_entry(f) for f in files]}
-        )
+        body: dict[str, Any] = {"files": [_entry(file) for file in files]}
+        if topic is not None:
+            body["source"] = self._source(topic)
+        answer = self._client.ask("POST", f"{self._path}/manifest/add-files", doing, body)
         if answer.status == HTTPStatus.NOT_FOUND:
             raise answer.refused(doing, "The table is gone from the catalog; restart to create it again")
         _require_done(answer, doing)
         if answer.body:
             answer.json_object(doing)  # a login page with status 200 has registered nothing
+
+    def _source(self, topic: str) -> Mapping[str, Any]:
+        return {
+            "source_type": "kafka",
+            "workspace_id": self._workspace_id,
+            "topic": topic,
+            "properties": {"sink": _OUR_NAME, "quixstreams_version": version("quixstreams")},
+        }
+
+    def _ask_in_passing(self, method: str, what: str, doing: str, body: Mapping[str, Any]) -> None:
+        """Ask for what is good to have: no row waits for it, and a catalog too old for it says 501."""
+        try:
+            answer = self._client.ask(method, f"{self._path}/{what}", doing, body, judged=(HTTPStatus.NOT_IMPLEMENTED,))
+            if answer.status == HTTPStatus.NOT_IMPLEMENTED:
+                logger.info("%s: the catalog does not know this yet; its rows and files are not concerned", doing)
+                return
+            _require_done(answer, doing)
+        except ConnectorError as error:
+            logger.warning("%s; rows and files are not concerned, the next start tries again", error)
+        else:
+            logger.info("%s: done", doing)
+
+
+def _filled(**properties: Any) -> Mapping[str, Any]:
+    return {name: value for name, value in properties.items() if value}
+
+
+def _changes(stored: Mapping[str, Any], wanted: TableProperties) -> Mapping[str, Any]:
+    """What is to be changed in the properties of a table.
+
+    Which columns have bounds is decided by who writes them. How the table is ordered may have been decided by its
+    owner in the catalog, so that is filled in and never changed.
+    """
+    changes: dict[str, Any] = {}
+    stats = sorted(wanted.stats_columns) or None
+    if _listed(stored.get("stats_columns")) != stats:
+        changes["stats_columns"] = stats
+    ordering = _filled(timestamp_column=wanted.timestamp_column, sort_column=wanted.sort_column)
+    return changes | {name: value for name, value in ordering.items() if not stored.get(name)}
+
+
+def _listed(stored: object) -> list[str] | None:
+    """Sorted column names; early tables hold them as one text with commas."""
+    names = stored.split(",") if isinstance(stored, str) else stored if isinstance(stored, list) else ()
+    return sorted(stripped for name in names if (stripped := str(name).strip())) or None
 
 
 def _entry(file: StoredFile) -> Mapping[str, Any]:
@@ -110,6 +182,7 @@ def _entry(file: StoredFile) -> Mapping[str, Any]:
         "last_modified": file.last_modified.isoformat(),
         "partition_values": dict(file.partition_values),
         "row_count": file.rows,
+        **_filled(column_stats=file.column_stats),
     }
 
 
@@ -130,7 +203,9 @@ def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:
         raise _unlike_contract(doing, "location", "text", location)
     if not isinstance(spec, list | None) or not all(isinstance(column, str) for column in spec or ()):
         raise _unlike_contract(doing, "partition_spec", "a list of names", spec)
-    return CatalogTable((location or "").rstrip("/"), tuple(spec or ()))
+    properties = document.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    return CatalogTable((location or "").rstrip("/"), tuple(spec or ()), known)
 
 
 def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalError:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -79,7 +79,15 @@ class RestClient:
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
-    def ask(self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None) -> Answer:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        judged: Collection[int] = (),
+    ) -> Answer:
         """Send one request, once.
 
         Args:
@@ -87,6 +95,7 @@ class RestClient:
             path: below the base address, encoded, with a leading slash.
             doing: what this is for, for the user.
             body: sent as JSON.
+            judged: statuses that the caller judges, though they are errors else.
 
         Raises:
             RetryableError: no connection, no answer in time, 408, 425, 429, 5xx.
@@ -96,17 +105,19 @@ class RestClient:
             with self._session.request(
                 method, self._url + path, json=body, timeout=self._timeouts, allow_redirects=False, stream=True
             ) as response:
-                return self._judged(response, doing)
+                return self._judged(response, doing, judged)
         except requests.RequestException as error:
             raise self._translated(error, doing) from error
         except OSError as error:  # what requests says of a bundle that it cannot find
             raise FatalError(doing, str(error), "Check REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE") from error
 
-    def _judged(self, response: requests.Response, doing: str) -> Answer:
+    def _judged(self, response: requests.Response, doing: str, judged: Collection[int]) -> Answer:
         status = response.status_code
         limit = _ANSWER_LIMIT if response.ok else _REFUSAL_LIMIT
         body = _read(response, limit)
         answer = Answer(status, response.reason or "", body, self._start_of(body))
+        if status in judged:
+            return answer
         if status in _PASSING_STATUS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             refused = answer.refused(doing, "")
             raise RetryableError(doing, refused.cause, retry_after=retry_after(response.headers))

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import unquote
 
-from tests.fakes.catalog_contract import Json, Refused, Table, files_of, new_table
+from tests.fakes.catalog_contract import Json, Refused, Table, files_of, new_table, source_of
 
 _BASE = "/api/v1"
 
@@ -130,8 +130,17 @@ class CatalogServer:
                 table = self.tables.setdefault(name, wanted)  # the first location stays
                 return {**table.description(), "location_conflict": table.location != wanted.location}
             case "POST", ["manifest", "add-files"]:
-                self._known(name).add(files_of(_json_of(request)))
+                files, source = files_of(_json_of(request))
+                self._known(name).add(files)
+                if source is not None:
+                    self._known(name).add_source(source)
                 return {"message": "Files added to manifest"}
+            case "PATCH", ["properties"]:
+                self._known(name).change(_json_of(request))
+                return self._known(name).description()
+            case "POST", ["sources"]:
+                self._known(name).add_source(source_of(_json_of(request)))
+                return {"message": "Source registered"}
             case _:
                 raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"no {method} at {request.path}")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from app.catalog.base import CatalogTable
+from app.catalog.base import CatalogTable, TableProperties
 from app.errors import ConnectorError
 from app.model import StoredFile
 
@@ -22,6 +22,8 @@ class MemoryCatalog:
         self.refuse = refuse
         self.looked_up = 0
         self.created: list[tuple[str, tuple[str, ...], str]] = []
+        self.wanted: list[TableProperties] = []
+        self.sources: list[str] = []
         self.requests: list[list[StoredFile]] = []
 
     @property
@@ -36,12 +38,20 @@ class MemoryCatalog:
         self.looked_up += 1
         return self._table
 
-    def create_table(self, location: str, partition_columns: Sequence[str], timestamp_column: str) -> CatalogTable:
-        self.created.append((location, tuple(partition_columns), timestamp_column))
-        self._table = CatalogTable(location, tuple(partition_columns))
+    def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
+        self.created.append((location, wanted.partition_order, wanted.timestamp_column))
+        self._table = CatalogTable(location, wanted.partition_order)
         return self._table
 
-    def add_files(self, files: Sequence[StoredFile]) -> None:
+    def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
+        assert table == self._table
+        self.wanted.append(wanted)
+
+    def add_source(self, topic: str) -> None:
+        self.sources.append(topic)
+
+    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+        assert topic is None or topic in self.sources
         error = self.refuse()
         if error is not None:
             raise error

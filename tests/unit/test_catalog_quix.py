@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app.catalog.base import CatalogTable
+from app.catalog.base import CatalogTable, TableProperties
 from app.catalog.quix import QuixCatalog
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.model import StoredFile
 from tests.fakes.catalog_server import CatalogServer, Trouble
 
 LOCATION = "s3://lake/data/sensors"
+WANTED = TableProperties(("place", "day"), "ts_ms")
 WHEN = datetime(2024, 1, 15, 12, 30, tzinfo=UTC)
 
 
@@ -38,12 +39,12 @@ def stored(name: str = "f.parquet", **values: str) -> StoredFile:
 
 
 def created(catalog: QuixCatalog) -> CatalogTable:
-    return catalog.create_table(LOCATION, ["place", "day"], "ts_ms")
+    return catalog.create_table(LOCATION, WANTED)
 
 
 def error_of_registering(catalog: QuixCatalog) -> ConnectorError:
     with pytest.raises(ConnectorError, match=r"registering 1 file of table default\.sensors") as caught:
-        catalog.add_files([stored(place="a", day="15")])
+        catalog.add_files([stored(place="a", day="15")], None)
     return caught.value
 
 
@@ -79,21 +80,24 @@ def test_an_unknown_table_is_none(catalog: QuixCatalog) -> None:
 def test_a_table_is_created_with_an_empty_spec_and_what_is_expected(
     catalog: QuixCatalog, server: CatalogServer
 ) -> None:
-    assert created(catalog) == catalog.table() == CatalogTable(LOCATION, ())
-
-    table = server.tables["default.sensors"]
-    assert table.partition_spec == []
-    assert table.properties == {
+    properties = {
         "created_by": "quix-ts-datalake-sink",
         "auto_discovered": "false",
         "expected_partitions": ["place", "day"],
         "timestamp_column": "ts_ms",
     }
+    assert created(catalog) == catalog.table() == CatalogTable(LOCATION, (), properties)
+
+    table = server.tables["default.sensors"]
+    assert table.partition_spec == []
+    assert table.properties == properties
 
 
 def test_files_are_registered_in_one_request_and_fill_the_spec(catalog: QuixCatalog, server: CatalogServer) -> None:
     created(catalog)
-    catalog.add_files([stored("f.parquet", place="São Paulo/1 😀", day="15"), stored("g.parquet", place="b", day="16")])
+    catalog.add_files(
+        [stored("f.parquet", place="São Paulo/1 😀", day="15"), stored("g.parquet", place="b", day="16")], "t"
+    )
 
     assert [request.path for request in server.requests if request.method == "POST"] == [
         "/api/v1/namespaces/default/tables/sensors/manifest/add-files"
@@ -107,7 +111,9 @@ def test_files_are_registered_in_one_request_and_fill_the_spec(catalog: QuixCata
         "row_count": 10,
     }
     assert second["partition_values"] == {"place": "b", "day": "16"}
-    assert catalog.table() == CatalogTable(LOCATION, ("place", "day"))
+    table = catalog.table()
+    assert table is not None
+    assert (table.location, table.partition_spec) == (LOCATION, ("place", "day"))
 
 
 def test_registering_again_after_a_lost_answer_leaves_each_file_once(
@@ -117,23 +123,25 @@ def test_registering_again_after_a_lost_answer_leaves_each_file_once(
     server.trouble(Trouble(lost=True, only="add-files"))
 
     assert isinstance(error_of_registering(catalog), RetryableError)
-    catalog.add_files([stored(place="a", day="15")])
+    catalog.add_files([stored(place="a", day="15")], None)
 
     assert len(server.files("sensors")) == 1
 
 
 def test_the_table_of_a_quicker_creator_is_the_one_that_counts(server: CatalogServer, catalog: QuixCatalog) -> None:
     other = QuixCatalog(server.url, server.token, "default", "sensors")
-    other.create_table("s3://lake/elsewhere", ["day"], "ts_ms")
+    other.create_table("s3://lake/elsewhere", TableProperties(("day",), "ts_ms"))
 
-    assert created(catalog) == CatalogTable("s3://lake/elsewhere", ())
+    table = created(catalog)
+
+    assert (table.location, table.properties["expected_partitions"]) == ("s3://lake/elsewhere", ["day"])
 
 
 def test_a_conflict_is_settled_by_reading(server: CatalogServer, catalog: QuixCatalog) -> None:
     created(catalog)
     server.trouble(Trouble(status=409, body=b'{"error": "exists"}'))
 
-    assert created(catalog) == CatalogTable(LOCATION, ())
+    assert created(catalog).location == LOCATION
 
 
 def test_a_table_that_is_not_there_after_creating_it_is_tried_again(
@@ -158,7 +166,7 @@ def test_one_connection_serves_many_requests(server: CatalogServer, catalog: Qui
     created(catalog)
     error = QuixCatalog(server.url, server.token, "default", "unknown")
     for _ in range(3):
-        catalog.add_files([stored(place="a", day="15")])
+        catalog.add_files([stored(place="a", day="15")], None)
 
     assert error.table() is None
     assert len({request.client for request in server.requests}) == 2  # one for each of the two catalogs
@@ -217,10 +225,10 @@ def test_what_does_not_pass_is_fatal(server: CatalogServer, catalog: QuixCatalog
 
 def test_a_refusal_by_the_contract_quotes_the_reason(server: CatalogServer, catalog: QuixCatalog) -> None:
     created(catalog)
-    catalog.add_files([stored(place="a", day="15")])
+    catalog.add_files([stored(place="a", day="15")], None)
 
     with pytest.raises(FatalError, match=r"400 Bad Request.*partition_values has \['hour'\]"):
-        catalog.add_files([stored(hour="00")])
+        catalog.add_files([stored(hour="00")], None)
 
 
 def test_a_redirect_is_not_followed_and_is_named(server: CatalogServer, catalog: QuixCatalog) -> None:
@@ -250,7 +258,7 @@ def test_an_empty_answer_to_registering_is_fine_and_to_reading_is_not(
 ) -> None:
     server.trouble(Trouble(status=200), times=2)
 
-    catalog.add_files([stored(place="a", day="15")])
+    catalog.add_files([stored(place="a", day="15")], None)
 
     with pytest.raises(FatalError, match=r"reading table default\.sensors.*it is empty.*CATALOG_URL"):
         catalog.table()
