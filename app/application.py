@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams import Application
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
@@ -19,8 +19,9 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 from quixstreams.models import RawConfluentKafkaMessageProto, Row
 from quixstreams.processing import ProcessingContext
 
+from app.bad_records import NotARowError
 from app.errors import ConnectorError, DataError, FatalError, RetryableError
-from app.model import TopicPartition
+from app.model import Rejected, TopicPartition
 from app.sink import LakeSink
 
 logger = logging.getLogger(__name__)
@@ -50,6 +51,10 @@ _LASTING_CONSUMER_ERRORS = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
     }
+)
+
+_HINT_DESERIALIZERS = (
+    "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"
 )
 
 
@@ -130,14 +135,16 @@ class LakeApplication(Application):
     """
 
     def __init__(self, *, lake_sink: LakeSink, on_turn: Callable[[], None], **arguments: Any) -> None:
+        self._lake_sink = lake_sink
         super().__init__(
-            on_consumer_error=_on_consumer_error,
-            on_processing_error=_on_processing_error,
+            on_consumer_error=self._consuming_failed,
+            on_processing_error=self._processing_failed,
             **arguments,
         )
-        self._lake_sink = lake_sink
         self._on_turn = on_turn
         self._stop_requested = False
+        self._composed: dict[str, Callable[..., None]] | None = None
+        self._executors: dict[str, Callable[..., None]] = {}
         former = self._processing_context
         self._processing_context = self._checkpoints = Checkpoints(
             **{field.name: getattr(former, field.name) for field in dataclasses.fields(former) if field.init}
@@ -166,7 +173,7 @@ class LakeApplication(Application):
             self.stop()
             return
         try:
-            super()._process_message(dataframe_composed)  # type: ignore[no-untyped-call]
+            super()._process_message(self._watched(dataframe_composed))  # type: ignore[no-untyped-call]
         except DataError as error:
             self._commit_before(error)
             raise
@@ -178,6 +185,43 @@ class LakeApplication(Application):
         if self._lake_sink.is_full:
             self._checkpoints.commit_checkpoint(force=True)
         self._on_turn()
+
+    def _watched(self, composed: dict[str, Callable[..., None]]) -> dict[str, Callable[..., None]]:
+        """The same executors, telling the sink where each record begins."""
+        if self._composed is not composed:
+            self._composed = composed
+            self._executors = {name: self._beginning(execute) for name, execute in composed.items()}
+        return self._executors
+
+    def _beginning(self, execute: Callable[..., None]) -> Callable[..., None]:
+        begin = self._lake_sink.begin_record
+
+        def run(value: Any, key: Any, timestamp: int, headers: Any) -> None:
+            begin()
+            execute(value, key, timestamp, headers)
+
+        return run
+
+    def _consuming_failed(
+        self, error: Exception, message: RawConfluentKafkaMessageProto | None, _: logging.Logger
+    ) -> bool:
+        """Whether the loop may go on; a message that does not deserialize is rejected and counts as consumed."""
+        if message is None:
+            return _kafka_failed(error)
+        rejected = _not_deserialized(error, message)
+        self._lake_sink.begin_record()
+        self._lake_sink.reject(rejected, _HINT_DESERIALIZERS)
+        # The framework stores the offset of what it could read only: this one would come again after each restart.
+        self._checkpoints.store_offset(rejected.tp.topic, rejected.tp.partition, rejected.offset)
+        return True
+
+    def _processing_failed(self, error: Exception, row: Row | None, _: logging.Logger) -> bool:
+        """Whether the loop may go on; a record at which ``transform()`` failed, or that became no row, is rejected."""
+        if isinstance(error, ConnectorError) or row is None:
+            return False
+        hint = error.hint if isinstance(error, NotARowError) else "Correct transform() in app/transform.py"
+        self._lake_sink.reject(_not_processed(error, row), hint)
+        return True
 
     def _commit_before(self, error: DataError) -> None:
         """Bring what came before a bad record into the lake, so that a restart begins at that very record."""
@@ -218,10 +262,8 @@ def _listed(topic_partitions: list[KafkaTopicPartition]) -> str:
     return ", ".join(str(tp) for tp in sorted(_ours(topic_partitions))) or "nothing"
 
 
-def _on_consumer_error(error: Exception, message: RawConfluentKafkaMessageProto | None, _: logging.Logger) -> bool:
-    """Whether a consumer's error may be passed over; a record that does not deserialize never is."""
-    if message is not None:
-        raise _not_deserialized(error, message) from None
+def _kafka_failed(error: Exception) -> bool:
+    """Whether the loop may go on after an error of the Kafka client."""
     if not isinstance(error, KafkaConsumerException):
         return False
     kafka_error: KafkaError = error.error
@@ -235,26 +277,20 @@ def _on_consumer_error(error: Exception, message: RawConfluentKafkaMessageProto 
     return True
 
 
-def _not_deserialized(error: Exception, message: RawConfluentKafkaMessageProto) -> DataError:
-    tp = TopicPartition(str(message.topic()), int(message.partition() or 0))
-    offset = int(message.offset() or 0)
-    return DataError(
-        f"reading the record of {tp} at offset {offset}",
+def _not_deserialized(error: Exception, message: RawConfluentKafkaMessageProto) -> Rejected:
+    kind, timestamp = message.timestamp()
+    return Rejected(
+        TopicPartition(str(message.topic()), int(message.partition() or 0)),
+        int(message.offset() or 0),
+        timestamp if kind != TIMESTAMP_NOT_AVAILABLE else None,
+        message.key(),
+        message.value(),
+        message.headers(),
         f"it does not deserialize: {error}",
-        "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or move the consumer "
-        "group past this offset",
-        record=(tp, offset),
     )
 
 
-def _on_processing_error(error: Exception, row: Row | None, _: logging.Logger) -> bool:
-    """Name the record at which transform() failed; nothing is passed over."""
-    if isinstance(error, ConnectorError) or row is None:
-        return False
+def _not_processed(error: Exception, row: Row) -> Rejected:
+    reason = str(error) if isinstance(error, NotARowError) else f"transform() raised {error!r}"
     tp = TopicPartition(row.topic, row.partition)
-    raise DataError(
-        f"processing the record of {tp} at offset {row.offset}",
-        f"transform() raised {error!r}",
-        "Correct transform() in app/transform.py",
-        record=(tp, row.offset),
-    ) from error
+    return Rejected(tp, row.offset, row.timestamp, row.key, row.value, row.headers, reason)

@@ -1,42 +1,49 @@
 """One life of a topic-partition at this member: from its assignment to its revocation."""
 
 import secrets
-from collections.abc import Callable
 
-from app.model import BatchPart, OffsetRange, Row, TopicPartition
+from app.model import BatchPart, OffsetRange, Rejected, Row, TopicPartition
 
 
 class Assignment:
-    """The rows of a topic-partition that wait to be sealed, and where it stands.
+    """The rows and the rejected records of a topic-partition that wait to be sealed, and where it stands.
 
     Each assignment is a new object with a new token, so that nothing of a former life (rows, offsets, a flush that is
     still running) can touch a later one.
     """
 
-    __slots__ = ("_next_number", "_sealed_to", "replayed_to", "rows", "token", "tp")
+    __slots__ = ("_next_number", "_sealed_to", "rejected", "replayed_to", "rows", "token", "tp")
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.token = secrets.token_hex(4)
         self.rows: list[Row] = []
+        self.rejected: list[Rejected] = []
         # After back-pressure, rows up to this offset come again though they are in a batch already. At any other time a
         # lower offset is no repetition: a buffered join gives out records late, a topic may be made anew.
         self.replayed_to = -1
         self._sealed_to = -1
         self._next_number = 0
 
-    def seal(self) -> tuple[BatchPart, list[Row]]:
-        """Take out the waiting rows; there is at least one."""
+    @property
+    def waiting(self) -> int:
+        """Records that wait to be sealed, rejected ones among them."""
+        return len(self.rows) + len(self.rejected)
+
+    def seal(self) -> tuple[BatchPart, list[Row], list[Rejected]]:
+        """Take out what waits; there is at least one record."""
         rows, self.rows = self.rows, []
-        offsets = [row.offset for row in rows]
+        rejected, self.rejected = self.rejected, []
+        offsets = [row.offset for row in rows] + [record.offset for record in rejected]
         part = BatchPart(OffsetRange(self.tp, min(offsets), max(offsets)), self.token, self._next_number)
         self._sealed_to = max(self._sealed_to, part.offsets.last)
         self._next_number += 1
-        return part, rows
+        return part, rows, rejected
 
     def rewind(self) -> None:
-        """The consumer goes back to its last commit: drop the waiting rows, and skip the sealed ones when they come."""
+        """The consumer goes back to its last commit: drop what waits, and skip what is sealed when it comes."""
         self.rows = []
+        self.rejected = []
         self.replayed_to = self._sealed_to
 
     def is_repeated(self, offset: int) -> bool:
@@ -46,6 +53,6 @@ class Assignment:
         self.replayed_to = -1
         return False
 
-    def discard(self, unwanted: Callable[[Row], bool]) -> None:
-        """Drop waiting rows that must not be written."""
-        self.rows = [row for row in self.rows if not unwanted(row)]
+    def discard(self, offset: int) -> None:
+        """Drop the waiting rows of a record that must not be written."""
+        self.rows = [row for row in self.rows if row.offset != offset]

@@ -1,26 +1,37 @@
 """Steps 5 and 6: upload the written files with a pool of threads, then make them known to the catalog."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 from app.catalog.base import Catalog, TableProperties
 from app.errors import RetryableError
-from app.model import StoredFile, WrittenFile
-from app.partitioning import PartitionSpec, data_key, file_name
+from app.model import StoredFile
+from app.partitioning import PartitionSpec
 from app.retry import Stopped
-from app.storage.base import ObjectStore
+from app.storage.base import ObjectStore, StoredObject
 from app.table import check_catalog_table
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A local file that is to be stored under ``key``, as long as the assignment with this token stands."""
+
+    path: Path
+    key: str
+    owner: str
 
 
 class Upload:
     """The upload of one batch's files. It remembers what is stored already, so that it can be repeated.
 
     Args:
-        files: what Spark wrote.
-        store, table_root: where to.
+        parcels: what to store.
+        store: where to.
         pool: its size is the number of uploads at the same time.
         is_owner: whether an assignment's token still stands. Files of others are left out, also at a repetition: while
             an upload waits for its store to come back, the partition's next owner writes the same rows.
@@ -28,16 +39,14 @@ class Upload:
 
     def __init__(
         self,
-        files: Sequence[WrittenFile],
+        parcels: Sequence[Parcel],
         store: ObjectStore,
-        table_root: str,
         pool: ThreadPoolExecutor,
         is_owner: Callable[[str], bool],
     ) -> None:
-        self._missing = list(files)
-        self._stored: list[tuple[str, StoredFile]] = []
+        self._missing = list(parcels)
+        self._stored: list[tuple[Parcel, StoredObject]] = []
         self._store = store
-        self._table_root = table_root
         self._pool = pool
         self._is_owner = is_owner
 
@@ -49,34 +58,29 @@ class Upload:
             RetryableError: if files are missing that a repetition may bring.
             Stopped: the pool was shut down meanwhile.
         """
-        attempts = [(file, self._pool.submit(self._put, file)) for file in self._missing]
+        attempts = [(parcel, self._pool.submit(self._put, parcel)) for parcel in self._missing]
         self._missing = []
         errors: list[BaseException] = []
-        for file, attempt in attempts:
+        for parcel, attempt in attempts:
             error = _error_of(attempt)
             if error is not None:
-                self._missing.append(file)
+                self._missing.append(parcel)
                 errors.append(error)
             elif (stored := attempt.result()) is not None:
-                self._stored.append((file.group.part.owner, stored))
+                self._stored.append((parcel, stored))
         lasting = [error for error in errors if not isinstance(error, RetryableError)]
         if errors:
             raise (lasting or errors)[0]
 
-    def stored(self) -> list[StoredFile]:
-        """The uploaded files of assignments that still stand."""
-        return [file for owner, file in self._stored if self._is_owner(owner)]
+    def stored(self) -> Mapping[str, StoredObject]:
+        """The uploaded files of assignments that still stand, by their keys."""
+        return {parcel.key: stored for parcel, stored in self._stored if self._is_owner(parcel.owner)}
 
-    def _put(self, file: WrittenFile) -> StoredFile | None:
-        if not self._is_owner(file.group.part.owner):
-            return None
-        values = file.group.partition_values
-        key = data_key(self._table_root, values, file_name(file.group.part))
-        stored = self._store.upload(file.path, key)
-        return StoredFile(key, f"{self._store.uri}/{key}", stored.size, file.group.rows, values, stored.last_modified)
+    def _put(self, parcel: Parcel) -> StoredObject | None:
+        return self._store.upload(parcel.path, parcel.key) if self._is_owner(parcel.owner) else None
 
 
-def _error_of(attempt: Future[StoredFile | None]) -> BaseException | None:
+def _error_of(attempt: Future[StoredObject | None]) -> BaseException | None:
     """Wait for the upload. ``concurrent.futures.wait`` would wait for ever for one that a shutdown has cancelled."""
     try:
         return attempt.exception()

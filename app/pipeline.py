@@ -16,18 +16,23 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from app.delivery import Registrar, Upload
+import pyarrow.parquet as pq
+
+from app.delivery import Parcel, Registrar, Upload
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.handover import Handover
 from app.model import Batch, StagedFile, StoredFile, WrittenFile
-from app.partitioning import PartitionSpec
+from app.parcels import ColumnStats, data_file, dead_letters, sidecars, stored_files
 from app.retry import Stopped, until_it_works
-from app.staging import stage
+from app.staging import Stager
+from app.statistics import column_stats
 from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -47,6 +52,10 @@ class _Job:
 
     number: int
     reason: str
+    folder: Path
+    dead_letters: list[Parcel] = field(default_factory=list)
+    rejected: int = 0
+    rescued: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     def timed(self, step: str, work: Callable[[], _T]) -> _T:
@@ -57,76 +66,57 @@ class _Job:
             self.seconds[step] = time.perf_counter() - begin
 
 
-class _Handover(Generic[_T]):
-    """A queue of one that can be given up from outside."""
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._queue: queue.Queue[_T] = queue.Queue(maxsize=1)
-        self._stop = stop
-
-    def put(self, item: _T) -> None:
-        while True:
-            if self._stop.is_set():
-                raise Stopped
-            try:
-                return self._queue.put(item, timeout=0.2)
-            except queue.Full:
-                continue
-
-    def get(self) -> _T:
-        while True:
-            if self._stop.is_set():
-                raise Stopped
-            try:
-                return self._queue.get(timeout=0.2)
-            except queue.Empty:
-                continue
-
-
 class Pipeline:
     """Writes batches in the order they are submitted.
 
     Args:
         writer: step 3.
-        store, table_root, spec: where the table lies and how it is partitioned.
+        stager: steps 1 and 2.
+        store, table_root: where the table lies.
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
         workers: uploads at the same time.
         is_owner: whether an assignment's token still stands; files of others are neither uploaded nor registered.
+        virtual_columns: partition columns without folders.
+        stats_columns: the only columns to make zone maps of; ``None`` for all.
     """
 
     def __init__(
         self,
         *,
         writer: Writer,
+        stager: Stager,
         store: ObjectStore,
         table_root: str,
-        spec: PartitionSpec,
         registrar: Registrar,
         scratch: Path,
         workers: int,
         is_owner: Callable[[str], bool],
+        virtual_columns: Sequence[str] = (),
+        stats_columns: frozenset[str] | None = None,
     ) -> None:
         self._writer = writer
+        self._stager = stager
         self._store = store
         self._table_root = table_root
-        self._spec = spec
         self._registrar = registrar
         self._scratch = scratch
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
         self._is_owner = is_owner
+        self._virtual_columns = virtual_columns
+        self._stats_columns = stats_columns
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._waiting_rows: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         # A failure goes the way of the batches, so that those before it still arrive.
-        self._staged: _Handover[tuple[_Job, StagedFile] | ConnectorError] = _Handover(self._stop)
-        self._written: _Handover[tuple[_Job, list[WrittenFile]] | ConnectorError] = _Handover(self._stop)
+        self._staged: Handover[tuple[_Job, StagedFile | None] | ConnectorError] = Handover(self._stop)
+        self._written: Handover[tuple[_Job, list[WrittenFile]] | ConnectorError] = Handover(self._stop)
         self._held_bytes = 0
         self._submitted = 0
         self._taken_by_writer = 0
         self._delivered = 0
         self._failure: ConnectorError | None = None
-        self._obstacle: RetryableError | None = None
+        self._obstacles: dict[str, RetryableError] = {}
         self._threads = [
             threading.Thread(target=self._run, args=(step, fail), name=name, daemon=True)
             for name, step, fail in (
@@ -165,7 +155,7 @@ class Pipeline:
     @property
     def obstacle(self) -> RetryableError | None:
         """What the pipeline waits for to go away at present."""
-        return self._obstacle
+        return next(iter(self._obstacles.copy().values()), None)
 
     def wait_delivered(self, number: int, seconds: float) -> bool:
         """Wait until all batches up to ``number`` are uploaded and registered.
@@ -219,45 +209,62 @@ class Pipeline:
         del batch  # this frame would keep the rows while the next step is busy
         self._staged.put(staged)
 
-    def _stage(self, batch: Batch) -> tuple[_Job, StagedFile]:
-        job = _Job(batch.number, batch.reason)
-        path = self._scratch / f"staged-{batch.number}.parquet"
-        staged = job.timed("stage", lambda: stage(batch, self._spec, self._table_root, path))
+    def _stage(self, batch: Batch) -> tuple[_Job, StagedFile | None]:
+        job = _Job(batch.number, batch.reason, self._scratch / f"batch-{batch.number}")
+        job.folder.mkdir()
+        path = job.folder / "staged.parquet"
+        staged = job.timed("stage", lambda: self._stager.stage(batch, path, partial(self._until_it_works, "schema")))
+        job.rescued = staged.rescued
+        job.rejected = sum(len(records) for _, records in staged.rejected)
+        job.dead_letters = dead_letters(staged.rejected, self._table_root, job.folder)
         with self._changed:
             self._held_bytes -= batch.size
-        return job, staged
+        return job, staged.file
 
     def _write_next(self) -> None:
         job, staged = _unless_failed(self._staged.get())
         self._taken_by_writer = job.number
-        out = self._scratch / f"written-{job.number}"
-        files = job.timed("spark", lambda: self._writer.write(staged, out))
-        staged.path.unlink()
+        files = []
+        if staged:
+            files = job.timed("spark", lambda: self._writer.write(staged, job.folder / "written"))
+            staged.path.unlink()
         self._written.put((job, files))
 
     def _deliver_next(self) -> None:
         job, files = _unless_failed(self._written.get())
-        upload = Upload(files, self._store, self._table_root, self._pool, self._is_owner)
-        job.timed("upload", lambda: self._until_it_works(upload.run))
-        stored = job.timed("register", lambda: self._until_it_works(lambda: self._register(upload.stored())))
-        if len(stored) < len(files):
-            logger.info("batch %d: dropped %d files of partitions given away", job.number, len(files) - len(stored))
-        shutil.rmtree(self._scratch / f"written-{job.number}")
+        parcels = [data_file(file, self._table_root) for file in files] + job.dead_letters
+        parcels += sidecars(files, self._virtual_columns, self._table_root, job.folder)
+        upload = Upload(parcels, self._store, self._pool, self._is_owner)
+        job.timed("upload", lambda: self._until_it_works("upload", upload.run))
+        stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in files}
+        stored = job.timed(
+            "register", lambda: self._until_it_works("register", lambda: self._register(files, upload, stats))
+        )
+        dropped = len(parcels) - len(upload.stored())
+        if dropped:
+            logger.info("batch %d: dropped %d files of partitions given away", job.number, dropped)
+        shutil.rmtree(job.folder)
         _log(job, stored)
         with self._changed:
             self._delivered = job.number
             self._changed.notify_all()
 
-    def _register(self, files: list[StoredFile]) -> list[StoredFile]:
-        self._registrar.register(files)
-        return files
+    def _register(
+        self, files: Sequence[WrittenFile], upload: Upload, stats: Mapping[Path, ColumnStats]
+    ) -> list[StoredFile]:
+        stored = stored_files(files, upload.stored(), self._table_root, self._store.uri, stats)
+        self._registrar.register(stored)
+        return stored
 
-    def _until_it_works(self, work: Callable[[], _T]) -> _T:
-        return until_it_works(work, stop=self._stop, on_wait=self._set_obstacle, clock=time.monotonic)
+    def _until_it_works(self, step: str, work: Callable[[], _T]) -> _T:
+        return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), clock=time.monotonic)
 
-    def _set_obstacle(self, error: RetryableError | None) -> None:
+    def _set_obstacle(self, step: str, error: RetryableError | None) -> None:
         with self._changed:
-            self._obstacle = error
+            if error:
+                self._obstacles[step] = error
+            else:
+                self._obstacles.pop(step, None)
             self._changed.notify_all()
 
 
@@ -272,13 +279,16 @@ def _log(job: _Job, stored: Sequence[StoredFile]) -> None:
     steps = ", ".join(f"{step} {seconds:.2f}" for step, seconds in job.seconds.items())
     size = sum(file.size for file in stored)
     rows = sum(file.rows for file in stored)
+    odd = f", {job.rejected:,} in the dead letter" if job.rejected else ""
+    odd += f", {job.rescued:,} values rescued" if job.rescued else ""
     logger.info(
-        "batch %d (%s): %s rows in %s files, %s bytes; %.2f s: %s",
+        "batch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",
         job.number,
         job.reason,
         f"{rows:,}",
         f"{len(stored):,}",
         f"{size:,}",
+        odd,
         sum(job.seconds.values()),
         steps,
     )

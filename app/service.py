@@ -29,6 +29,7 @@ from app.scratch import make_scratch
 from app.settings import Settings
 from app.sink import LakeSink
 from app.spark import SparkWriter
+from app.staging import Stager
 from app.storage.base import ObjectStore
 from app.table import open_table
 from app.transform import transform
@@ -36,9 +37,13 @@ from app.wiring import (
     FLUSH_SECONDS,
     REVOKE_SECONDS,
     new_application,
+    new_bad_records,
     new_catalog,
+    new_schema,
     new_sink,
+    new_stager,
     new_store,
+    table_properties,
     table_root,
 )
 
@@ -112,12 +117,16 @@ class _Service:
         if self._settings.http_port:
             HealthServer(self._health, self._settings.http_port)
         begin = time.monotonic()
-        sink = new_sink(self._settings)
+        bad_records = new_bad_records(self._settings)
+        sink = new_sink(self._settings, bad_records)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
         store, catalog, spec = self._open_table()
+        schema = new_schema(self._settings, store)
+        _patiently(schema.open)
+        stager = new_stager(self._settings, spec, schema, bad_records)
         application, topic = self._open_topic(sink)
         _wait(spark_up)
-        sink.connect(self._new_pipeline(store, catalog, spec, sink))
+        sink.connect(self._new_pipeline(store, catalog, spec, stager, sink))
         transform(application.dataframe(topic)).sink(sink)
         self._health.started(spark_alive=lambda: self._spark.alive, ready=lambda: _readiness(sink))
         self._application = application  # from here on a signal stops the loop, and no longer the start
@@ -189,6 +198,7 @@ class _Service:
                 hive_columns=self._settings.hive_columns,
                 timestamp_column=self._settings.timestamp_column,
                 null_partition=self._settings.null_partition,
+                partition_order=self._settings.partition_order,
             )
         )
         return store, catalog, spec
@@ -216,18 +226,26 @@ class _Service:
         return application, topic
 
     def _new_pipeline(
-        self, store: ObjectStore, catalog: Catalog | None, spec: PartitionSpec, sink: LakeSink
+        self, store: ObjectStore, catalog: Catalog | None, spec: PartitionSpec, stager: Stager, sink: LakeSink
     ) -> Pipeline:
         registers = catalog if self._settings.auto_discover else None
         self._pipeline = Pipeline(
             writer=self._spark,
+            stager=stager,
             store=store,
             table_root=table_root(self._settings),
-            spec=spec,
-            registrar=Registrar(registers, f"{store.uri}/{table_root(self._settings)}", spec),
+            registrar=Registrar(
+                registers,
+                f"{store.uri}/{table_root(self._settings)}",
+                spec,
+                table_properties(self._settings),
+                self._settings.input_topic,
+            ),
             scratch=self._scratch,
             workers=self._settings.max_write_workers,
             is_owner=sink.is_owner,
+            virtual_columns=spec.virtual,
+            stats_columns=frozenset(self._settings.stats_columns) or None,
         )
         return self._pipeline
 

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, Protocol
 
 from quixstreams.context import message_context
@@ -16,9 +17,10 @@ from quixstreams.models import HeadersTuples
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.assignment import Assignment
-from app.errors import ConnectorError, DataError, RetryableError
-from app.model import Batch, Row, TopicPartition
-from app.row_size import RowSizer
+from app.bad_records import BadRecords, no_object, too_big
+from app.errors import ConnectorError, RetryableError
+from app.model import Batch, Rejected, Row, TopicPartition
+from app.row_size import RowSizer, deep_size
 
 logger = logging.getLogger(__name__)
 
@@ -54,9 +56,11 @@ class LakeSink(BaseSink):
         batch_size: rows that are worth a batch, over all partitions.
         gather_seconds: the shortest time between two batches that are sealed for their size.
         max_buffer_bytes: most bytes of rows held in Python.
+        max_record_bytes: the largest message that becomes a row.
         flush_seconds: deadline of a flush at a checkpoint.
         revoke_seconds: deadline of a flush while partitions are being revoked.
         stop_seconds: deadline of the last flush, after a signal to stop.
+        bad_records: what becomes of records that cannot become rows.
         clock: monotonic seconds.
     """
 
@@ -66,9 +70,11 @@ class LakeSink(BaseSink):
         batch_size: int,
         gather_seconds: float,
         max_buffer_bytes: int,
+        max_record_bytes: int,
         flush_seconds: float,
         revoke_seconds: float,
         stop_seconds: float,
+        bad_records: BadRecords,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # quixstreams calls these around setup(), of which there is none: everything is connected before it starts.
@@ -77,14 +83,17 @@ class LakeSink(BaseSink):
         self._batch_size = batch_size
         self._gather_seconds = gather_seconds
         self._max_buffer_bytes = max_buffer_bytes
+        self._max_record_bytes = max_record_bytes
         self._flush_seconds = flush_seconds
         self._revoke_seconds = revoke_seconds
         self._stop_seconds = stop_seconds
+        self._bad_records = bad_records
         self._clock = clock
         self._assignments: dict[TopicPartition, Assignment] = {}
         self._owners: frozenset[str] = frozenset()
         self._sizer = RowSizer()
-        self._rows = 0
+        self._rows = 0  # rejected records count as rows
+        self._rows_of_record = 0
         self._bytes = 0
         self._last_batch = 0
         self._flushed_batch = 0
@@ -112,16 +121,20 @@ class LakeSink(BaseSink):
         """Buffer one record. Never blocks.
 
         Raises:
-            DataError: the value is no dict.
+            NotARowError: the value is no dict, or the message is too big.
         """
         assignment = self._assignments[topic, partition]  # type: ignore[index] # a TopicPartition is such a tuple
         if assignment.is_repeated(offset):
             return
         if not isinstance(value, dict):
-            raise not_a_record(assignment.tp, offset, value)
+            raise no_object(value)
+        size = message_context().size
+        if size > self._max_record_bytes:
+            raise too_big(size, self._max_record_bytes)
         assignment.rows.append(Row(value, key, timestamp, offset, headers))
+        self._rows_of_record += 1
         self._rows += 1
-        self._bytes += self._sizer.size(value, message_context().size)
+        self._bytes += self._sizer.size(value, size)
 
     def flush(self) -> None:
         """Seal the rest and wait until all batches sealed so far are in the lake.
@@ -211,10 +224,32 @@ class LakeSink(BaseSink):
         """Whether the buffer has reached its bound, so that a checkpoint is due."""
         return self._bytes + self._writer.held_bytes >= self._max_buffer_bytes
 
+    def begin_record(self) -> None:
+        """The processing of a record begins; a message may hold several, all with its offset."""
+        self._rows_of_record = 0
+
+    def reject(self, rejected: Rejected, hint: str) -> None:
+        """Put a record aside that cannot become a row; rows of it that were added already are taken out again.
+
+        Raises:
+            DataError: bad records are to end the process.
+        """
+        assignment = self._assignments[rejected.tp]
+        if assignment.is_repeated(rejected.offset):
+            return
+        if self._rows_of_record and not self._bad_records.ends_the_process:
+            del assignment.rows[-self._rows_of_record :]
+            self._rows_of_record = 0
+            self._count_waiting()
+        if self._bad_records.keep(rejected, hint):
+            assignment.rejected.append(rejected)
+            self._rows += 1
+            self._bytes += deep_size(rejected.key) + deep_size(rejected.value)
+
     def discard(self, tp: TopicPartition, offset: int) -> None:
-        """Drop the rows of a record that failed half-way through its processing."""
+        """Drop all rows of a message that ends the process."""
         if tp in self._assignments:
-            self._assignments[tp].discard(lambda row: row.offset == offset)
+            self._assignments[tp].discard(offset)
             self._count_waiting()
 
     def revoking(self, active: bool) -> None:
@@ -248,14 +283,14 @@ class LakeSink(BaseSink):
         return self._pipeline
 
     def _seal(self, reason: str) -> None:
-        sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.rows]
+        sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.waiting]
         if not sealed:
             return
-        parts, rows = zip(*sealed, strict=True)
+        parts, rows, rejected = zip(*sealed, strict=True)
         self._last_batch += 1
         self._gathering_since = self._clock()
         size, self._rows, self._bytes = self._bytes, 0, 0
-        self._writer.submit(Batch(self._last_batch, reason, parts, rows, size))
+        self._writer.submit(Batch(self._last_batch, reason, parts, rows, size, tuple(chain.from_iterable(rejected))))
         self.on_sealed(self._last_batch)
 
     def _wait_for_the_lake(self, last_batch: int, *, revoking: bool) -> None:
@@ -293,19 +328,8 @@ class LakeSink(BaseSink):
         self._owners = frozenset(assignment.token for assignment in self._assignments.values())
 
     def _count_waiting(self) -> None:
-        before, self._rows = self._rows, sum(len(assignment.rows) for assignment in self._assignments.values())
+        before, self._rows = self._rows, sum(assignment.waiting for assignment in self._assignments.values())
         self._bytes = self._bytes * self._rows // before if before else 0
-
-
-def not_a_record(tp: TopicPartition, offset: int, value: object) -> DataError:
-    """The error for a value that has no columns."""
-    kind = "null (a tombstone)" if value is None else f"of type {type(value).__name__}"
-    return DataError(
-        f"reading the record of {tp} at offset {offset}",
-        f"its value is {kind}, and a row needs an object with fields",
-        "Turn it into a dict or filter it out in transform() of app/transform.py, or move the consumer group past it",
-        record=(tp, offset),
-    )
 
 
 def _too_late() -> RetryableError:

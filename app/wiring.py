@@ -1,21 +1,28 @@
 """From settings to the parts: the one place, with ``service``, that knows the settings object."""
 
+import logging
 from pathlib import Path
 
 from quixstreams.kafka import ConnectionConfig
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.application import LakeApplication
-from app.catalog.base import Catalog
+from app.bad_records import BadRecords
+from app.catalog.base import Catalog, TableProperties
 from app.catalog.quix import QuixCatalog
 from app.connection import LocalTarget
 from app.errors import ConfigError
 from app.health import Health
+from app.partitioning import PartitionSpec
+from app.schema_keeper import SchemaKeeper
 from app.settings import Settings
 from app.sink import LakeSink
+from app.staging import Stager
 from app.storage.base import ObjectStore
 from app.storage.local import LocalStore
 from app.storage.s3 import S3Store
+
+logger = logging.getLogger(__name__)
 
 # The consumer is thrown out of its group when it does not poll for this long (librdkafka's default).
 _MAX_POLL_SECONDS = 300.0
@@ -54,18 +61,61 @@ def new_catalog(settings: Settings) -> Catalog | None:
     target = settings.catalog
     if target is None:
         return None
-    return QuixCatalog(target.url, target.token, settings.catalog_namespace, settings.table)
+    return QuixCatalog(
+        target.url,
+        target.token,
+        settings.catalog_namespace,
+        settings.table,
+        workspace_id=settings.workspace_id or "",
+    )
 
 
-def new_sink(settings: Settings) -> LakeSink:
+def table_properties(settings: Settings) -> TableProperties:
+    """What the catalog gets to know of the table beside its place."""
+    return TableProperties(
+        settings.partition_order,
+        settings.timestamp_column,
+        settings.virtual_columns,
+        settings.sort_column,
+        settings.stats_columns,
+    )
+
+
+def new_bad_records(settings: Settings) -> BadRecords:
+    """What becomes of records that cannot become rows; the sink and the staging step share it."""
+    return BadRecords(settings.on_bad_record, logger.warning)
+
+
+def new_schema(settings: Settings, store: ObjectStore) -> SchemaKeeper:
+    """The table's schema, not read yet."""
+    return SchemaKeeper(store, table_root(settings), settings.column_types)
+
+
+def new_stager(settings: Settings, spec: PartitionSpec, schema: SchemaKeeper, bad_records: BadRecords) -> Stager:
+    """Steps 1 and 2."""
+    return Stager(
+        spec=spec,
+        table_root=table_root(settings),
+        schema=schema,
+        fixed=frozenset(settings.column_types),
+        metadata=settings.metadata_columns,
+        sort_column=settings.sort_column,
+        bad_records=bad_records,
+    )
+
+
+def new_sink(settings: Settings, bad_records: BadRecords) -> LakeSink:
     """The sink, not connected to its pipeline yet."""
     return LakeSink(
         batch_size=settings.batch_size,
         gather_seconds=_GATHER_SECONDS,
         max_buffer_bytes=settings.memory.buffer_mb * 2**20,
+        # A row is held several times over at once: as text, decoded, as columns in Python and in Java.
+        max_record_bytes=min(settings.memory.buffer_mb // 4, settings.memory.heap_mb // 16) * 2**20,
         flush_seconds=FLUSH_SECONDS,
         revoke_seconds=REVOKE_SECONDS,
         stop_seconds=_STOP_SECONDS,
+        bad_records=bad_records,
     )
 
 
@@ -85,7 +135,7 @@ def new_application(settings: Settings, sink: LakeSink, health: Health, scratch:
         return LakeApplication(
             lake_sink=sink,
             on_turn=health.turn,
-            broker_address=_connection(settings),
+            broker_address=kafka_connection(settings),
             quix_sdk_token=settings.sdk_token.get_secret_value() if settings.sdk_token else None,
             quix_portal_api=settings.portal_api,
             consumer_group=settings.consumer_group,
@@ -105,7 +155,7 @@ def new_application(settings: Settings, sink: LakeSink, health: Health, scratch:
         ) from error
 
 
-def _connection(settings: Settings) -> ConnectionConfig | None:
+def kafka_connection(settings: Settings) -> ConnectionConfig | None:
     """How to reach the broker; ``None`` leaves it to quixstreams and the platform's token."""
     if settings.broker_address is None:
         return None

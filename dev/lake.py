@@ -41,7 +41,7 @@ def query(sql: str) -> list[tuple[object, ...]]:
 
 def partition_tree(folder: Path, indent: str = "") -> Iterator[str]:
     """Yield the folders below ``folder`` as the lines of a tree; the innermost tell their files and rows."""
-    folders = sorted(entry for entry in folder.iterdir() if entry.is_dir())
+    folders = sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(("_", ".")))
     for inner in folders:
         last = inner is folders[-1]
         files = sorted(inner.glob("*.parquet"))

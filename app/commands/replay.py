@@ -19,7 +19,7 @@ from app.dead_letter import DeadLetter, dead_letter_root, read
 from app.errors import ConfigError
 from app.settings import Settings
 from app.storage.base import ObjectStore
-from app.wiring import _connection, new_store, table_root
+from app.wiring import kafka_connection, new_store, table_root
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ def _send(letters: _Letters, keys: Sequence[str], sender: Sender, *, delete: boo
 def _new_sender(settings: Settings, to: str | None, scratch: Path) -> Sender:
     try:
         application = Application(
-            broker_address=_connection(settings),
+            broker_address=kafka_connection(settings),
             quix_sdk_token=settings.sdk_token.get_secret_value() if settings.sdk_token else None,
             quix_portal_api=settings.portal_api,
             producer_extra_config=PRODUCER_SETTINGS,

@@ -52,7 +52,7 @@ class Lake:
         self.folder = folder
 
     def files(self) -> list[Path]:
-        return sorted(path for path in self.folder.rglob("*") if path.is_file())
+        return sorted(path for path in self.folder.rglob("*.parquet") if path.is_file())
 
     def numbers(self) -> list[int]:
         """The numbers of all records in the lake, sorted, doubled ones twice."""

@@ -1,12 +1,10 @@
-"""A record that cannot be written ends the process and is named; what came before it is in the lake and committed."""
+"""Records that cannot become rows: beside the lake in the dead letter, or the end of the process, as the user wants."""
 
 import json
 from pathlib import Path
 
-import pytest
-
 from dev.broker import Bytes
-from tests.e2e.lake import Tally
+from tests.e2e.lake import Lake, Tally
 from tests.e2e.records import records, value
 from tests.e2e.scenario import Scenario, customised
 
@@ -19,53 +17,82 @@ BAD_VALUES: dict[str, tuple[Bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD_VALUES)
-def test_a_bad_record_stops_the_connector_until_it_is_dealt_with(scenario: Scenario, kind: str) -> None:
-    bad, reason = BAD_VALUES[kind]
+def test_bad_records_go_to_the_dead_letter_and_the_others_to_the_lake(scenario: Scenario) -> None:
+    scenario.produce(records(GOOD))
+    scenario.produce([("key", bad, None, 0) for bad, _ in BAD_VALUES.values()])
+    scenario.produce(records(10, first=GOOD))
+    scenario.produce([("key", b"the last one", None, 0)])
+    everything = GOOD + len(BAD_VALUES) + 10 + 1
+    connector = scenario.connector(BATCH_SIZE="300", HIVE_COLUMNS="location,year")
+    scenario.wait_until_committed(everything, connector)
+
+    assert connector.stop() == 0
+
+    assert scenario.committed() == [everything]
+    assert scenario.lake.tally_by_duckdb() == Tally.of(range(GOOD + 10))
+    folder = scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic
+    found = Lake(folder).query(
+        'SELECT "offset", value, value_json, reason, key, topic, partition FROM {source} ORDER BY "offset"'
+    )
+    wanted = [*BAD_VALUES.values(), (b"the last one", "it does not deserialize: ")]
+    assert len(found) == len(wanted)
+    for (_, raw, decoded, told, *origin), (bad, reason) in zip(found, wanted, strict=True):
+        assert str(told).startswith(reason)
+        assert origin == [b"key", scenario.topic, 0]
+        # Of what did deserialize the bytes are gone: it is kept as JSON.
+        assert raw == bad if reason.startswith("it does not deserialize") else decoded in ("[1,2]", "[1, 2]", None)
+    assert [offset for offset, *_ in found] == [GOOD, GOOD + 1, GOOD + 2, everything - 1]
+    assert f"{scenario.topic}[0] at offset {GOOD} goes to the dead letter: it does not deserialize" in connector.log
+
+
+def test_a_bad_record_stops_the_connector_where_the_user_wants_it(scenario: Scenario) -> None:
+    bad, reason = BAD_VALUES["not JSON"]
     scenario.produce(records(GOOD))
     scenario.produce([("key", bad, None, 0)])
     scenario.produce(records(10, first=GOOD))
     # a batch of its own for what comes before, and one commit that the bad record itself must bring about
     for _ in range(2):  # a restart meets the same record and adds nothing
-        connector = scenario.connector(BATCH_SIZE="300", COMMIT_INTERVAL="300")
+        connector = scenario.connector(BATCH_SIZE="300", COMMIT_INTERVAL="300", ON_BAD_RECORD="fail")
 
         assert connector.wait() == 1
 
         [error] = [line for line in connector.complaints() if " ERROR " in line]
         assert f"reading the record of {scenario.topic}[0] at offset {GOOD}: {reason}" in error
-        assert "move the consumer group past" in error
+        assert "ON_BAD_RECORD" in error
         assert "Traceback" not in connector.log
         assert scenario.lake.tally_by_duckdb() == Tally.of(range(GOOD))
         assert scenario.committed() == [GOOD]
-        if kind != "not JSON":
-            break
 
 
-def test_a_value_that_does_not_fit_its_column(scenario: Scenario) -> None:
+def test_a_value_that_does_not_fit_its_column_is_rescued(scenario: Scenario) -> None:
     scenario.produce(records(GOOD))
     odd = value(GOOD) | {"temperature": "warm"}
     scenario.produce([("key", json.dumps(odd), None, 0)])
     scenario.produce(records(10, first=GOOD + 1))
-    connector = scenario.connector(BATCH_SIZE="100000", COMMIT_INTERVAL="2")
+    connector = scenario.connector(BATCH_SIZE="100000")
+    scenario.wait_until_committed(GOOD + 11, connector)
 
-    assert connector.wait() == 1
+    assert connector.stop() == 0
 
-    [error] = [line for line in connector.complaints() if " ERROR " in line]
-    assert f"converting the record of {scenario.topic}[0] at offset {GOOD}: " in error
-    assert "column 'temperature' has the value 'warm', which does not fit after float values" in error
-    assert "Traceback" not in connector.log
-    assert len(scenario.lake.numbers()) == scenario.committed()[0]
+    assert scenario.lake.tally_by_duckdb() == Tally.of(range(GOOD + 11))
+    rescued = scenario.lake.query("SELECT n, temperature, _rescued_data FROM {source} WHERE _rescued_data IS NOT NULL")
+    assert [(n, temperature, json.loads(text)) for n, temperature, text in rescued] == [
+        (GOOD, None, {"temperature": "warm"})
+    ]
+    warnings = [line for line in connector.log.splitlines() if "WARNING" in line and "temperature" in line]
+    assert len(warnings) == 1
+    assert "_rescued_data" in warnings[0]
 
 
 def test_a_transform_that_fails_names_the_record(scenario: Scenario, tmp_path: Path) -> None:
     failing = "def transform(sdf):\n    return sdf.apply(lambda value: {**value, 'ratio': 1 / (value['n'] - 500)})\n"
     scenario.produce(records(GOOD + 10))
-    connector = scenario.connector(root=customised(tmp_path / "tree", failing))
+    connector = scenario.connector(root=customised(tmp_path / "tree", failing), ON_BAD_RECORD="fail")
 
     assert connector.wait() == 1
 
     [error] = [line for line in connector.complaints() if " ERROR " in line]
-    assert f"processing the record of {scenario.topic}[0] at offset {GOOD}: " in error
+    assert f"reading the record of {scenario.topic}[0] at offset {GOOD}: " in error
     assert "transform() raised ZeroDivisionError" in error
     assert "app/transform.py" in error
     assert scenario.lake.tally_by_duckdb() == Tally.of(range(GOOD))

@@ -1,9 +1,13 @@
 """Rows and batches as the sink would have made them, with only what a test cares about."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from app.bad_records import BadRecords, OnBadRecord
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
 from app.partitioning import HIVE_NULL, PartitionSpec
+from app.staging import Schema, Stager
+from tests.fakes.memory_schema import MemorySchema
 
 TP = TopicPartition("sensors", 0)
 NOON = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
@@ -39,3 +43,24 @@ def batch_of(
 
 def spec(*columns: str, timestamp_column: str = "ts_ms", null_value: str = HIVE_NULL) -> PartitionSpec:
     return PartitionSpec(columns, timestamp_column, null_value)
+
+
+def stager(
+    wanted: PartitionSpec,
+    choice: OnBadRecord = "dead-letter",
+    *,
+    table_root: str = "data/t",
+    schema: Schema | None = None,
+    metadata: Sequence[str] = (),
+    sort_column: str | None = None,
+) -> Stager:
+    """A staging step that keeps the table's schema in memory."""
+    return Stager(
+        spec=wanted,
+        table_root=table_root,
+        schema=schema or MemorySchema(),
+        fixed=frozenset(),
+        metadata=metadata,
+        sort_column=sort_column,
+        bad_records=BadRecords(choice, lambda _: None),
+    )

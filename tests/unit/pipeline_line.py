@@ -15,7 +15,7 @@ from app.pipeline import Pipeline
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
-from tests.unit.batches import batch, spec
+from tests.unit.batches import batch, spec, stager
 
 ROOT = "data/t"
 WAIT = 10.0
@@ -36,9 +36,9 @@ class Line:
         wanted = spec("p")
         self.pipeline = Pipeline(
             writer=self.writer,
+            stager=stager(wanted, "fail", table_root=ROOT),
             store=self.store,
             table_root=ROOT,
-            spec=wanted,
             registrar=Registrar(self.catalog, f"{self.store.uri}/{ROOT}", wanted),
             scratch=self.scratch,
             workers=2,
@@ -97,6 +97,11 @@ class Gate:
 def one(number: int, *, first: int | None = None, size: int = 100) -> Batch:
     """A batch of one row whose value is the batch's number."""
     return batch({"p": "a", "v": number}, number=number, first=number if first is None else first, size=size)
+
+
+def bad(number: int) -> Batch:
+    """A batch that cannot be staged: its second row fits no folder."""
+    return batch({"p": "a", "v": number}, {"p": "a" * 300, "v": number}, number=number, first=number)
 
 
 def own_threads() -> set[str]:

@@ -6,6 +6,7 @@ from typing import Any
 from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext
 
+from app.bad_records import BadRecords
 from app.errors import FatalError, RetryableError
 from app.model import Batch, TopicPartition
 from app.sink import LakeSink
@@ -28,9 +29,11 @@ class Bench:
             batch_size=batch_size,
             gather_seconds=gather_seconds,
             max_buffer_bytes=max_buffer_bytes,
+            max_record_bytes=1_000_000,
             flush_seconds=180,
             revoke_seconds=55,
             stop_seconds=25,
+            bad_records=BadRecords("dead-letter", lambda _: None),
             clock=self.clock,
         )
         self.sink.connect(self.pipeline)

@@ -19,8 +19,9 @@ from quixstreams.models import MessageContext, Row
 
 from app import application as module
 from app.application import LakeApplication
+from app.bad_records import BadRecords, OnBadRecord
 from app.errors import ConnectorError, DataError, FatalError, RetryableError
-from app.model import TopicPartition
+from app.model import Rejected, TopicPartition
 from app.sink import LakeSink
 from tests.fakes.clock import Clock
 from tests.fakes.manual_pipeline import ManualPipeline
@@ -36,16 +37,19 @@ Transform = Callable[[dict[str, Any]], list[Any]]
 class Bench:
     """The application with a broker that is played: what it would give, and what it gets."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, choice: OnBadRecord = "fail") -> None:
+        self.told: list[str] = []
         self.pipeline = ManualPipeline(Clock())
         self.pipeline.on_wait = self.pipeline.deliver_all
         self.sink = LakeSink(
             batch_size=1_000,
             gather_seconds=0.0,
             max_buffer_bytes=10_000_000,
+            max_record_bytes=1_000_000,
             flush_seconds=180,
             revoke_seconds=55,
             stop_seconds=25,
+            bad_records=BadRecords(choice, self.told.append),
         )
         self.sink.connect(self.pipeline)
         self.turns = 0
@@ -62,7 +66,7 @@ class Bench:
         )
         self.checkpoints = self.application._checkpoints
         self.checkpoints.sink_manager.register(self.sink)
-        self.checkpoints.init_checkpoint()  # type: ignore[no-untyped-call]
+        self.checkpoints.init_checkpoint()
         self.transform: Transform = lambda value: [value]
         self.records: list[Row | Exception | None] = []
         self.commit_errors: list[KafkaError] = []
@@ -123,6 +127,14 @@ class Bench:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
     bench = Bench(monkeypatch, tmp_path)
+    bench.assign()
+    return bench
+
+
+@pytest.fixture
+def lenient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
+    """Bad records go to the dead letter here."""
+    bench = Bench(monkeypatch, tmp_path, "dead-letter")
     bench.assign()
     return bench
 
@@ -294,7 +306,7 @@ def test_a_transform_that_raises_names_the_record(bench: Bench) -> None:
     with pytest.raises(DataError) as raised:
         bench.turn(record(1))
     assert str(raised.value) == (
-        "processing the record of sensors[0] at offset 1: transform() raised KeyError('missing'). "
+        "reading the record of sensors[0] at offset 1: transform() raised KeyError('missing'). "
         "Correct transform() in app/transform.py"
     )
     assert bench.commits == [{TP: 1}]
@@ -303,6 +315,9 @@ def test_a_transform_that_raises_names_the_record(bench: Bench) -> None:
 class _Message:
     """What librdkafka gives for a record."""
 
+    def __init__(self, offset: int, value: bytes = b"{") -> None:
+        self._offset, self._value = offset, value
+
     def topic(self) -> str:
         return TOPIC
 
@@ -310,12 +325,29 @@ class _Message:
         return 0
 
     def offset(self) -> int:
-        return 2
+        return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_700_000_000_000
+
+    def key(self) -> bytes:
+        return b"\xff"
+
+    def value(self) -> bytes:
+        return self._value
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [("h", b"\x00")]
+
+
+def undeserialized(bench: Bench, offset: int) -> bool:
+    message: Any = _Message(offset)
+    return bench.application._consuming_failed(ValueError("no JSON"), message, logging.getLogger())
 
 
 def test_a_record_that_does_not_deserialize_is_named(bench: Bench) -> None:
     with pytest.raises(DataError) as raised:
-        module._on_consumer_error(ValueError("no JSON"), _Message(), logging.getLogger())  # type: ignore[arg-type]
+        undeserialized(bench, 2)
     assert str(raised.value).startswith(
         "reading the record of sensors[0] at offset 2: it does not deserialize: no JSON. "
         "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER"
@@ -323,12 +355,66 @@ def test_a_record_that_does_not_deserialize_is_named(bench: Bench) -> None:
     assert raised.value.record == (TP, 2)
 
 
+def test_a_record_that_does_not_deserialize_is_put_aside_as_it_came(lenient: Bench) -> None:
+    lenient.turn(record(0))
+    assert undeserialized(lenient, 1)
+    lenient.turn(record(2))
+    lenient.checkpoint()
+    (batch,) = lenient.pipeline.batches
+    assert lenient.written == [0, 2]
+    assert batch.rejected == (
+        Rejected(
+            TP,
+            1,
+            1_700_000_000_000,
+            b"\xff",
+            b"{",
+            [("h", b"\x00")],
+            "it does not deserialize: no JSON",
+        ),
+    )
+    assert lenient.commits == [{TP: 3}]
+    assert "sensors[0] at offset 1 goes to the dead letter: it does not deserialize: no JSON" in lenient.told[0]
+
+
+def test_a_bad_record_at_the_end_of_the_topic_is_committed_too(lenient: Bench) -> None:
+    """The framework itself does not: it would come again after each restart."""
+    assert undeserialized(lenient, 7)
+    lenient.checkpoint()
+    assert lenient.commits == [{TP: 8}]
+    assert [part.offsets.last for part in lenient.pipeline.batches[0].parts] == [7]
+
+
+def test_a_record_whose_transform_fails_half_way_is_put_aside_as_a_whole(lenient: Bench) -> None:
+    lenient.transform = lambda value: [value, value] if value["n"] != 1 else [value, value, "text"]
+    lenient.turn(record(0), record(1), record(2))
+    lenient.checkpoint()
+    assert lenient.written == [0, 0, 2, 2]
+    (rejected,) = lenient.pipeline.batches[0].rejected
+    assert (rejected.offset, rejected.value, rejected.key) == (1, {"n": 1}, "key")
+    assert rejected.reason == "its value is of type str, and a row needs an object with fields"
+    assert lenient.commits == [{TP: 3}]
+
+
+def test_other_records_of_the_same_message_are_kept(lenient: Bench) -> None:
+    """A deserializer may make several records of one message; they share its offset."""
+    several = [record(5, {"n": 1}), record(5, {"n": 2}), record(5, {"n": 3})]
+    lenient.transform = lambda value: [value] if value["n"] != 2 else [value["missing"]]
+    lenient.records.append(several)  # type: ignore[arg-type]
+    lenient.application._process_message({TOPIC: lenient._dataframe})
+    lenient.checkpoint()
+    (batch,) = lenient.pipeline.batches
+    assert [row.value["n"] for row in batch.rows[0]] == [1, 3]
+    assert [(one.offset, one.value, one.reason) for one in batch.rejected] == [
+        (5, {"n": 2}, "transform() raised KeyError('missing')")
+    ]
+
+
 # --- the broker's errors, the stop ----------------------------------------------------------------------------------
 
 
 def consumer_error(code: int, *, fatal: bool = False) -> bool:
-    error = KafkaConsumerException(KafkaError(code, "in the broker's words", fatal))
-    return module._on_consumer_error(error, None, logging.getLogger())
+    return module._kafka_failed(KafkaConsumerException(KafkaError(code, "in the broker's words", fatal)))
 
 
 def test_passing_errors_of_the_consumer_are_passed_over_and_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -350,10 +436,10 @@ def test_lasting_errors_of_the_consumer_end_the_process(code: int, fatal: bool) 
         consumer_error(code, fatal=fatal)
 
 
-def test_errors_of_our_own_are_never_passed_over() -> None:
-    assert not module._on_consumer_error(RuntimeError("a bug"), None, logging.getLogger())
+def test_errors_of_our_own_are_never_passed_over(lenient: Bench) -> None:
+    assert not module._kafka_failed(RuntimeError("a bug"))
     own: ConnectorError = RetryableError("uploading", "503")
-    assert not module._on_processing_error(own, record(0), logging.getLogger())
+    assert not lenient.application._processing_failed(own, record(0), logging.getLogger())
 
 
 def test_a_failed_pipeline_ends_the_loop_at_the_next_turn(bench: Bench) -> None:

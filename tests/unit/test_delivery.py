@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app import parcels
 from app.catalog.base import CatalogTable
 from app.delivery import Registrar, Upload
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
@@ -43,13 +44,22 @@ def written(tmp_path: Path, *places: str, owner: str = "0a1b2c3d") -> list[Writt
     return files
 
 
-def upload_of(
-    files: Sequence[WrittenFile],
-    store: MoodyStore,
-    pool: ThreadPoolExecutor,
-    is_owner: Callable[[str], bool] = lambda _: True,
-) -> Upload:
-    return Upload(files, store, ROOT, pool, is_owner)
+class Shipment:
+    """The upload of data files, and what the catalog would hear of them."""
+
+    def __init__(
+        self,
+        files: Sequence[WrittenFile],
+        store: MoodyStore,
+        pool: ThreadPoolExecutor,
+        is_owner: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self._files, self._store = files, store
+        self._upload = Upload([parcels.data_file(file, ROOT) for file in files], store, pool, is_owner)
+        self.run = self._upload.run
+
+    def stored(self) -> list[StoredFile]:
+        return parcels.stored_files(self._files, self._upload.stored(), ROOT, self._store.uri)
 
 
 def places(files: Sequence[StoredFile]) -> list[str]:
@@ -73,7 +83,7 @@ def forbidden(key: str) -> FatalError:
 
 
 def test_all_files_are_stored_under_their_keys(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
-    upload = upload_of(written(tmp_path, "NYC", "a%2Fb"), store, pool)
+    upload = Shipment(written(tmp_path, "NYC", "a%2Fb"), store, pool)
     upload.run()
     name = "data_sensors-0_0000000000000000000-9_0a1b2c3d-0.parquet"
     stored = upload.stored()
@@ -88,7 +98,7 @@ def test_all_files_are_stored_under_their_keys(tmp_path: Path, store: MoodyStore
 
 def test_a_repetition_uploads_only_what_is_missing(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
     store.refuse = lambda key: away(key) if "place=b" in key else None
-    upload = upload_of(written(tmp_path, "a", "b", "c"), store, pool)
+    upload = Shipment(written(tmp_path, "a", "b", "c"), store, pool)
     with pytest.raises(RetryableError, match="the store is away"):
         upload.run()
     assert places(upload.stored()) == ["a", "c"]
@@ -102,7 +112,7 @@ def test_a_repetition_uploads_only_what_is_missing(tmp_path: Path, store: MoodyS
 def test_when_all_is_stored_a_repetition_does_nothing(
     tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
 ) -> None:
-    upload = upload_of(written(tmp_path, "a"), store, pool)
+    upload = Shipment(written(tmp_path, "a"), store, pool)
     upload.run()
     upload.run()
     assert tried(store) == ["a"]
@@ -118,14 +128,14 @@ def test_a_lasting_error_comes_before_a_passing_one(
 ) -> None:
     store.refuse = lambda key: order["place=b" in key](key)
     with pytest.raises(FatalError, match="access denied"):
-        upload_of(written(tmp_path, "a", "b"), store, pool).run()
+        Shipment(written(tmp_path, "a", "b"), store, pool).run()
 
 
 def test_an_unforeseen_error_is_not_taken_for_a_passing_one(
     tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
 ) -> None:
     files = written(tmp_path, "a", "b")
-    upload = upload_of(files, store, pool)
+    upload = Shipment(files, store, pool)
 
     def refuse(key: str) -> ConnectorError | None:
         if "place=b" in key:
@@ -141,7 +151,7 @@ def test_files_of_ended_assignments_are_not_uploaded(
     tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
 ) -> None:
     files = written(tmp_path, "a", owner="ended000") + written(tmp_path, "b", owner="mine0000")
-    upload = upload_of(files, store, pool, lambda token: token == "mine0000")
+    upload = Shipment(files, store, pool, lambda token: token == "mine0000")
     upload.run()
     assert tried(store) == ["b"]
     assert places(upload.stored()) == ["b"]
@@ -153,7 +163,7 @@ def test_files_whose_assignment_ends_while_the_store_is_away_are_not_uploaded_la
     owners = {"first000", "second00"}
     files = written(tmp_path, "a", "c", owner="first000") + written(tmp_path, "b", owner="second00")
     store.refuse = lambda key: None if "place=a" in key else away(key)
-    upload = upload_of(files, store, pool, owners.__contains__)
+    upload = Shipment(files, store, pool, owners.__contains__)
     with pytest.raises(RetryableError):
         upload.run()
     owners.remove("first000")
@@ -178,7 +188,7 @@ def test_no_more_uploads_run_at_once_than_the_pool_has_threads(tmp_path: Path, s
 
     store.refuse = refuse
     with ThreadPoolExecutor(max_workers=2) as pool:
-        upload_of(written(tmp_path, *"abcdef"), store, pool).run()
+        Shipment(written(tmp_path, *"abcdef"), store, pool).run()
     assert set(most) == {2}
 
 
@@ -195,7 +205,7 @@ def test_a_stop_ends_an_upload_that_waits_for_its_turn(tmp_path: Path, store: Mo
 
     def run() -> None:
         try:
-            upload_of(written(tmp_path, "a", "b", "c"), store, pool).run()
+            Shipment(written(tmp_path, "a", "b", "c"), store, pool).run()
         except Stopped as stopped:
             ended.append(stopped)
 
@@ -213,7 +223,7 @@ def test_a_stop_ends_an_upload_that_waits_for_its_turn(tmp_path: Path, store: Mo
 
 
 def stored_files(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor, *names: str) -> list[StoredFile]:
-    upload = upload_of(written(tmp_path, *names), store, pool)
+    upload = Shipment(written(tmp_path, *names), store, pool)
     upload.run()
     return upload.stored()
 

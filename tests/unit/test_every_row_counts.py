@@ -18,6 +18,7 @@ from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext
 from quixstreams.sinks import SinkBackpressureError
 
+from app.bad_records import BadRecords
 from app.delivery import Registrar
 from app.errors import ConnectorError, RetryableError
 from app.model import TopicPartition
@@ -26,7 +27,7 @@ from app.sink import LakeSink
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
-from tests.unit.batches import NOON, spec
+from tests.unit.batches import NOON, spec, stager
 
 ROOT = "data/t"
 PARTITIONS = [TopicPartition("sensors", number) for number in range(3)]
@@ -48,16 +49,18 @@ class World:
             batch_size=self.dice.choice([3, 10, 40]),
             gather_seconds=0.0,
             max_buffer_bytes=self.dice.choice([5_000, 1_000_000]),
+            max_record_bytes=1_000_000,
             flush_seconds=180,
             revoke_seconds=30,
             stop_seconds=25,
+            bad_records=BadRecords("fail", lambda _: None),
             clock=lambda: time.monotonic() * HASTE,
         )
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
+            stager=stager(spec("p"), table_root=ROOT),
             store=self.store,
             table_root=ROOT,
-            spec=spec("p"),
             registrar=Registrar(self.catalog, f"{self.store.uri}/{ROOT}", spec("p")),
             scratch=tmp_path / "scratch",
             workers=3,

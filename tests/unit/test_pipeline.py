@@ -9,7 +9,7 @@ import pytest
 from app.errors import ConnectorError, DataError, FatalError, SparkLostError
 from app.model import Batch
 from tests.unit.batches import batch
-from tests.unit.pipeline_line import ROOT, WAIT, Gate, Line, one, own_threads, wait_until
+from tests.unit.pipeline_line import ROOT, WAIT, Gate, Line, bad, one, wait_until
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_batch_is_prepared_and_another_written_while_one_is_uploaded(line: Lin
     uploading.wait_reached()
     writing.wait_reached()
     wait_until(lambda: line.pipeline.held_bytes == 0)
-    assert (line.scratch / "staged-3.parquet").exists()
+    assert (line.scratch / "batch-3" / "staged.parquet").exists()
     assert not line.pipeline.wait_delivered(1, 0.0)
     uploading.open()
     writing.open()
@@ -116,7 +116,7 @@ def test_waiting_ends_with_its_time(line: Line) -> None:
 
 
 def break_stage(line: Line) -> Batch:
-    return batch({"p": "a", "v": 2}, {"p": "a", "v": "two"}, number=2, first=2)
+    return bad(2)
 
 
 def break_write(line: Line) -> Batch:
@@ -170,7 +170,7 @@ def test_a_failure_lets_arrive_what_is_ahead_of_it(line: Line) -> None:
     line.store.refuse = gate
     line.submit(one(1), one(2))
     gate.wait_reached()
-    line.submit(batch({"p": "a", "v": 3}, {"p": "a", "v": "x"}, number=3))
+    line.submit(bad(3))
     assert not line.pipeline.wait_delivered(3, 0.2)
     assert line.pipeline.failure is None
     gate.open()
@@ -204,7 +204,7 @@ def test_the_failure_of_the_earliest_batch_is_the_one_that_is_told(line: Line) -
         raise FatalError("writing a batch", "the disk is full")
 
     line.writer.before = fail
-    line.submit(one(1), batch({"p": "a", "v": 1}, {"p": "a", "v": "x"}, number=2))
+    line.submit(one(1), bad(2))
     gate.wait_reached()
     gate.open()
     assert "the disk is full" in str(line.failure())

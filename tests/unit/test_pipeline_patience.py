@@ -9,7 +9,7 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import Batch, TopicPartition
 from tests.unit.batches import TP, batch, batch_of, row
-from tests.unit.pipeline_line import Gate, Line, one, own_threads, wait_until
+from tests.unit.pipeline_line import Gate, Line, bad, one, own_threads, wait_until
 
 OTHER = TopicPartition("sensors", 1)
 
@@ -154,7 +154,7 @@ def test_a_stop_ends_all_threads_while_uploads_wait_for_their_turn(line: Line) -
 
 
 def test_a_stop_after_a_failure_ends_all_threads(line: Line) -> None:
-    line.submit(batch({"p": "a", "v": 1}, {"p": "a", "v": "x"}), one(2))
+    line.submit(bad(1), one(2))
     line.failure()
     line.pipeline.stop()
     wait_until(lambda: own_threads() == set())

@@ -7,7 +7,9 @@ from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext
 from quixstreams.sinks import SinkBackpressureError
 
-from app.errors import DataError, FatalError
+from app.bad_records import NotARowError
+from app.errors import FatalError
+from app.model import Rejected
 from tests.unit.batches import NOON, TP
 from tests.unit.sink_bench import AWAY, BROKEN, OTHER, Bench
 
@@ -205,22 +207,59 @@ def test_dropped_rows_no_longer_take_memory(drop: str) -> None:
     ("value", "kind"),
     [("text", "str"), ([{"a": 1}], "list"), (7, "int"), (b"x", "bytes"), (False, "bool")],
 )
-def test_a_value_that_is_no_dict_is_told_with_topic_partition_and_offset(
-    bench: Bench, value: object, kind: str
-) -> None:
-    with pytest.raises(DataError) as caught:
+def test_a_value_that_is_no_dict_is_refused(bench: Bench, value: object, kind: str) -> None:
+    with pytest.raises(NotARowError, match=f"^its value is of type {kind}, and a row") as caught:
         bench.add(41, tp=OTHER, value=value)
-    assert str(caught.value).startswith(
-        f"reading the record of sensors[1] at offset 41: its value is of type {kind}, and a row"
-    )
-    assert "transform()" in str(caught.value)
-    assert caught.value.record == (OTHER, 41)
+    assert "transform()" in caught.value.hint
 
 
 def test_a_tombstone_is_told_as_such(bench: Bench) -> None:
     set_message_context(MessageContext(TP.topic, TP.partition, 41, 0))
-    with pytest.raises(DataError, match="its value is null"):
+    with pytest.raises(NotARowError, match="its value is null"):
         bench.sink.add(None, "key", NOON, [], TP.topic, TP.partition, 41)
+
+
+def test_a_message_that_the_memory_is_too_small_for_is_refused(bench: Bench) -> None:
+    bench.add(40, size=1_000_000)
+    with pytest.raises(NotARowError, match="its message has 1,000,001 bytes, and 1,000,000 are the most") as caught:
+        bench.add(41, size=1_000_001)
+    assert "MAX_BUFFER_MB" in caught.value.hint
+
+
+def rejected(offset: int) -> Rejected:
+    return Rejected(TP, offset, NOON, b"key", b"{", None, "no JSON")
+
+
+def test_rejected_records_travel_with_the_rows_of_their_offsets(bench: Bench) -> None:
+    bench.after(0, bench.pipeline.deliver_all)
+    bench.add(40)
+    bench.sink.begin_record()
+    bench.sink.reject(rejected(41), "Mend it")
+    bench.sink.flush()
+    (batch,) = bench.pipeline.batches
+    assert bench.sealed == [{TP: [40]}]
+    assert batch.rejected == (rejected(41),)
+    assert batch.parts[0].offsets.last == 41
+
+
+def test_rejected_records_alone_make_a_batch_too(bench: Bench) -> None:
+    bench.after(0, bench.pipeline.deliver_all)
+    bench.sink.reject(rejected(41), "Mend it")
+    bench.sink.flush()
+    assert [batch.rejected for batch in bench.pipeline.batches] == [(rejected(41),)]
+
+
+def test_rejected_records_are_not_doubled_by_a_pause(bench: Bench) -> None:
+    """After back-pressure what was sealed comes again."""
+    bench.sink.reject(rejected(41), "Mend it")
+    bench.pipeline.obstacle = AWAY
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+    bench.sink.reject(rejected(41), "Mend it")
+    bench.sink.reject(rejected(42), "Mend it")
+    bench.after(0, bench.pipeline.deliver_all)
+    bench.sink.flush()
+    assert [[one.offset for one in batch.rejected] for batch in bench.pipeline.batches] == [[41], [42]]
 
 
 def test_the_rows_of_a_record_that_failed_half_way_are_discarded(bench: Bench) -> None:

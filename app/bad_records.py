@@ -1,0 +1,100 @@
+"""What becomes of records that cannot become rows: the dead letter, nothing, or the end of the process."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from app.errors import DataError
+from app.model import Rejected
+
+OnBadRecord = Literal["dead-letter", "skip", "fail"]
+
+_TOLD_EVERY_SECONDS = 60.0
+
+
+class NotARowError(ValueError):
+    """A record that cannot become a row, found where its bytes are no longer at hand.
+
+    Args:
+        reason: why.
+        hint: what can be done about it.
+    """
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+def no_object(value: object) -> NotARowError:
+    """The error for a value that has no columns."""
+    kind = "null (a tombstone)" if value is None else f"of type {type(value).__name__}"
+    return NotARowError(
+        f"its value is {kind}, and a row needs an object with fields",
+        "Turn it into a dict or filter it out in transform() of app/transform.py, or set ON_BAD_RECORD",
+    )
+
+
+def too_big(size: int, limit: int) -> NotARowError:
+    """The error for a message of ``size`` bytes where ``limit`` are allowed."""
+    return NotARowError(
+        f"its message has {size:,} bytes, and {limit:,} are the most that is safe with this much memory",
+        "Raise MAX_BUFFER_MB and SPARK_DRIVER_MEMORY, or make it smaller at its producer",
+    )
+
+
+class BadRecords:
+    """Applies the user's choice to each bad record, counts them, and tells of them once a minute at most.
+
+    Args:
+        choice: ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.
+        tell: given the message of each telling.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, choice: OnBadRecord, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._choice = choice
+        self._tell = tell
+        self._clock = clock
+        self._lock = threading.Lock()  # the consumer's thread finds some, the staging thread others
+        self._next_telling = float("-inf")
+        self._untold = 0
+        self.count = 0
+
+    @property
+    def ends_the_process(self) -> bool:
+        return self._choice == "fail"
+
+    def keep(self, rejected: Rejected, hint: str) -> bool:
+        """Whether the record goes to the dead letter.
+
+        Args:
+            rejected: the record, with the reason.
+            hint: what can be done about it at its source.
+
+        Raises:
+            DataError: the process is to end at the first one.
+        """
+        if self.ends_the_process:
+            raise DataError(
+                f"reading the record of {rejected.tp} at offset {rejected.offset}",
+                rejected.reason,
+                hint,
+                record=(rejected.tp, rejected.offset),
+            )
+        self._count(rejected, hint)
+        return self._choice == "dead-letter"
+
+    def _count(self, rejected: Rejected, hint: str) -> None:
+        with self._lock:
+            self.count += 1
+            if self._clock() < self._next_telling:
+                self._untold += 1
+                return
+            self._next_telling = self._clock() + _TOLD_EVERY_SECONDS
+            more, self._untold = self._untold, 0
+        fate = "goes to the dead letter" if self._choice == "dead-letter" else "is skipped (ON_BAD_RECORD=skip)"
+        since = f" ({more:,} more since this was last told)" if more else ""
+        self._tell(f"the record of {rejected.tp} at offset {rejected.offset} {fate}: {rejected.reason}. {hint}{since}")

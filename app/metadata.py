@@ -1,0 +1,42 @@
+"""Where a row comes from, as columns of its own: METADATA_COLUMNS."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from app.model import Headers, Row, TopicPartition
+
+_HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+
+
+def metadata_columns(
+    names: Sequence[str], rows: Sequence[Row], tps: Sequence[TopicPartition]
+) -> Mapping[str, pa.Array]:
+    """The columns that the user asked for, each as long as ``rows``.
+
+    Args:
+        names: of ``METADATA_COLUMNS``.
+        rows: as they came.
+        tps: the topic-partition of each row.
+    """
+    return {name: METADATA[name](rows, tps) for name in names}
+
+
+def _headers(headers: Headers | None) -> list[dict[str, str | bytes | None]] | None:
+    """As Spark's own Kafka source shows them: in order, names may repeat."""
+    if not headers:
+        return None
+    return [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in headers]
+
+
+METADATA: Mapping[str, Callable[[Sequence[Row], Sequence[TopicPartition]], pa.Array]] = {
+    "__topic": lambda _, tps: pa.array([tp.topic for tp in tps], pa.string()),
+    "__partition": lambda _, tps: pa.array([tp.partition for tp in tps], pa.int32()),
+    "__offset": lambda rows, _: pa.array([row.offset for row in rows], pa.int64()),
+    "__timestamp": lambda rows, _: (
+        pa.array([row.timestamp for row in rows], pa.int64())
+        .cast(pa.timestamp("ms", "UTC"))
+        .cast(pa.timestamp("us", "UTC"))
+    ),
+    "__headers": lambda rows, _: pa.array([_headers(row.headers) for row in rows], _HEADERS),
+}
