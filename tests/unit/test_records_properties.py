@@ -59,10 +59,13 @@ def _batches(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[dict[str,
 
 wide = st.one_of(st.integers(-3, 3), st.integers(), st.sampled_from([2**63, -(2**63), 2**63 - 1, EXACT + 1]))
 numbers = st.one_of(st.none(), st.booleans(), wide, st.floats(), st.sampled_from([0.0, -0.0, 1.0, 2.0, 1e18]))
-any_batch = st.one_of(_batches(_values(_scalars(wide))), _batches(_values(numbers)), _batches(numbers))
+near_whole = st.lists(st.fixed_dictionaries({"a": st.sampled_from([1, 0, 0.0, -0.0, 2.0, None])}), min_size=1)
+any_batch = st.one_of(near_whole, _batches(_values(_scalars(wide))), _batches(_values(numbers)), _batches(numbers))
 exact = st.integers(-EXACT, EXACT)
 exact_numbers = st.one_of(st.none(), st.booleans(), exact, st.floats(), st.sampled_from([0.0, -0.0, 1.0, 2.0]))
-exact_batch = st.one_of(_batches(_values(_scalars(exact))), _batches(_values(exact_numbers)), _batches(exact_numbers))
+exact_batch = st.one_of(
+    near_whole, _batches(_values(_scalars(exact))), _batches(_values(exact_numbers)), _batches(exact_numbers)
+)
 
 
 def converted(records: list[dict[str, Any]], schema: TableSchema = EMPTY) -> Conversion:
