@@ -128,7 +128,7 @@ class Registrar:
     def _make_table_known(self, catalog: Catalog) -> None:
         known = catalog.table()
         table = known or catalog.create_table(self._location, self._wanted)
-        check_catalog_table(table, self._location, self._wanted.partition_order)
+        check_catalog_table(table, self._location, self._wanted.partition_order, self._wanted.virtual_columns)
         self._table_known = True
         if known is None:
             logger.info("registered the table at %s in the catalog", self._location)
