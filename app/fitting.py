@@ -59,6 +59,18 @@ def fit(value: Any, kind: pa.DataType | None, *, fixed: bool, depth: int = 1) ->
     return Fit(stored, wider)
 
 
+def is_empty(value: Any) -> bool:
+    """Whether a value means null: ``{}`` does, and a struct without any value."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, Mapping):
+            left.extend(each.values())
+        elif each is not None:
+            return False
+    return True
+
+
 def _refused(value: Any, kind: pa.DataType | None, why: str = "") -> Fit:
     if not why:
         why = f"in a {type_name(kind)} column" if kind is not None else "fits no type of column"
@@ -76,7 +88,7 @@ def _fit_struct(value: Mapping[Any, Any], kind: pa.DataType | None, *, fixed: bo
     if not value:
         return Fit(None, kind)
     if kind is not None and not pa.types.is_struct(kind):
-        return _refused(value, kind)
+        return Fit(None, kind) if is_empty(value) else _refused(value, kind)
     if depth > MAX_DEPTH:
         return _refused(value, kind, f"is nested deeper than {MAX_DEPTH} levels")
     if not all(isinstance(name, str) for name in value):

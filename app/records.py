@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from app.bad_rows import BadRowsError
 from app.columns import FieldValues, fit_array, infer
-from app.fitting import MAX_FIELDS, Column, fit_column, refusal_of_name
+from app.fitting import MAX_FIELDS, Column, fit_column, is_empty, refusal_of_name
 from app.leaves import leaf_type, to_python
 from app.model import Row
 from app.rescue import RESCUED_COLUMN, Rescue, shown, to_json
@@ -205,7 +205,7 @@ class _Batch:
     def _rescue_all(self, name: str, values: Iterable[Any], why: str, equal_to: Iterable[Any] | None = None) -> None:
         others = equal_to if equal_to is not None else (None for _ in self._rows)
         for row, (value, other) in enumerate(zip(values, others, strict=False)):
-            if not _is_empty(value) and not (type(value) is type(other) and value == other):
+            if not is_empty(value) and not (type(value) is type(other) and value == other):
                 self._rescue(name, row, value, f"{shown(value)} {why}")
 
     def _rescue(self, name: str, row: int, value: Any, why: str) -> None:
@@ -267,11 +267,6 @@ def _kafka_timestamp(ms: int, kind: pa.DataType | None) -> Any:
     except OverflowError:
         return None
     return next((form(moment) for fits, form in forms if fits(kind)), None)
-
-
-def _is_empty(value: Any) -> bool:
-    """Whether a value means null: ``{}`` does, and a struct without any value."""
-    return value is None or (isinstance(value, dict) and all(_is_empty(each) for each in value.values()))
 
 
 def _has_values(array: pa.Array | None) -> bool:

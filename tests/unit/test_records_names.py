@@ -19,6 +19,8 @@ from tests.unit.conversions import INT, RULES, converted, rescued, rescued_of, s
 def test_an_empty_dict_and_a_struct_without_any_value_are_null() -> None:
     assert stored({}, {"a": 1}, None, {"a": None}, {"n": {}})[1] == [None, {"a": 1}, None, None, None]
     assert stored({"a": 1}, {"n": None, "e": {}})[0] == "struct<a:bigint>"
+    assert stored([1], {"a": None}, [{"a": {}}]) == ("array<bigint>", [[1], None, [None]])
+    assert rescued_of([1], {"a": None}, [{"a": {}}]) == [None] * 3
 
 
 def test_a_misfit_inside_a_struct_leaves_the_rest_of_it() -> None:
