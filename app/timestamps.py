@@ -29,15 +29,6 @@ _INT64 = range(-(2**63), 2**63)
 _LONGEST_SHOWN = 80
 
 
-class BadValueError(ValueError):
-    """A value that cannot be used, at position ``row`` of the table."""
-
-    def __init__(self, row: int, reason: str) -> None:
-        self.row = row
-        self.reason = reason
-        super().__init__(f"row {row}: {reason}")
-
-
 def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
     """Year (4 digits), month, day and hour (2 digits each) in UTC as string arrays; null where the value is ``None``.
 

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.bad_rows import BadRowsError
 from app.errors import ConfigError
 from app.model import TopicPartition
 from app.partitioning import (
     HIVE_NULL,
     QUIX_NULL,
+    PartitionSpec,
     check_spec,
     data_key,
     escape,
@@ -28,8 +30,6 @@ from app.partitioning import (
     too_long,
     unescape,
 )
-from app.records import to_table
-from app.timestamps import BadValueError
 from tests.unit.batches import NOON, part, row, spec
 
 ESCAPED = {
@@ -57,11 +57,16 @@ ESCAPED = {
 
 def folders(values: list[dict[str, Any]], *columns: str, **options: str) -> list[str]:
     """The folders that these records go to."""
-    wanted = spec(*columns, **options)
-    table = to_table([row(value) for value in values], wanted.timestamp_column)
-    arrays = partition_columns(table, wanted)
+    arrays = partition_columns([row(value) for value in values], spec(*columns, **options))
     rows = zip(*(array.to_pylist() for array in arrays), strict=True)
     return [folder(dict(zip(columns, found, strict=True))) for found in rows]
+
+
+def refusals(values: list[dict[str, Any]], *columns: str) -> dict[int, str]:
+    """Which of these records have no folder, and why."""
+    with pytest.raises(BadRowsError) as caught:
+        folders(values, *columns)
+    return caught.value.reasons
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -92,6 +97,12 @@ def folders(values: list[dict[str, Any]], *columns: str, **options: str) -> list
         (b"\xff/", "x=%5Cxff%2F"),
         (["a", 1][:1], "x=%5B%27a%27%5D"),
         ({"a": 1}, "x=%7B%27a%27%3A 1}"),
+        ("", f"x={HIVE_NULL}"),
+        (2**63, "x=9223372036854775808"),
+        (Decimal("1E+3"), "x=1E+3"),
+        (Decimal("sNaN"), f"x={HIVE_NULL}"),
+        (bytearray(b"abc"), "x=abc"),
+        ({"a": "\ud800"}, "x=%7B%27a%27%3A %27%5Cud800%27}"),
     ],
 )
 def test_each_kind_of_value_has_its_folder(value: object, name: str) -> None:
@@ -113,13 +124,53 @@ def test_a_not_a_number_among_numbers_goes_to_the_null_folder() -> None:
     assert folders([{"x": 1.5}, {"x": math.nan}], "x") == ["x=1.5", f"x={HIVE_NULL}"]
 
 
+VALUES: tuple[Any, ...] = (
+    1,
+    1.5,
+    True,
+    "1",
+    "",
+    None,
+    math.nan,
+    2**70,
+    b"\xff",
+    b"1",
+    Decimal("1.50"),
+    date(2024, 1, 5),
+    [1],
+    {},
+    {"a": 1},
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=6))
+def test_a_folder_never_depends_on_the_other_records(values: list[Any]) -> None:
+    assert folders([{"x": value} for value in values], "x") == [folders([{"x": value}], "x")[0] for value in values]
+
+
+def test_records_of_other_shapes_stay_as_they_are() -> None:
+    assert folders([{"x": {"a": 1}}, {"x": {"b": 2}}], "x") == ["x=%7B%27a%27%3A 1}", "x=%7B%27b%27%3A 2}"]
+
+
+def test_text_that_is_not_unicode_is_told_with_all_its_rows() -> None:
+    told = refusals([{"x": "\ud800"}, {"x": "a"}, {}, {"x": "b\udfff"}], "x")
+    assert list(told) == [0, 3]
+    assert "partition column 'x' has a str that is no text" in told[0]
+    told[0].encode()
+
+
+def test_a_number_that_python_does_not_write_out_is_told() -> None:
+    assert "partition column 'x' has a int that is no text" in refusals([{"x": 1}, {"x": 10**5_000}], "x")[1]
+
+
 def test_a_missing_value_leaves_whole_numbers_whole() -> None:
     assert folders([{"x": 1}, {}, {"x": None}], "x") == ["x=1", f"x={HIVE_NULL}", f"x={HIVE_NULL}"]
 
 
 def test_the_key_can_be_a_partition_column() -> None:
-    table = to_table([row({}, key="d1"), row({}, key=None)], "ts_ms")
-    assert partition_columns(table, spec("__key"))[0].to_pylist() == ["d1", HIVE_NULL]
+    rows = [row({"__key": "of the record"}, key="d1"), row({}, key=None), row({}, key=b"d2")]
+    assert partition_columns(rows, spec("__key"))[0].to_pylist() == ["d1", HIVE_NULL, "d2"]
 
 
 # --- time columns ---------------------------------------------------------------------------------------------------
@@ -152,10 +203,28 @@ def test_a_null_timestamp_goes_to_the_null_folder(others: list[dict[str, Any]]) 
     assert folders([{"ts_ms": None}, *others], "year", "hour")[0] == f"year={HIVE_NULL}/hour={HIVE_NULL}"
 
 
-def test_a_bad_timestamp_is_told_with_its_row() -> None:
-    with pytest.raises(BadValueError, match="no ISO-8601 timestamp") as caught:
-        folders([{"ts_ms": "2024-01-01"}, {"ts_ms": "yesterday"}], "year")
-    assert caught.value.row == 1
+@pytest.mark.parametrize("others", [[], [{"ts_ms": "2024-01-15T00:00:00Z"}], [{"ts_ms": None}]])
+def test_a_record_without_a_timestamp_takes_the_one_of_kafka_whatever_the_others_have(
+    others: list[dict[str, Any]],
+) -> None:
+    assert folders([{}, *others], "year", "hour")[0] == "year=2024/hour=12"
+
+
+def test_the_timestamp_column_itself_can_be_a_folder() -> None:
+    assert folders([{"ts_ms": 5}, {}, {"ts_ms": None}], "ts_ms") == ["ts_ms=5", f"ts_ms={NOON}", f"ts_ms={HIVE_NULL}"]
+
+
+def test_bad_rows_of_all_columns_are_told_at_once_in_their_order() -> None:
+    values: list[dict[str, Any]] = [
+        {"x": "\ud800"},
+        {"ts_ms": "2024-01-01"},
+        {"ts_ms": "yesterday", "x": "\ud800"},
+        {"ts_ms": True},
+    ]
+    told = refusals(values, "x", "year")
+    assert list(told) == [0, 2, 3]
+    assert "no text" in told[0]
+    assert "no ISO-8601 timestamp" in told[2]
 
 
 def test_a_bad_timestamp_does_not_matter_where_no_time_column_is_wanted() -> None:
@@ -352,6 +421,28 @@ def test_other_columns_are_refused_with_both_specs(
     assert "the table at s3://lake/data/t is partitioned by" in message
     assert all(words in message for words in both)
     assert "TABLE_NAME" in message
+
+
+def test_virtual_columns_are_levels_of_the_tree_and_no_folders() -> None:
+    tree = PartitionSpec(("year", "place"), "ts_ms", HIVE_NULL, ("year", "driver", "place"))
+    assert tree.virtual == ("driver",)
+    assert folder(dict.fromkeys(tree.columns, "x")) == "year=x/place=x"
+    assert spec("year").order == ("year",)
+    assert spec("year").virtual == ()
+
+
+@pytest.mark.parametrize(
+    ("configured", "existing", "advice"),
+    [
+        (("year",), ("year", "place"), "HIVE_COLUMNS=year,place,~driver "),  # folders
+        (("year",), ("year", "driver"), "HIVE_COLUMNS=year,driver "),
+        (("year", "driver"), ("driver", "place"), "HIVE_COLUMNS=~driver,place "),  # a catalog's tree
+    ],
+)
+def test_the_advice_keeps_virtual_columns(configured: tuple[str, ...], existing: tuple[str, ...], advice: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_spec(configured, [existing], "the table", ("driver",))
+    assert advice in str(caught.value)
 
 
 def test_one_file_with_another_spec_is_enough_to_refuse() -> None:
