@@ -72,7 +72,7 @@ def _records() -> list[tuple[dict[str, Any], str | None]]:
 
 def _duckdb(table: Path) -> Table:
     source = f"read_parquet('{table}/**/*.parquet', hive_partitioning = true, hive_types_autocast = false)"
-    return dict(duckdb.sql(f"select n, x from {source}").fetchall())  # noqa: S608 - a folder of this test
+    return dict(duckdb.execute(f"select n, x from {source}").fetchall())  # noqa: S608 - a folder of this test
 
 
 def _pyarrow(table: Path) -> Table:

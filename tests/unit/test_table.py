@@ -166,3 +166,32 @@ def test_the_null_folder_is_the_one_the_table_has_else_the_one_its_readers_know(
 def test_a_null_folder_that_the_user_names_is_taken(lake: Path) -> None:
     put(lake, f"{ROOT}/place={QUIX_NULL}/data_1.parquet")
     assert opened(lake, "place", null_partition="unknown").null_value == "unknown"
+
+
+def test_the_null_folder_is_found_behind_more_files_than_are_looked_at(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.table._FILES_LOOKED_AT", 2)
+    put(lake, *(f"{ROOT}/year=2024/data_{number}.parquet" for number in range(3)))
+    put(lake, f"{ROOT}/year={QUIX_NULL}/data_1.parquet")
+    assert opened(lake, "year").null_value == QUIX_NULL
+
+
+# --- virtual columns ------------------------------------------------------------------------------------------------
+
+
+def test_folders_are_compared_with_the_folders_and_the_catalog_with_the_whole_tree(
+    lake: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(lake, f"{ROOT}/year=2024/data_1.parquet")
+    spec = open_table(
+        LocalStore(lake),
+        known(lake, "year", "driver"),
+        table_root=ROOT,
+        hive_columns=("year",),
+        timestamp_column="ts_ms",
+        null_partition="auto",
+        partition_order=("year", "driver"),
+    )
+    assert (spec.columns, spec.virtual, spec.order) == (("year",), ("driver",), ("year", "driver"))
+    assert caplog.messages == []
