@@ -111,7 +111,7 @@ def new_sink(settings: Settings, bad_records: BadRecords) -> LakeSink:
         gather_seconds=_GATHER_SECONDS,
         max_buffer_bytes=settings.memory.buffer_mb * 2**20,
         # A row is held several times over at once: as text, decoded, as columns in Python and in Java.
-        max_record_bytes=min(settings.memory.buffer_mb // 4, settings.memory.heap_mb // 16) * 2**20,
+        max_record_bytes=min(settings.memory.buffer_mb * 2**20 // 4, settings.memory.heap_mb * 2**20 // 16),
         flush_seconds=FLUSH_SECONDS,
         revoke_seconds=REVOKE_SECONDS,
         stop_seconds=_STOP_SECONDS,

@@ -109,7 +109,7 @@ def test_a_local_folder_without_partitions(scenario: Scenario, spark: SparkReade
     lake = Lake(scenario.folder / "lake" / "lake" / "v1" / "readings")
     assert lake.tally_by_duckdb() == lake.tally_by_spark(spark) == Tally.of(range(5_000))
     assert all(file.parent == lake.folder for file in lake.files())
-    others = {path for path in (scenario.folder / "lake").rglob("*") if path.is_file()} - set(lake.files())
+    others = {path for path in (scenario.folder / "lake").rglob("[!.]*") if path.is_file()} - set(lake.files())
     assert others == {lake.folder / "_journal" / "schema.json"}, "nothing but data files and the schema, in the table"
     assert {field.name for field in pq.read_schema(lake.files()[0])} == {*STORED_COLUMNS, "location"}
     assert not connector.complaints()
