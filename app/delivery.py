@@ -58,7 +58,7 @@ class Upload:
             RetryableError: if files are missing that a repetition may bring.
             Stopped: the pool was shut down meanwhile.
         """
-        attempts = [(parcel, self._pool.submit(self._put, parcel)) for parcel in self._missing]
+        attempts = [(parcel, self._begin(parcel)) for parcel in self._missing]
         self._missing = []
         errors: list[BaseException] = []
         for parcel, attempt in attempts:
@@ -75,6 +75,12 @@ class Upload:
     def stored(self) -> Mapping[str, StoredObject]:
         """The uploaded files of assignments that still stand, by their keys."""
         return {parcel.key: stored for parcel, stored in self._stored if self._is_owner(parcel.owner)}
+
+    def _begin(self, parcel: Parcel) -> Future[StoredObject | None]:
+        try:
+            return self._pool.submit(self._put, parcel)
+        except RuntimeError:  # the pool was shut down between two of them
+            raise Stopped from None
 
     def _put(self, parcel: Parcel) -> StoredObject | None:
         return self._store.upload(parcel.path, parcel.key) if self._is_owner(parcel.owner) else None
