@@ -55,6 +55,8 @@ def _numbers_in(client: "S3Client", bucket: str) -> list[int]:
     found: list[int] = []
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
         for entry in page.get("Contents", []):
+            if not entry["Key"].endswith(".parquet"):
+                continue  # the table's schema
             file = client.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read()
             found += pq.read_table(io.BytesIO(file), columns=["number"])["number"].to_pylist()
     return found
