@@ -119,6 +119,11 @@ class Registrar:
         self._topic = topic
         self._table_known = False
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is a catalog that gets to know anything."""
+        return self._catalog is not None
+
     def register(self, files: Sequence[StoredFile]) -> None:
         """Register the files in one request; safe to repeat.
 

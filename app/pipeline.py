@@ -236,7 +236,8 @@ class Pipeline:
         parcels += sidecars(files, self._virtual_columns, self._table_root, job.folder)
         upload = Upload(parcels, self._store, self._pool, self._is_owner)
         job.timed("upload", lambda: self._until_it_works("upload", upload.run))
-        stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in files}
+        described = files if self._registrar.is_needed else []
+        stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in described}
         stored = job.timed(
             "register", lambda: self._until_it_works("register", lambda: self._register(files, upload, stats))
         )
