@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 
 from app.errors import DataError
 from app.lenient_json import to_json
+from app.metadata import HEADERS
 from app.model import BatchPart, Headers, Rejected, TopicPartition
 from app.partitioning import file_name
 
 FOLDER = "_dead_letter"
 
 _MS = pa.timestamp("ms", tz="UTC")
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
         ("key_json", pa.string()),
         ("value", pa.binary()),
         ("value_json", pa.string()),
-        ("headers", _HEADERS),
+        ("headers", HEADERS),
         ("reason", pa.string()),
         ("rejected_at", _MS),
     ]

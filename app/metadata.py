@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from app.model import Headers, Row, TopicPartition
 
-_HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 
 def metadata_columns(
@@ -38,5 +38,5 @@ METADATA: Mapping[str, Callable[[Sequence[Row], Sequence[TopicPartition]], pa.Ar
         .cast(pa.timestamp("ms", "UTC"))
         .cast(pa.timestamp("us", "UTC"))
     ),
-    "__headers": lambda rows, _: pa.array([_headers(row.headers) for row in rows], _HEADERS),
+    "__headers": lambda rows, _: pa.array([_headers(row.headers) for row in rows], HEADERS),
 }

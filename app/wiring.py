@@ -148,11 +148,7 @@ def new_application(settings: Settings, sink: LakeSink, health: Health, scratch:
             loglevel=None,  # logging is set up already
         )
     except Exception as error:
-        raise ConfigError(
-            "setting up the Kafka client",
-            str(error),
-            "Check the KAFKA_ variables, or Quix__Sdk__Token and Quix__Portal__Api",
-        ) from error
+        raise kafka_client_refused(error) from error
 
 
 def kafka_connection(settings: Settings) -> ConnectionConfig | None:
@@ -168,4 +164,13 @@ def kafka_connection(settings: Settings) -> ConnectionConfig | None:
             "sasl.password": settings.sasl_password,
             "ssl.ca.location": str(settings.ssl_ca_location) if settings.ssl_ca_location else None,
         }
+    )
+
+
+def kafka_client_refused(error: Exception) -> ConfigError:
+    """The error for settings that the Kafka client does not take, or a platform that does not tell its broker."""
+    return ConfigError(
+        "setting up the Kafka client",
+        str(error),
+        "Check the KAFKA_ variables, or Quix__Sdk__Token and Quix__Portal__Api",
     )

@@ -16,10 +16,9 @@ from app.broker import find_topics
 from app.commands.arguments import ArgumentParser, moment
 from app.commands.sender import PRODUCER_SETTINGS, Sender
 from app.dead_letter import DeadLetter, dead_letter_root, read
-from app.errors import ConfigError
 from app.settings import Settings
 from app.storage.base import ObjectStore
-from app.wiring import kafka_connection, new_store, table_root
+from app.wiring import kafka_client_refused, kafka_connection, new_store, table_root
 
 logger = logging.getLogger(__name__)
 
@@ -138,11 +137,7 @@ def _new_sender(settings: Settings, to: str | None, scratch: Path) -> Sender:
         )
         connection = application.config.broker_address
     except Exception as error:
-        raise ConfigError(
-            "setting up the Kafka client",
-            str(error),
-            "Check the KAFKA_ variables, or Quix__Sdk__Token and Quix__Portal__Api",
-        ) from error
+        raise kafka_client_refused(error) from error
     topics = find_topics(
         connection, wait_seconds=_BROKER_PATIENCE_SECONDS, stop=threading.Event(), clock=time.monotonic
     )
