@@ -6,6 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+KEY_COLUMN = "__key"  # where a table has the Kafka key
+
 
 class TopicPartition(NamedTuple):
     """One partition of one Kafka topic."""

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from app.bad_rows import BadRowsError
 from app.errors import ConfigError
-from app.model import BatchPart, Row
+from app.model import KEY_COLUMN, BatchPart, Row
 from app.timestamps import TIME_COLUMNS, time_parts
 
 QUIX_NULL = "__None__"
@@ -27,8 +27,6 @@ HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 MAX_SEGMENT_BYTES = 255  # a file name's limit on every local file system
 MAX_KEY_BYTES = 1024  # S3's limit for a key
 _MAX_TOPIC_IN_NAME = 120  # leaves room for offsets and owner below MAX_SEGMENT_BYTES
-
-_KEY_COLUMN = "__key"
 
 # What Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no store can hold in a name.
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
@@ -137,7 +135,7 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array
 
 def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
     """What the table holds in a column: the key and the timestamp column are completed from what Kafka says."""
-    if column == _KEY_COLUMN:
+    if column == KEY_COLUMN:
         return [row.key for row in rows]
     records = map(attrgetter("value"), rows)
     try:

@@ -16,11 +16,10 @@ from app.bad_rows import BadRowsError
 from app.columns import FieldValues, fit_array, infer
 from app.fitting import MAX_FIELDS, Column, fit_column, is_empty, refusal_of_name
 from app.leaves import leaf_type, to_python
-from app.model import Row
+from app.model import KEY_COLUMN, Row
 from app.rescue import RESCUED_COLUMN, Rescue, shown, to_json
 from app.schema import TableSchema
 
-KEY_COLUMN = "__key"
 RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_EXTRA: Mapping[str, pa.Array] = MappingProxyType({})

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.records import KEY_COLUMN
+from app.model import KEY_COLUMN
 
 _Bounds = tuple[Any, Any]
 
