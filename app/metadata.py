@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from app.model import Headers, Row, TopicPartition
+from app.model import Headers, Row, TopicPartition, known_timestamp
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
@@ -34,7 +34,7 @@ METADATA: Mapping[str, Callable[[Sequence[Row], Sequence[TopicPartition]], pa.Ar
     "__partition": lambda _, tps: pa.array([tp.partition for tp in tps], pa.int32()),
     "__offset": lambda rows, _: pa.array([row.offset for row in rows], pa.int64()),
     "__timestamp": lambda rows, _: (
-        pa.array([row.timestamp for row in rows], pa.int64())
+        pa.array([known_timestamp(row.timestamp) for row in rows], pa.int64())
         .cast(pa.timestamp("ms", "UTC"))
         .cast(pa.timestamp("us", "UTC"))
     ),

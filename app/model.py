@@ -19,11 +19,22 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}[{self.partition}]"
 
 
+_NO_TIMESTAMP = -1  # in Kafka's messages; no producer can send this moment of 1969
+
+
+def known_timestamp(ms: int) -> int | None:
+    """A timestamp as Kafka gives it (ms since the epoch), ``None`` where the message has none."""
+    return None if ms == _NO_TIMESTAMP else ms
+
+
 Headers = Sequence[tuple[str, str | bytes | None]]
 
 
 class Row(NamedTuple):
-    """One record as the sink got it: decoded value and key, Kafka timestamp (ms since the epoch), offset, headers."""
+    """One record as the sink got it: decoded value and key, offset, headers, and the Kafka timestamp.
+
+    ``timestamp`` is in ms since the epoch, and -1 where the message has none: see ``known_timestamp``.
+    """
 
     value: dict[str, Any]
     key: Any

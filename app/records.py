@@ -16,7 +16,7 @@ from app.bad_rows import BadRowsError
 from app.columns import FieldValues, fit_array, infer
 from app.fitting import MAX_FIELDS, Column, fit_column, is_empty, refusal_of_name
 from app.leaves import leaf_type, to_python
-from app.model import KEY_COLUMN, Row
+from app.model import KEY_COLUMN, Row, known_timestamp
 from app.rescue import RESCUED_COLUMN, Rescue, shown, to_json
 from app.schema import TableSchema
 
@@ -133,10 +133,10 @@ class _Batch:
     def _completed(self, name: str, lacking: list[bool], kind: pa.DataType | None) -> list[Any]:
         values = []
         for row, lacks in zip(self._rows, lacking, strict=True):
-            value = row.timestamp if lacks else row.value[name]
+            value = known_timestamp(row.timestamp) if lacks else row.value[name]
             if kind is None:
                 kind = leaf_type(to_python(value))
-            values.append(_kafka_timestamp(row.timestamp, kind) if lacks else value)
+            values.append(_in_form_of(kind, value) if lacks and value is not None else value)
         return values
 
     def add_keys(self) -> None:
@@ -252,7 +252,7 @@ def _refusal(value: Any) -> str | None:
     return None
 
 
-def _kafka_timestamp(ms: int, kind: pa.DataType | None) -> Any:
+def _in_form_of(kind: pa.DataType | None, ms: int) -> Any:
     """A Kafka timestamp (ms since the epoch) in the form of a column's type; ``None`` where it has none."""
     if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ms

@@ -145,6 +145,12 @@ def test_a_timestamp_of_kafka_beyond_all_time_is_null_where_it_has_no_form() -> 
     assert convert(rows, EMPTY, RULES).table["ts_ms"].to_pylist() == ["2024-01-01", None]
 
 
+@pytest.mark.parametrize("beside", [{"ts_ms": 7}, {"ts_ms": "2024-01-01"}, {}])
+def test_where_kafka_has_no_timestamp_nothing_is_filled_in(beside: dict[str, Any]) -> None:
+    table = convert([row({"v": 1}, timestamp=-1), row(beside)], EMPTY, RULES).table
+    assert table["ts_ms"].to_pylist() == [None, beside.get("ts_ms", NOON)]
+
+
 def test_the_kafka_key_wins_over_a_field_of_its_name_which_is_rescued_where_it_differs() -> None:
     rows = [row({"__key": "own"}, key="kafka"), row({"__key": "same"}, key="same"), row({"__key": "own"}, key=None)]
     conversion = convert(rows, EMPTY, RULES)
