@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 
 from app.errors import DataError
 from app.lenient_json import to_json
+from app.lineage import file_name
 from app.metadata import HEADERS
 from app.model import BatchPart, Headers, Rejected, TopicPartition
-from app.partitioning import file_name
 
 FOLDER = "_dead_letter"
 

@@ -7,8 +7,9 @@ from typing import Any
 from app.dead_letter import dead_letter_key
 from app.dead_letter import write as write_dead_letter
 from app.delivery import Parcel
+from app.lineage import file_name
 from app.model import BatchPart, Rejected, StoredFile, WrittenFile
-from app.partitioning import data_key, file_name
+from app.partitioning import data_key
 from app.sidecar import sidecar_key, write_sidecar
 from app.storage.base import StoredObject
 

@@ -1,10 +1,9 @@
-"""Hive partitioning as pure functions: partition values of rows, folder names, file names, comparing specs.
+"""Hive partitioning as pure functions: partition values of rows, folder names, keys, comparing specs.
 
 Folder strings are those the Quix data lake already holds: ``str()`` of bools and floats, plain integers, and for the
 time columns zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). They are escaped the way Hive and Spark escape.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,14 +18,13 @@ import pyarrow.compute as pc
 
 from app.bad_rows import BadRowsError
 from app.errors import ConfigError
-from app.model import KEY_COLUMN, BatchPart, Row
+from app.model import KEY_COLUMN, Row
 from app.timestamps import TIME_COLUMNS, time_parts
 
 QUIX_NULL = "__None__"
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 MAX_SEGMENT_BYTES = 255  # a file name's limit on every local file system
 MAX_KEY_BYTES = 1024  # S3's limit for a key
-_MAX_TOPIC_IN_NAME = 120  # leaves room for offsets and owner below MAX_SEGMENT_BYTES
 
 # What Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no store can hold in a name.
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
@@ -72,18 +70,6 @@ def unescape(text: str) -> str:
 def folder(values: Mapping[str, str]) -> str:
     """``{"year": "2024", "place": "a/b"}`` → ``year=2024/place=a%2Fb``; empty without partition columns."""
     return "/".join(f"{escape(column)}={escape(value)}" for column, value in values.items())
-
-
-def file_name(part: BatchPart) -> str:
-    """The name of a data file, unique for ever: offsets of the batch, the assignment's token, the batch's number.
-
-    Topics are restricted to ``[A-Za-z0-9._-]`` by Kafka, so they need no escaping; long ones are cut and hashed.
-    """
-    offsets = part.offsets
-    topic = offsets.tp.topic
-    if len(topic) > _MAX_TOPIC_IN_NAME:
-        topic = topic[:_MAX_TOPIC_IN_NAME] + "~" + hashlib.sha256(topic.encode()).hexdigest()[:8]
-    return f"data_{topic}-{offsets.tp.partition}_{offsets.first:019d}-{offsets.last}_{part.owner}-{part.number}.parquet"
 
 
 def data_key(table_root: str, values: Mapping[str, str], name: str) -> str:

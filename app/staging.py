@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 
 from app.bad_records import BadRecords
 from app.bad_rows import BadRowsError
+from app.lineage import file_name
 from app.metadata import metadata_columns
 from app.model import Batch, BatchPart, FileGroup, Rejected, Row, StagedFile
-from app.partitioning import PartitionSpec, file_name, group_ids, partition_columns, too_long
+from app.partitioning import PartitionSpec, group_ids, partition_columns, too_long
 from app.records import Conversion, Rules, convert
 from app.rescue import Rescue
 from app.schema import TableSchema

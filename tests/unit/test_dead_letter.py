@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from app import dead_letter
 from app.errors import DataError
+from app.lineage import file_name
 from app.model import BatchPart, OffsetRange, Rejected, TopicPartition
-from app.partitioning import file_name
 
 TP = TopicPartition("readings", 3)
 NOW = datetime(2025, 3, 4, 5, 6, 7, 8000, tzinfo=UTC)

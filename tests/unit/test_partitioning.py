@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from app.bad_rows import BadRowsError
 from app.errors import ConfigError
-from app.model import TopicPartition
 from app.partitioning import (
     HIVE_NULL,
     QUIX_NULL,
@@ -20,7 +19,6 @@ from app.partitioning import (
     check_spec,
     data_key,
     escape,
-    file_name,
     folder,
     group_ids,
     is_data_file,
@@ -30,7 +28,7 @@ from app.partitioning import (
     too_long,
     unescape,
 )
-from tests.unit.batches import NOON, part, row, spec
+from tests.unit.batches import NOON, row, spec
 
 ESCAPED = {
     '"': "%22",
@@ -272,30 +270,9 @@ def test_no_partition_columns_means_no_folder() -> None:
 # --- names and keys -------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_named_after_topic_partition_offsets_and_assignment() -> None:
-    name = file_name(part(TopicPartition("sensor.data", 3), 1_000, 2_999, "0a1b2c3d", 7))
-    assert name == "data_sensor.data-3_0000000000000001000-2999_0a1b2c3d-7.parquet"
-
-
 def test_a_key_is_root_folders_and_name() -> None:
     assert data_key("data/t", {"year": "2024", "place": "a/b"}, "x.parquet") == "data/t/year=2024/place=a%2Fb/x.parquet"
     assert data_key("data/t", {}, "x.parquet") == "data/t/x.parquet"
-
-
-def test_long_topics_give_names_that_file_systems_take() -> None:
-    topic = TopicPartition("t" * 249, 2**31 - 1)
-    name = file_name(part(topic, 2**63 - 2, 2**63 - 1, "0a1b2c3d", 10**9))
-    assert len(name.encode()) <= 255
-    assert name.startswith("data_tttttttt")
-
-
-def test_long_topics_that_begin_alike_have_different_names() -> None:
-    names = {file_name(part(TopicPartition("t" * 200 + end, 0))) for end in ("a", "b", "ab", "")}
-    assert len(names) == 4
-
-
-def test_the_name_says_topic_and_partition_without_doubt() -> None:
-    assert file_name(part(TopicPartition("a-1", 2))) != file_name(part(TopicPartition("a", 12)))
 
 
 @pytest.mark.parametrize(("length", "fits"), [(253, True), (254, False)])
