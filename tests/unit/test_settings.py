@@ -218,7 +218,7 @@ class TestLogin:
 
 
 class TestTable:
-    @pytest.mark.parametrize("topic", ["_internal", "a..b", ".hidden", "-x"])
+    @pytest.mark.parametrize("topic", ["_internal", "_dead_letter", "_journal", "a..b", ".hidden", "-x"])
     def test_a_topic_that_cannot_name_a_table(self, topic: str) -> None:
         (problem,) = problems(input=topic)
         assert problem.startswith(f'TABLE_NAME: must be set, because the topic\'s name "{topic}" cannot name a table')
