@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from app.bad_rows import BadRowsError
 from app.errors import ConfigError
-from app.model import KEY_COLUMN, Row
+from app.model import KEY_COLUMN, Row, known_timestamp
 from app.timestamps import TIME_COLUMNS, time_parts
 
 QUIX_NULL = "__None__"
@@ -105,8 +105,10 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array
     strings: dict[str, pa.Array] = {}
     reasons: dict[int, str] = {}
     if any(column in TIME_COLUMNS for column in spec.columns):
+        moments = _values(rows, spec.timestamp_column, spec)
+        reasons.update(_without_any_timestamp(rows, moments, spec.timestamp_column))
         try:
-            strings.update(time_parts(_values(rows, spec.timestamp_column, spec)))
+            strings.update(time_parts(moments))
         except BadRowsError as error:
             reasons.update(error.reasons)
     for column in (column for column in spec.columns if column not in TIME_COLUMNS):
@@ -128,8 +130,15 @@ def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
         return list(map(itemgetter(column), records))
     except KeyError:  # some records lack it
         if column == spec.timestamp_column:
-            return [row.value.get(column, row.timestamp) for row in rows]
+            return [row.value[column] if column in row.value else known_timestamp(row.timestamp) for row in rows]
         return [row.value.get(column) for row in rows]
+
+
+def _without_any_timestamp(rows: Sequence[Row], moments: Sequence[Any], column: str) -> dict[int, str]:
+    """Why rows cannot be placed that Kafka gives no timestamp either; an explicit null is the record's own word."""
+    reason = f"it has no {column!r}, and its Kafka message has no timestamp"
+    without = (index for index, moment in enumerate(moments) if moment is None and column not in rows[index].value)
+    return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
 
 
 def _fill_null(strings: pa.Array, null_value: str) -> pa.Array:

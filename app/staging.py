@@ -15,7 +15,7 @@ from app.bad_records import BadRecords
 from app.bad_rows import BadRowsError
 from app.lineage import file_name
 from app.metadata import metadata_columns
-from app.model import Batch, BatchPart, FileGroup, Rejected, Row, StagedFile
+from app.model import Batch, BatchPart, FileGroup, Rejected, Row, StagedFile, known_timestamp
 from app.partitioning import PartitionSpec, group_ids, partition_columns, too_long
 from app.records import Conversion, Rules, convert
 from app.rescue import Rescue
@@ -178,7 +178,7 @@ class Stager:
     def _rejected(self, batch: Batch, lines: _Lines, reasons: Mapping[int, str]) -> Iterable[Rejected]:
         for index, reason in reasons.items():
             row, tp = lines.rows[index], batch.parts[lines.parts[index]].offsets.tp
-            rejected = Rejected(tp, row.offset, row.timestamp, row.key, row.value, row.headers, reason)
+            rejected = Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)
             if self._bad_records.keep(rejected, _HINT):
                 yield rejected
 

@@ -208,6 +208,13 @@ def test_a_record_without_a_timestamp_takes_the_one_of_kafka_whatever_the_others
     assert folders([{}, *others], "year", "hour")[0] == "year=2024/hour=12"
 
 
+def test_without_any_timestamp_there_is_no_folder_unless_the_record_says_null() -> None:
+    rows = [row({"ts_ms": None}, timestamp=-1), row({}, timestamp=-1), row({"ts_ms": NOON}, timestamp=-1), row({})]
+    with pytest.raises(BadRowsError) as caught:
+        partition_columns(rows, spec("year"))
+    assert caught.value.reasons == {1: "it has no 'ts_ms', and its Kafka message has no timestamp"}
+
+
 def test_the_timestamp_column_itself_can_be_a_folder() -> None:
     assert folders([{"ts_ms": 5}, {}, {"ts_ms": None}], "ts_ms") == ["ts_ms=5", f"ts_ms={NOON}", f"ts_ms={HIVE_NULL}"]
 
