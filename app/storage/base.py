@@ -77,8 +77,18 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def download(self, key: str, path: Path) -> None:
-        """Copy the object into a local file."""
+    def download(self, key: str, path: Path) -> str:
+        """Copy the object into a local file and return the ETag of the version that was copied."""
+        ...
+
+    def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
+        """Store the file under ``key`` only if the object there still is the version ``replaces``.
+
+        Readers see the old object or the new one, whole. A lost answer is read back, as by ``write``.
+
+        Raises:
+            ChangedError: the object was changed or deleted meanwhile.
+        """
         ...
 
     def delete(self, key: str) -> None:

@@ -94,16 +94,33 @@ class LocalStore:
                     _sync_folder(target.parent)
                     return found.etag
                 if (found.etag if found else None) != replaces:
-                    raise ChangedError(f"{self.uri}/{key} is not the version that was to be replaced")
+                    raise self._changed(key)
                 _put_in_place(BytesIO(body), target)
         return _etag(body)
 
-    def download(self, key: str, path: Path) -> None:
-        """Copy the file; nothing is left of one that does not arrive whole."""
+    def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
+        """Put the file in place of the version ``replaces``; the lock that ``write`` takes keeps others out."""
+        with self._reaching(f"replacing {self.uri}/{key}", key) as target:
+            ours = _etag_of_file(path)
+            if not target.parent.is_dir():
+                raise self._changed(key)
+            with _locked(target.parent):
+                found = _etag_of_file(target) if target.is_file() else None
+                if found == ours:  # from a try that failed after the renaming
+                    _sync_folder(target.parent)
+                    return _stored_object(key, target.stat())
+                if found != replaces:
+                    raise self._changed(key)
+                with path.open("rb") as source:
+                    return _stored_object(key, _put_in_place(source, target))
+
+    def download(self, key: str, path: Path) -> str:
+        """Copy the file; nothing is left of one that does not arrive whole. Its ETag is a hash of its content."""
         with self._reaching(f"downloading {self.uri}/{key}", key) as source, source.open("rb") as reader:
             try:
                 with path.open("wb") as writer:
                     shutil.copyfileobj(reader, writer, _CHUNK)
+                return _etag_of_file(path)
             except BaseException:
                 path.unlink(missing_ok=True)
                 raise
@@ -125,6 +142,9 @@ class LocalStore:
         with os_translated(doing):
             self._require_root(doing)
             yield self._root / key
+
+    def _changed(self, key: str) -> ChangedError:
+        return ChangedError(f"{self.uri}/{key} is not the version that was to be replaced")
 
     def _require_root(self, doing: str) -> None:
         """Refuse a folder that went away: a share that is no longer mounted must not look like an empty lake."""
@@ -176,7 +196,7 @@ def _make_folder(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Be the only writer of small files in the folder; waits for the one who is."""
+    """Be the only one who replaces files in the folder; waits for the one who is."""
     with (folder / _LOCK).open("ab") as lock:  # closing the file gives the lock back, as does the end of the process
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -192,6 +212,11 @@ def _document(path: Path) -> Document | None:
 
 def _etag(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
+
+
+def _etag_of_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _put_in_place(source: BinaryIO, target: Path) -> os.stat_result:

@@ -2,14 +2,14 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import boto3
 from botocore.exceptions import ClientError
@@ -18,7 +18,7 @@ from app.errors import ConfigError, RetryableError
 from app.http_headers import fits_header
 from app.storage.base import ChangedError, Document, StoredObject
 from app.storage.os_errors import os_translated
-from app.storage.s3_conditional import Condition, ConditionalWriter, NoConditionsError
+from app.storage.s3_conditional import Condition, ConditionalWriter, NoConditionsError, Seen
 from app.storage.s3_config import client_config, is_aws
 from app.storage.s3_errors import ADDRESS_HINT, error_code, status_of, translated
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _PARQUET = "application/vnd.apache.parquet"
+_JSON = "application/json"
 _US_EAST_1 = "us-east-1"
 _PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
 
@@ -77,7 +78,8 @@ class S3Store:
         self._session_token = session_token
         self._max_workers = max_workers
         self._create_missing = create_bucket
-        self._conditional = ConditionalWriter(self.uri, self._put, self.read)
+        self._documents = ConditionalWriter(self.uri, self._put, self._look)
+        self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
 
     @property
     def uri(self) -> str:
@@ -107,15 +109,9 @@ class S3Store:
     def upload(self, path: Path, key: str) -> StoredObject:
         """Put the file under ``key``. A PUT is atomic: readers see the whole object or none."""
         doing = f"uploading {self.uri}/{key}"
-        with os_translated(doing), path.open("rb") as file, self._asking(doing):
+        with os_translated(doing), path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            answer = self._client.put_object(
-                Bucket=self._bucket,
-                Key=key,
-                Body=file,
-                ContentType=_PARQUET if key.endswith(".parquet") else "application/octet-stream",
-            )
-        _etag(answer, doing)
+            answer = self._send(doing, key, file, {})
         return StoredObject(key, size, _answered_at(answer["ResponseMetadata"]["HTTPHeaders"]))
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
@@ -159,14 +155,22 @@ class S3Store:
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
         """Store a small object in place of the version ``replaces``; a lost answer is found out by reading."""
-        return self._conditional.write(key, body, replaces)
+        return self._documents.write(key, body, replaces)
 
-    def download(self, key: str, path: Path) -> None:
+    def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
+        """Put the file in place of the version ``replaces``; a lost answer is found out by reading."""
+        self._files.write(key, path, replaces)
+        stored = next((found for found in self.list(key) if found.key == key), None)
+        if stored is None:
+            raise ChangedError(f"{self.uri}/{key} was deleted right after it was replaced")
+        return stored
+
+    def download(self, key: str, path: Path) -> str:
         """Copy the object into a local file; nothing is left of one that does not arrive whole."""
         doing = f"downloading {self.uri}/{key}"
         with os_translated(doing), self._asking(doing):
             answer = self._client.get_object(Bucket=self._bucket, Key=key)
-            _etag(answer, doing)
+            etag = _etag(answer, doing)
             try:
                 with closing(answer["Body"]) as stream, path.open("wb") as file:
                     for chunk in stream.iter_chunks(_CHUNK):
@@ -174,6 +178,7 @@ class S3Store:
             except BaseException:
                 path.unlink(missing_ok=True)
                 raise
+        return etag
 
     def delete(self, key: str) -> None:
         """Delete the object; one that is not there counts as deleted."""
@@ -186,11 +191,34 @@ class S3Store:
 
     def _put(self, key: str, body: bytes, condition: Condition) -> str:
         """Put a small object and return its ETag."""
-        doing = f"writing {self.uri}/{key}"
+        return self._send(f"writing {self.uri}/{key}", key, body, condition)["ETag"]
+
+    def _look(self, key: str, body: bytes) -> Seen | None:
+        found = self.read(key)
+        return Seen(found.etag, found.body == body) if found else None
+
+    def _put_file(self, key: str, path: Path, condition: Condition) -> str:
+        """Put a file and return its ETag."""
+        doing = f"replacing {self.uri}/{key}"
+        with os_translated(doing), path.open("rb") as file:
+            return self._send(doing, key, file, condition)["ETag"]
+
+    def _look_at_file(self, key: str, path: Path) -> Seen | None:
+        doing = f"reading {self.uri}/{key}"
+        with os_translated(doing), self._asking(doing):
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=key)
+            except self._client.exceptions.NoSuchKey:
+                return None
+            with closing(answer["Body"]) as stream:
+                return Seen(_etag(answer, doing), _holds(path, stream.iter_chunks(_CHUNK)))
+
+    def _send(self, doing: str, key: str, body: bytes | BinaryIO, condition: Condition) -> "PutObjectOutputTypeDef":
+        """Put an object where the condition holds; the answer is sure to have an ETag."""
         with self._asking(doing):
             try:
                 answer = self._client.put_object(
-                    Bucket=self._bucket, Key=key, Body=body, ContentType="application/json", **condition
+                    Bucket=self._bucket, Key=key, Body=body, ContentType=_content_type(key), **condition
                 )
             except ClientError as error:
                 if condition and _says_changed(error):
@@ -198,7 +226,8 @@ class S3Store:
                 if condition and status_of(error) == HTTPStatus.NOT_IMPLEMENTED:
                     raise NoConditionsError from error
                 raise
-        return _etag(answer, doing)
+        _etag(answer, doing)
+        return answer
 
     @cached_property
     def _client(self) -> "S3Client":
@@ -258,6 +287,17 @@ class S3Store:
                 region,
                 self._region,
             )
+
+
+def _content_type(key: str) -> str:
+    known = {".parquet": _PARQUET, ".json": _JSON}
+    return known.get(Path(key).suffix, "application/octet-stream")
+
+
+def _holds(path: Path, chunks: Iterable[bytes]) -> bool:
+    """Whether these are the bytes of the file."""
+    with path.open("rb") as file:
+        return all(file.read(len(chunk)) == chunk for chunk in chunks) and not file.read(1)
 
 
 def _says_changed(error: ClientError) -> bool:

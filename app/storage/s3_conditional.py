@@ -1,13 +1,16 @@
-"""Small objects of which several writers replace each other's versions, one at a time."""
+"""Objects of which several writers replace each other's versions, one at a time."""
 
 import logging
 from collections.abc import Callable
-from typing import TypedDict
+from dataclasses import dataclass
+from typing import Generic, TypedDict, TypeVar
 
 from app.errors import RetryableError
-from app.storage.base import ChangedError, Document
+from app.storage.base import ChangedError
 
 logger = logging.getLogger(__name__)
+
+_Body = TypeVar("_Body")
 
 
 class Condition(TypedDict, total=False):
@@ -17,11 +20,19 @@ class Condition(TypedDict, total=False):
     IfNoneMatch: str
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What an object was found to be: its version, and whether it holds the body that one wants to write."""
+
+    etag: str
+    is_ours: bool
+
+
 class NoConditionsError(Exception):
     """The store answers that it does not know conditional requests (Backblaze B2: 501)."""
 
 
-class ConditionalWriter:
+class ConditionalWriter(Generic[_Body]):
     """Writes an object only where it still is the version that the writer saw.
 
     An answer that was lost must look neither like a failure nor like somebody else's version, and boto3 may have sent
@@ -32,34 +43,34 @@ class ConditionalWriter:
         uri: the bucket's address, for messages.
         put: stores a body under a key and returns its ETag. Raises ``ChangedError`` where the condition fails, and
             ``NoConditionsError``.
-        read: reads an object, ``None`` where there is none.
+        look: reads an object and compares it with a body, ``None`` where there is none.
     """
 
     def __init__(
-        self, uri: str, put: Callable[[str, bytes, Condition], str], read: Callable[[str], Document | None]
+        self, uri: str, put: Callable[[str, _Body, Condition], str], look: Callable[[str, _Body], Seen | None]
     ) -> None:
         self._uri = uri
         self._put = put
-        self._read = read
+        self._look = look
         self._conditions = True
 
-    def write(self, key: str, body: bytes, replaces: str | None) -> str:
+    def write(self, key: str, body: _Body, replaces: str | None) -> str:
         """As ``ObjectStore.write``."""
         try:
             return self._put_in_place_of(key, body, replaces)
         except (ChangedError, RetryableError):
-            found = self._read(key)
-            if found is None or found.body != body:
+            found = self._look(key, body)
+            if found is None or not found.is_ours:
                 raise
             return found.etag
 
-    def _put_in_place_of(self, key: str, body: bytes, replaces: str | None) -> str:
+    def _put_in_place_of(self, key: str, body: _Body, replaces: str | None) -> str:
         if self._conditions:
             try:
                 return self._put(key, body, {"IfNoneMatch": "*"} if replaces is None else {"IfMatch": replaces})
             except NoConditionsError:
                 self._do_without_conditions()
-        found = self._read(key)
+        found = self._look(key, body)
         if (found.etag if found else None) != replaces:
             raise ChangedError(f"{self._uri}/{key} is not the version that was to be replaced")
         return self._put(key, body, {})
