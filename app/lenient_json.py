@@ -1,19 +1,20 @@
-"""JSON of whatever Python object there is. For records that are kept because something is wrong with them."""
+"""JSON of whatever Python object there is. For records and values that are kept because they fit nowhere else."""
 
 import base64
 import contextlib
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from datetime import date, time
 from typing import Any
 
 
 def to_json(value: Any) -> str:
-    """JSON of any value. Never raises.
+    """JSON of any value, which any reader of JSON and any store takes. Never raises.
 
-    Dates and times are in ISO format, bytes in Base64, NaN and the infinities as ``NaN`` and ``Infinity``, integers of
-    thousands of digits as hexadecimal text, and what JSON has no form for is its ``str()``. So is a list or dict that
-    contains itself, where it does. Keys become text.
+    Dates and times are in ISO format, bytes in Base64, NaN and the infinities the texts ``NaN``, ``Infinity`` and
+    ``-Infinity``, integers of thousands of digits hexadecimal text, and what JSON has no form for is its ``str()``. So
+    is a list or mapping that contains itself, where it does. Keys become text.
     """
     # The library is several times as fast, but refuses unusual keys, deep nesting and circles.
     for attempt in (_by_library, _by_hand):
@@ -24,7 +25,8 @@ def to_json(value: Any) -> str:
 
 
 def _by_library(value: Any) -> str:
-    return json.dumps(value, default=_other, ensure_ascii=False)
+    # Python's own bare NaN is no JSON: one such value would make a whole column of texts unreadable for DuckDB.
+    return json.dumps(value, default=_other, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _by_hand(value: Any) -> str:
@@ -37,8 +39,8 @@ def _pieces(value: Any) -> Iterator[str]:
     around: set[int] = set()
     prefix, item = "", value
     while True:
-        if isinstance(item, dict | list | tuple) and id(item) not in around:
-            begin, end = "{}" if isinstance(item, dict) else "[]"
+        if isinstance(item, Mapping | list | tuple) and id(item) not in around:
+            begin, end = "{}" if isinstance(item, Mapping) else "[]"
             yield prefix + begin
             opened.append((id(item), end, _entries(item)))
             around.add(id(item))
@@ -58,12 +60,12 @@ def _pieces(value: Any) -> Iterator[str]:
 
 def _entries(container: Any) -> Iterator[tuple[str, Any]]:
     """What stands before each value, and the value."""
-    if isinstance(container, dict):
-        pairs = ((f"{_scalar(_key(key))}: ", item) for key, item in container.items())
+    if isinstance(container, Mapping):
+        pairs = ((f"{_scalar(_key(key))}:", item) for key, item in container.items())
     else:
         pairs = (("", item) for item in container)
     for number, (prefix, item) in enumerate(pairs):
-        yield (", " if number else "") + prefix, item
+        yield ("," if number else "") + prefix, item
 
 
 def _key(key: Any) -> str:
@@ -74,15 +76,19 @@ def _key(key: Any) -> str:
 
 def _scalar(value: Any) -> str:
     """JSON of what has nothing inside, or is to be seen as if it had not."""
-    if isinstance(value, dict | list | tuple):
+    if isinstance(value, Mapping | list | tuple):
         return json.dumps(_shown(value), ensure_ascii=False)
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
     try:
         return _by_library(value)
     except ValueError:  # Python refuses to write integers of more than 4,300 digits in decimals
         return json.dumps(hex(value))
 
 
-def _other(value: Any) -> str:
+def _other(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(bytes(value)).decode()
     if isinstance(value, date | time):

@@ -16,8 +16,9 @@ from app.bad_rows import BadRowsError
 from app.columns import FieldValues, fit_array, infer
 from app.fitting import MAX_FIELDS, Column, fit_column, is_empty, refusal_of_name
 from app.leaves import leaf_type, to_python
+from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
-from app.rescue import RESCUED_COLUMN, Rescue, shown, to_json
+from app.rescue import RESCUED_COLUMN, Rescue, shown
 from app.schema import TableSchema
 
 RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
@@ -66,7 +67,7 @@ def convert(
         extra: further columns, as long as ``rows``; they win over fields of the same name.
 
     Raises:
-        BadRowsError: records that cannot be rows: names that are not text or not Unicode, nesting without end.
+        BadRowsError: records that cannot be rows: names that are not text or not Unicode.
     """
     batch = _Batch(rows, schema, rules, extra)
     batch.add_fields()
@@ -215,14 +216,8 @@ class _Batch:
 
     def _rescued_column(self) -> pa.Array:
         texts: list[str | None] = [None] * len(self._rows)
-        bad: dict[int, str] = {}
         for row, fields in self._left_over.items():
-            try:
-                texts[row] = to_json(fields)
-            except RecursionError:
-                bad[row] = "it has a field with too many levels to be kept, even as JSON"
-        if bad:
-            raise BadRowsError(dict(sorted(bad.items())))
+            texts[row] = to_json(fields)
         return pa.array(texts, pa.string())
 
 

@@ -4,6 +4,7 @@ import json
 import math
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -33,12 +34,13 @@ def nested(depth: int) -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ({"a": 1, "b": [True, None, "ü"]}, '{"a": 1, "b": [true, null, "ü"]}'),
-        (math.nan, "NaN"),
-        ([math.inf, -math.inf], "[Infinity, -Infinity]"),
+        ({"a": 1, "b": [True, None, "ü"]}, '{"a":1,"b":[true,null,"ü"]}'),
+        (math.nan, '"NaN"'),
+        ([math.inf, -math.inf, 1.5], '["Infinity","-Infinity",1.5]'),
+        (MappingProxyType({"a": MappingProxyType({})}), '{"a":{}}'),
         (datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC), '"2025-03-04T05:06:07+00:00"'),
-        ([date(2025, 3, 4), time(5, 6)], '["2025-03-04", "05:06:00"]'),
-        ({"raw": b"\x00\xff"}, '{"raw": "AP8="}'),
+        ([date(2025, 3, 4), time(5, 6)], '["2025-03-04","05:06:00"]'),
+        ({"raw": b"\x00\xff"}, '{"raw":"AP8="}'),
         (bytearray(b"\x00\xff"), '"AP8="'),
         (Decimal("1.50"), '"1.50"'),
         (2**70, str(2**70)),
@@ -50,13 +52,13 @@ def test_each_kind_of_value_has_its_form(value: Any, expected: str) -> None:
 
 
 def test_unusual_keys_become_text() -> None:
-    assert json.loads(to_json({("a", 1): 1, b"\xff": 2, None: 3, 7: 4, date(2025, 3, 4): [{}], "x": ()})) == {
+    assert json.loads(to_json({("a", 1): 1, b"\xff": 2, None: 3, 7: 4, date(2025, 3, 4): [{}], math.nan: ()})) == {
         "('a', 1)": 1,
         "/w==": 2,
         "null": 3,
         "7": 4,
         "2025-03-04": [{}],
-        "x": [],
+        "NaN": [],
     }
 
 
@@ -98,9 +100,10 @@ def test_values_that_raise_are_shown_as_far_as_they_can_be(value: Any, expected:
 
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
+NUMBERS = st.floats(allow_nan=True) | st.sampled_from([math.nan, math.inf])
 
 
 @given(JSON_VALUES)
@@ -111,3 +114,9 @@ def test_json_comes_back_as_it_was(value: Any) -> None:
 @given(JSON_VALUES)
 def test_beside_an_unusual_key_json_comes_back_as_it_was(value: Any) -> None:
     assert json.loads(to_json({("",): value})) == {"('',)": value}
+
+
+@given(st.lists(NUMBERS), st.dictionaries(NUMBERS, NUMBERS))
+def test_any_reader_of_json_takes_it(some: list[float], by_number: dict[float, float]) -> None:
+    for value in (some, by_number, {(): some}):
+        json.loads(to_json(value), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))

@@ -57,13 +57,14 @@ def test_twenty_levels_are_columns_and_what_lies_deeper_than_32_is_json() -> Non
     assert rescued_of(nested(150)) == [{"x": nested(150)}]
 
 
-def test_a_record_nested_without_end_is_no_row() -> None:
-    endless: dict[str, Any] = {}
+def test_not_even_thousands_of_levels_lose_anything() -> None:
+    deep: dict[str, Any] = {}
     for _ in range(5_000):
-        endless = {"a": endless, "b": 1}
-    with pytest.raises(BadRowsError) as caught:
-        converted({"x": 1}, {"x": endless})
-    assert list(caught.value.reasons) == [1]
+        deep = {"a": deep, "b": 1}
+    conversion = converted({"x": 1}, {"x": deep})
+    assert conversion.table["x"].to_pylist() == [1, None]
+    kept = conversion.table["_rescued_data"].to_pylist()
+    assert kept == [None, '{"x":' + '{"a":' * 5_000 + "{}" + ',"b":1}' * 5_000 + "}"]
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
