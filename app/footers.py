@@ -21,7 +21,7 @@ def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
         ConnectorError: the store's; ``FatalError`` also for an object that is no Parquet file.
     """
     try:
-        return pq.read_metadata(_RangeFile(store, key, size))
+        return pq.read_metadata(RangeFile(store, key, size))
     except pa.ArrowException as error:
         raise FatalError(
             f"reading the footer of {store.uri}/{key}",
@@ -30,8 +30,11 @@ def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
         ) from error
 
 
-class _RangeFile:
-    """As much of a file as pyarrow wants for reading one: each ``read`` is a request to the store."""
+class RangeFile:
+    """As much of a file as pyarrow wants for reading one: each ``read`` is a request to the store.
+
+    The end of the file, which is what pyarrow reads first, is kept: a small file is all in it.
+    """
 
     closed = False
 
@@ -40,17 +43,24 @@ class _RangeFile:
         self._key = key
         self._size = size
         self._at = 0
+        self._end = b""
 
     def read(self, length: int) -> bytes:
         wanted = min(length, self._size - self._at)
+        begin = self._at - (self._size - len(self._end))
+        if begin >= 0:
+            self._at += wanted
+            return self._end[begin : begin + wanted]
         found = self._store.read_range(self._key, self._at, wanted)
         if len(found) != wanted:
             raise FatalError(
-                f"reading the footer of {self._store.uri}/{self._key}",
+                f"reading {self._store.uri}/{self._key}",
                 f"{len(found)} bytes came where {wanted} were asked for",
                 "Check that nobody replaces the table's files, and any proxy on the way; then restart",
             )
         self._at += wanted
+        if self._at == self._size:
+            self._end = found
         return found
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from app.commands.audit import audit
 from app.commands.replay import replay
 from app.errors import ConfigError, ConnectorError, FatalError
 from app.settings import Settings
@@ -13,6 +14,7 @@ from app.settings import Settings
 logger = logging.getLogger(__name__)
 
 COMMANDS: Final[Mapping[str, Callable[[Settings, Sequence[str]], int]]] = {
+    "audit": audit,
     "replay": replay,
 }
 INTERRUPTED: Final = 130  # what shells report after Ctrl-C
