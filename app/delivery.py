@@ -6,10 +6,9 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.catalog.base import Catalog, TableProperties
+from app.catalog.base import Catalog, CatalogTable, TableProperties
 from app.errors import RetryableError
 from app.model import StoredFile
-from app.partitioning import PartitionSpec
 from app.retry import Stopped
 from app.storage.base import ObjectStore, StoredObject
 from app.table import check_catalog_table
@@ -100,24 +99,20 @@ class Registrar:
     Args:
         catalog: where; ``None`` registers nothing.
         location: the table's URI.
-        spec: the table's partitioning.
-        wanted: what else the settings say about the table; ``None`` if it is only the partitioning.
-        topic: where the files come from; ``None`` names no source.
+        wanted: what the settings say about the table.
+        topic: where the files come from.
+        known: the table as the catalog held it at the start, checked already; ``None`` if it did not know it.
     """
 
     def __init__(
-        self,
-        catalog: Catalog | None,
-        location: str,
-        spec: PartitionSpec,
-        wanted: TableProperties | None = None,
-        topic: str | None = None,
+        self, catalog: Catalog | None, location: str, wanted: TableProperties, topic: str, known: CatalogTable | None
     ) -> None:
         self._catalog = catalog
         self._location = location
-        self._wanted = wanted or TableProperties(spec.columns, spec.timestamp_column)
+        self._wanted = wanted
         self._topic = topic
-        self._table_known = False
+        self._known = known
+        self._is_prepared = False
 
     @property
     def is_needed(self) -> bool:
@@ -132,18 +127,27 @@ class Registrar:
         """
         if self._catalog is None or not files:
             return
-        if not self._table_known:
-            self._make_table_known(self._catalog)
+        if not self._is_prepared:
+            self._prepare(self._catalog)
         self._catalog.add_files(files, self._topic)
 
-    def _make_table_known(self, catalog: Catalog) -> None:
-        known = catalog.table()
-        table = known or catalog.create_table(self._location, self._wanted)
-        check_catalog_table(table, self._location, self._wanted.partition_order, self._wanted.virtual_columns)
-        self._table_known = True
-        if known is None:
+    def _prepare(self, catalog: Catalog) -> None:
+        if self._known is None:
+            self._known = self._found_meanwhile(catalog)
+        if self._known is None:
+            self._check(catalog.create_table(self._location, self._wanted))
             logger.info("registered the table at %s in the catalog", self._location)
         else:
-            catalog.sync_properties(known, self._wanted)
-        if self._topic is not None:
-            catalog.add_source(self._topic)
+            catalog.sync_properties(self._known, self._wanted)
+        self._is_prepared = True
+        catalog.add_source(self._topic)
+
+    def _found_meanwhile(self, catalog: Catalog) -> CatalogTable | None:
+        """The table that another member has created since the start, if any has."""
+        table = catalog.table()
+        if table is not None:
+            self._check(table)
+        return table
+
+    def _check(self, table: CatalogTable) -> None:
+        check_catalog_table(table, self._location, self._wanted.partition_order, self._wanted.virtual_columns)

@@ -19,7 +19,6 @@ from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermis
 from app import observe
 from app.application import LakeApplication
 from app.broker import find_topics, missing_topic, unreadable_topic
-from app.catalog.base import Catalog
 from app.delivery import Registrar
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.health import Health, HealthServer, Probe
@@ -31,7 +30,6 @@ from app.sink import LakeSink
 from app.spark import SparkWriter
 from app.staging import Stager
 from app.storage.base import ObjectStore
-from app.table import open_table
 from app.transform import transform
 from app.wiring import (
     FLUSH_SECONDS,
@@ -39,11 +37,12 @@ from app.wiring import (
     new_application,
     new_bad_records,
     new_catalog,
+    new_registrar,
     new_schema,
     new_sink,
+    new_spec,
     new_stager,
     new_store,
-    table_properties,
     table_root,
 )
 
@@ -120,13 +119,13 @@ class _Service:
         bad_records = new_bad_records(self._settings)
         sink = new_sink(self._settings, bad_records)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
-        store, catalog, spec = self._open_table()
+        store, registrar, spec = self._open_table()
         schema = new_schema(self._settings, store)
         _patiently(schema.open)
         stager = new_stager(self._settings, spec, schema, bad_records)
         application, topic = self._open_topic(sink)
         _wait(spark_up)
-        sink.connect(self._new_pipeline(store, catalog, spec, stager, sink))
+        sink.connect(self._new_pipeline(store, registrar, spec, stager, sink))
         transform(application.dataframe(topic)).sink(sink)
         self._health.started(spark_alive=lambda: self._spark.alive, ready=lambda: _readiness(sink))
         self._application = application  # from here on a signal stops the loop, and no longer the start
@@ -184,24 +183,13 @@ class _Service:
             raise _StopRequested
         self._application.request_stop()
 
-    def _open_table(self) -> tuple[ObjectStore, Catalog | None, PartitionSpec]:
+    def _open_table(self) -> tuple[ObjectStore, Registrar, PartitionSpec]:
         store = new_store(self._settings)
         _patiently(lambda: store.connect(f"{table_root(self._settings)}/"))
         catalog = new_catalog(self._settings)
-        if catalog:
-            _patiently(catalog.check)
-        spec = _patiently(
-            lambda: open_table(
-                store,
-                catalog,
-                table_root=table_root(self._settings),
-                hive_columns=self._settings.hive_columns,
-                timestamp_column=self._settings.timestamp_column,
-                null_partition=self._settings.null_partition,
-                partition_order=self._settings.partition_order,
-            )
-        )
-        return store, catalog, spec
+        known = _patiently(catalog.check) if catalog else None
+        spec = _patiently(lambda: new_spec(self._settings, store, known))
+        return store, new_registrar(self._settings, catalog, store, known), spec
 
     def _open_topic(self, sink: LakeSink) -> tuple[LakeApplication, Topic]:
         application = new_application(self._settings, sink, self._health, self._scratch)
@@ -226,21 +214,14 @@ class _Service:
         return application, topic
 
     def _new_pipeline(
-        self, store: ObjectStore, catalog: Catalog | None, spec: PartitionSpec, stager: Stager, sink: LakeSink
+        self, store: ObjectStore, registrar: Registrar, spec: PartitionSpec, stager: Stager, sink: LakeSink
     ) -> Pipeline:
-        registers = catalog if self._settings.auto_discover else None
         self._pipeline = Pipeline(
             writer=self._spark,
             stager=stager,
             store=store,
             table_root=table_root(self._settings),
-            registrar=Registrar(
-                registers,
-                f"{store.uri}/{table_root(self._settings)}",
-                spec,
-                table_properties(self._settings),
-                self._settings.input_topic,
-            ),
+            registrar=registrar,
             scratch=self._scratch,
             workers=self._settings.max_write_workers,
             is_owner=sink.is_owner,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from app.catalog.base import Catalog, CatalogTable
+from app.catalog.base import CatalogTable
 from app.errors import ConfigError
 from app.partitioning import (
     HIVE_NULL,
@@ -45,28 +45,30 @@ def _data_keys(store: ObjectStore, table_root: str, below: str, most: int) -> It
 
 def open_table(
     store: ObjectStore,
-    catalog: Catalog | None,
+    known: CatalogTable | None,
     *,
     table_root: str,
     hive_columns: tuple[str, ...],
     timestamp_column: str,
     null_partition: str,
-    partition_order: tuple[str, ...] = (),
+    partition_order: tuple[str, ...],
+    default_null: str,
 ) -> PartitionSpec:
     """Compare the settings with the table in the store and in the catalog, and settle the null folder's name.
 
     Args:
         store: connected.
-        catalog: connected; ``None`` without one.
+        known: the table as the catalog holds it; ``None`` where there is no catalog, or it does not know the table.
         table_root: key of the table's folder.
         hive_columns: configured partition columns that are folders.
         timestamp_column: configured source of time columns.
         null_partition: ``auto``, or the folder value of null.
-        partition_order: all configured levels, virtual ones included; by default ``hive_columns``.
+        partition_order: all configured levels, virtual ones included.
+        default_null: what ``auto`` means for a table without a null folder.
 
     Raises:
         ConfigError: the table has other partition columns, or is registered at another place.
-        ConnectorError: the store or the catalog did not answer as it should.
+        ConnectorError: the store did not answer as it should.
     """
     location = f"{store.uri}/{table_root}"
     spec = PartitionSpec(hive_columns, timestamp_column, null_partition, partition_order)
@@ -74,15 +76,14 @@ def open_table(
     warning = check_spec(hive_columns, found, f"the table at {location}", spec.virtual)
     if warning:
         logger.warning("%s", warning)
-    known = catalog.table() if catalog else None
     if known:
         check_catalog_table(known, location, spec.order, spec.virtual)
     if null_partition != "auto":
         return spec
-    return replace(spec, null_value=null_value_of(values) or (QUIX_NULL if catalog else HIVE_NULL))
+    return replace(spec, null_value=null_value_of(values) or default_null)
 
 
-def check_catalog_table(table: CatalogTable, location: str, order: Sequence[str], virtual: Sequence[str] = ()) -> None:
+def check_catalog_table(table: CatalogTable, location: str, order: Sequence[str], virtual: Sequence[str]) -> None:
     """Refuse a table that the catalog holds with other partition columns or at another place.
 
     Args:

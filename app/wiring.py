@@ -8,12 +8,13 @@ from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.application import LakeApplication
 from app.bad_records import BadRecords
-from app.catalog.base import Catalog, TableProperties
+from app.catalog.base import Catalog, CatalogTable, TableProperties
 from app.catalog.quix import QuixCatalog
 from app.connection import LocalTarget
+from app.delivery import Registrar
 from app.errors import ConfigError
 from app.health import Health
-from app.partitioning import PartitionSpec
+from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec
 from app.schema_keeper import SchemaKeeper
 from app.settings import Settings
 from app.sink import LakeSink
@@ -21,6 +22,7 @@ from app.staging import Stager
 from app.storage.base import ObjectStore
 from app.storage.local import LocalStore
 from app.storage.s3 import S3Store
+from app.table import open_table
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +80,38 @@ def table_properties(settings: Settings) -> TableProperties:
         settings.virtual_columns,
         settings.sort_column,
         settings.stats_columns,
+    )
+
+
+def new_spec(settings: Settings, store: ObjectStore, known: CatalogTable | None) -> PartitionSpec:
+    """The table's layout, compared with the table as the store and, if it knows it, the catalog have it.
+
+    Raises:
+        ConfigError: they do not go together.
+        ConnectorError: the store did not answer as it should.
+    """
+    return open_table(
+        store,
+        known,
+        table_root=table_root(settings),
+        hive_columns=settings.hive_columns,
+        timestamp_column=settings.timestamp_column,
+        null_partition=settings.null_partition,
+        partition_order=settings.partition_order,
+        default_null=QUIX_NULL if settings.catalog else HIVE_NULL,
+    )
+
+
+def new_registrar(
+    settings: Settings, catalog: Catalog | None, store: ObjectStore, known: CatalogTable | None
+) -> Registrar:
+    """Step 6, with the table as the catalog held it when ``new_spec`` compared it."""
+    return Registrar(
+        catalog if settings.auto_discover else None,
+        f"{store.uri}/{table_root(settings)}",
+        table_properties(settings),
+        settings.input_topic,
+        known,
     )
 
 

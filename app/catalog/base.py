@@ -46,8 +46,8 @@ class Catalog(Protocol):
     (401, 403, other 4xx, an answer that is not what the contract says).
     """
 
-    def check(self) -> None:
-        """Prove that the catalog answers and lets us in."""
+    def check(self) -> CatalogTable | None:
+        """Prove that the catalog answers and lets us in, by reading the table; see ``table``."""
         ...
 
     def table(self) -> CatalogTable | None:
@@ -66,8 +66,8 @@ class Catalog(Protocol):
         """Tell that the topic feeds the table. It never raises: a failure is logged."""
         ...
 
-    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
-        """Register the files in one request, with the topic they come from, unless it is ``None``.
+    def add_files(self, files: Sequence[StoredFile], topic: str) -> None:
+        """Register the files in one request, with the topic they come from.
 
         Asking twice with the same is safe, for the catalog keys files by path.
         """

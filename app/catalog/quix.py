@@ -56,13 +56,17 @@ class QuixCatalog:
         self._workspace_id = workspace_id
         self._catalog_words = f"the catalog at {base}"
 
-    def check(self) -> None:
-        """Prove that the catalog answers and lets us in: its health page may be open to everybody, a table is not."""
+    def check(self) -> CatalogTable | None:
+        """Prove that the catalog answers and lets us in: its health page may be open to everybody, a table is not.
+
+        Returns:
+            The table, or ``None`` when the catalog does not know it.
+        """
         doing = f"connecting to {self._catalog_words}"
         answer = self._client.ask("GET", "/health", doing)
         if answer.status not in _DONE:
             raise answer.refused(doing, "Check CATALOG_URL, its path included: the catalog's /health lies below it")
-        self.table()
+        return self.table()
 
     def table(self) -> CatalogTable | None:
         """The table, or ``None`` when the catalog does not know it."""
@@ -116,12 +120,10 @@ class QuixCatalog:
         doing = f"naming topic {topic} as a source of {self._table_words}"
         self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
 
-    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+    def add_files(self, files: Sequence[StoredFile], topic: str) -> None:
         """Register the files in one request, with the topic they come from."""
         doing = f"registering {len(files):,} {'file' if len(files) == 1 else 'files'} of {self._table_words}"
-        body: dict[str, Any] = {"files": [_entry(file) for file in files]}
-        if topic is not None:
-            body["source"] = self._source(topic)
+        body = {"files": [_entry(file) for file in files], "source": self._source(topic)}
         answer = self._client.ask("POST", f"{self._path}/manifest/add-files", doing, body)
         if answer.status == HTTPStatus.NOT_FOUND:
             raise answer.refused(doing, "The table is gone from the catalog; restart to create it again")

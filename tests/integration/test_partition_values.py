@@ -165,5 +165,7 @@ def _null_folder(lake: Path) -> str:
         hive_columns=("x",),
         timestamp_column="ts_ms",
         null_partition="auto",
+        partition_order=("x",),
+        default_null="none of its own",
     )
     return spec.null_value

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.bad_records import BadRecords, OnBadRecord
+from app.catalog.base import TableProperties
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
 from app.partitioning import HIVE_NULL, PartitionSpec
 from app.staging import Schema, Stager
@@ -43,6 +44,11 @@ def batch_of(
 
 def spec(*columns: str, timestamp_column: str = "ts_ms", null_value: str = HIVE_NULL) -> PartitionSpec:
     return PartitionSpec(columns, timestamp_column, null_value)
+
+
+def properties(*partition_order: str) -> TableProperties:
+    """What the settings say about a table of which they say no more than its partition columns."""
+    return TableProperties(partition_order, "ts_ms")
 
 
 def stager(

@@ -15,7 +15,7 @@ from app.pipeline import Pipeline
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
-from tests.unit.batches import batch, spec, stager
+from tests.unit.batches import batch, properties, spec, stager
 
 ROOT = "data/t"
 WAIT = 10.0
@@ -39,7 +39,7 @@ class Line:
             stager=stager(wanted, "fail", table_root=ROOT),
             store=self.store,
             table_root=ROOT,
-            registrar=Registrar(self.catalog, f"{self.store.uri}/{ROOT}", wanted),
+            registrar=Registrar(self.catalog, f"{self.store.uri}/{ROOT}", properties("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
             is_owner=lambda token: token not in self.ended,

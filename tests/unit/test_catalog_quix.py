@@ -44,7 +44,7 @@ def created(catalog: QuixCatalog) -> CatalogTable:
 
 def error_of_registering(catalog: QuixCatalog) -> ConnectorError:
     with pytest.raises(ConnectorError, match=r"registering 1 file of table default\.sensors") as caught:
-        catalog.add_files([stored(place="a", day="15")], None)
+        catalog.add_files([stored(place="a", day="15")], "sensors")
     return caught.value
 
 
@@ -71,6 +71,14 @@ def test_a_missing_token_is_asked_for(server: CatalogServer) -> None:
 def test_an_address_without_a_catalog_below_it_names_its_variable(server: CatalogServer) -> None:
     with pytest.raises(FatalError, match=r"connecting to the catalog at http.*404.*CATALOG_URL, its path included"):
         QuixCatalog(f"{server.url}/v9", server.token, "default", "sensors").check()
+
+
+def test_the_check_hands_over_the_table_that_it_read(catalog: QuixCatalog, server: CatalogServer) -> None:
+    assert catalog.check() is None
+    table = created(catalog)
+    server.requests.clear()
+    assert catalog.check() == table
+    assert [request.method for request in server.requests] == ["GET", "GET"], "the health page and the table"
 
 
 def test_an_unknown_table_is_none(catalog: QuixCatalog) -> None:
@@ -123,7 +131,7 @@ def test_registering_again_after_a_lost_answer_leaves_each_file_once(
     server.trouble(Trouble(lost=True, only="add-files"))
 
     assert isinstance(error_of_registering(catalog), RetryableError)
-    catalog.add_files([stored(place="a", day="15")], None)
+    catalog.add_files([stored(place="a", day="15")], "sensors")
 
     assert len(server.files("sensors")) == 1
 
@@ -166,7 +174,7 @@ def test_one_connection_serves_many_requests(server: CatalogServer, catalog: Qui
     created(catalog)
     error = QuixCatalog(server.url, server.token, "default", "unknown")
     for _ in range(3):
-        catalog.add_files([stored(place="a", day="15")], None)
+        catalog.add_files([stored(place="a", day="15")], "sensors")
 
     assert error.table() is None
     assert len({request.client for request in server.requests}) == 2  # one for each of the two catalogs
@@ -225,10 +233,10 @@ def test_what_does_not_pass_is_fatal(server: CatalogServer, catalog: QuixCatalog
 
 def test_a_refusal_by_the_contract_quotes_the_reason(server: CatalogServer, catalog: QuixCatalog) -> None:
     created(catalog)
-    catalog.add_files([stored(place="a", day="15")], None)
+    catalog.add_files([stored(place="a", day="15")], "sensors")
 
     with pytest.raises(FatalError, match=r"400 Bad Request.*partition_values has \['hour'\]"):
-        catalog.add_files([stored(hour="00")], None)
+        catalog.add_files([stored(hour="00")], "sensors")
 
 
 def test_a_redirect_is_not_followed_and_is_named(server: CatalogServer, catalog: QuixCatalog) -> None:
@@ -258,7 +266,7 @@ def test_an_empty_answer_to_registering_is_fine_and_to_reading_is_not(
 ) -> None:
     server.trouble(Trouble(status=200), times=2)
 
-    catalog.add_files([stored(place="a", day="15")], None)
+    catalog.add_files([stored(place="a", day="15")], "sensors")
 
     with pytest.raises(FatalError, match=r"reading table default\.sensors.*it is empty.*CATALOG_URL"):
         catalog.table()

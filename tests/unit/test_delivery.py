@@ -15,7 +15,7 @@ from app.model import FileGroup, StoredFile, WrittenFile
 from app.retry import Stopped
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
-from tests.unit.batches import part, spec
+from tests.unit.batches import part, properties
 
 ROOT = "data/t"
 WAIT = 10.0
@@ -228,15 +228,19 @@ def stored_files(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor, *n
     return upload.stored()
 
 
+def registrar_of(catalog: MemoryCatalog | None, store: MoodyStore, known: CatalogTable | None = None) -> Registrar:
+    return Registrar(catalog, f"{store.uri}/{ROOT}", properties("place"), "sensors", known)
+
+
 def test_without_a_catalog_nothing_is_registered(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
-    Registrar(None, f"{store.uri}/{ROOT}", spec("place")).register(stored_files(tmp_path, store, pool, "a"))
+    registrar_of(None, store).register(stored_files(tmp_path, store, pool, "a"))
 
 
 def test_the_table_is_made_known_with_its_first_files_and_never_again(
     tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
 ) -> None:
     catalog = MemoryCatalog()
-    registrar = Registrar(catalog, f"{store.uri}/{ROOT}", spec("place"))
+    registrar = registrar_of(catalog, store)
     registrar.register(stored_files(tmp_path, store, pool, "a", "b"))
     registrar.register(stored_files(tmp_path, store, pool, "c"))
     assert catalog.created == [(f"{store.uri}/{ROOT}", ("place",), "ts_ms")]
@@ -245,10 +249,24 @@ def test_the_table_is_made_known_with_its_first_files_and_never_again(
 
 
 def test_a_known_table_is_not_created(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
-    catalog = MemoryCatalog(CatalogTable(f"{store.uri}/{ROOT}", ("place",)))
-    Registrar(catalog, f"{store.uri}/{ROOT}", spec("place")).register(stored_files(tmp_path, store, pool, "a"))
+    known = CatalogTable(f"{store.uri}/{ROOT}", ("place",))
+    catalog = MemoryCatalog(known)
+    registrar_of(catalog, store, known).register(stored_files(tmp_path, store, pool, "a"))
     assert catalog.created == []
+    assert catalog.looked_up == 0, "it was at the start"
     assert len(catalog.requests) == 1
+
+
+def test_a_table_that_another_made_meanwhile_is_not_created(
+    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
+) -> None:
+    catalog = MemoryCatalog(CatalogTable(f"{store.uri}/{ROOT}", ("place",)))
+    registrar = registrar_of(catalog, store)
+    for name in ("a", "b"):
+        registrar.register(stored_files(tmp_path, store, pool, name))
+    assert (catalog.created, catalog.looked_up) == ([], 1)
+    assert catalog.wanted == [properties("place")]
+    assert [places(files) for files in catalog.requests] == [["a"], ["b"]]
 
 
 @pytest.mark.parametrize("table", [CatalogTable("file:///elsewhere", ("place",)), CatalogTable("", ("place", "year"))])
@@ -256,7 +274,7 @@ def test_nothing_is_registered_in_a_table_that_another_made_otherwise_meanwhile(
     tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor, table: CatalogTable
 ) -> None:
     catalog = MemoryCatalog(table)
-    registrar = Registrar(catalog, f"{store.uri}/{ROOT}", spec("place"))
+    registrar = registrar_of(catalog, store)
     with pytest.raises(ConfigError):
         registrar.register(stored_files(tmp_path, store, pool, "a"))
     assert catalog.requests == []
@@ -264,14 +282,14 @@ def test_nothing_is_registered_in_a_table_that_another_made_otherwise_meanwhile(
 
 def test_no_files_make_no_table(store: MoodyStore) -> None:
     catalog = MemoryCatalog()
-    Registrar(catalog, f"{store.uri}/{ROOT}", spec("place")).register([])
+    registrar_of(catalog, store).register([])
     assert catalog.created == []
     assert catalog.requests == []
 
 
 def test_a_registration_can_be_repeated(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
     catalog = MemoryCatalog(refuse=lambda: RetryableError("registering", "503"))
-    registrar = Registrar(catalog, f"{store.uri}/{ROOT}", spec("place"))
+    registrar = registrar_of(catalog, store)
     files = stored_files(tmp_path, store, pool, "a")
     with pytest.raises(RetryableError):
         registrar.register(files)

@@ -27,7 +27,7 @@ from app.sink import LakeSink
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
-from tests.unit.batches import NOON, spec, stager
+from tests.unit.batches import NOON, properties, spec, stager
 
 ROOT = "data/t"
 PARTITIONS = [TopicPartition("sensors", number) for number in range(3)]
@@ -61,7 +61,7 @@ class World:
             stager=stager(spec("p"), table_root=ROOT),
             store=self.store,
             table_root=ROOT,
-            registrar=Registrar(self.catalog, f"{self.store.uri}/{ROOT}", spec("p")),
+            registrar=Registrar(self.catalog, f"{self.store.uri}/{ROOT}", properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
             workers=3,
             is_owner=self.sink.is_owner,

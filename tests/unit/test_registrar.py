@@ -9,7 +9,6 @@ from app.delivery import Registrar
 from app.errors import ConfigError
 from app.model import StoredFile
 from tests.fakes.memory_catalog import MemoryCatalog
-from tests.unit.batches import spec
 
 LOCATION = "s3://lake/data/t"
 KEY = "data/t/place=a/f.parquet"
@@ -18,7 +17,7 @@ WANTED = TableProperties(("place", "driver"), "ts_ms", ("driver",), "lap", ("spe
 
 
 def registrar(catalog: MemoryCatalog) -> Registrar:
-    return Registrar(catalog, LOCATION, spec("place"), WANTED, "laps")
+    return Registrar(catalog, LOCATION, WANTED, "laps", None)
 
 
 def test_a_new_table_is_created_as_the_settings_say_and_its_source_named_once() -> None:

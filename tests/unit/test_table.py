@@ -34,11 +34,13 @@ def opened(
 ) -> PartitionSpec:
     return open_table(
         LocalStore(lake),
-        catalog,
+        catalog.table() if catalog else None,
         table_root=ROOT,
         hive_columns=hive_columns,
         timestamp_column="ts_ms",
         null_partition=null_partition,
+        partition_order=hive_columns,
+        default_null=QUIX_NULL if catalog else HIVE_NULL,
     )
 
 
@@ -186,12 +188,13 @@ def test_folders_are_compared_with_the_folders_and_the_catalog_with_the_whole_tr
     put(lake, f"{ROOT}/year=2024/data_1.parquet")
     spec = open_table(
         LocalStore(lake),
-        known(lake, "year", "driver"),
+        known(lake, "year", "driver").table(),
         table_root=ROOT,
         hive_columns=("year",),
         timestamp_column="ts_ms",
         null_partition="auto",
         partition_order=("year", "driver"),
+        default_null=HIVE_NULL,
     )
     assert (spec.columns, spec.virtual, spec.order) == (("year",), ("driver",), ("year", "driver"))
     assert caplog.messages == []
