@@ -53,13 +53,14 @@ class SchemaKeeper:
             ConfigError: the settings fix a type that contradicts the table's.
             FatalError: the schema or a footer cannot be understood; nothing is guessed then.
         """
-        found = self._read()
-        if found is None:
-            found = self._from_footers()
-        self._check(found)
-        fixed = {name: kind for name, kind in self._types.items() if name in found.columns}
+        found = self._find()
         self._become(found)
-        self.extend(TableSchema(fixed))
+        self.extend(self._fixed(found))
+
+    def look(self) -> TableSchema:
+        """What ``open`` would make the schema, without writing anything; raises the same."""
+        found = self._find()
+        return found.merge(self._fixed(found))
 
     def extend(self, wanted: TableSchema) -> TableSchema:
         """Make the schema cover ``wanted``, as far as the types that are there allow.
@@ -83,6 +84,17 @@ class SchemaKeeper:
             self._stored = merged
             self._become(merged)
             return merged
+
+    def _find(self) -> TableSchema:
+        found = self._read()
+        if found is None:
+            found = self._from_footers()
+        self._check(found)
+        return found
+
+    def _fixed(self, schema: TableSchema) -> TableSchema:
+        """Those of the schema's columns that the settings fix."""
+        return TableSchema({name: kind for name, kind in self._types.items() if name in schema.columns})
 
     def _take_over(self) -> None:
         """Go on from what another member has written; from what is known where the table was deleted meanwhile."""

@@ -9,7 +9,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkTypeError
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -99,6 +99,14 @@ class SparkWriter:
         """
         return self._call(lambda: self._write(staged, out), _JOB_SECONDS, "writing a batch with Spark")
 
+    def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+        """Write these columns of a Parquet file, all rows in their order, as the one file below the new folder ``out``.
+
+        Raises:
+            SparkLostError, FatalError: as ``write``.
+        """
+        return self._call(lambda: self._write_whole(source, columns, out), _JOB_SECONDS, "writing a file with Spark")
+
     def close(self) -> None:
         """End the JVM at once: all it holds is in the scratch folder, which goes with it."""
         self._closing.set()
@@ -167,13 +175,7 @@ class SparkWriter:
         staged.unlink()
 
     def _write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
-        assert self._session is not None  # noqa: S101 - start() came first, the pipeline is built with it
-        reader = self._session.read
-        # A given schema spares a job per batch: Spark would start one to read it from the file's footer. It must where
-        # PySpark lacks a type's counterpart: for uint64, which Spark itself takes for decimal(20, 0).
-        with contextlib.suppress(PySparkTypeError):
-            reader = reader.schema(from_arrow_schema(pq.read_schema(staged.path), prefer_timestamp_ntz=True))
-        frame = reader.parquet(str(staged.path))
+        frame = self._read(staged.path)
         # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file. It leaves that
         # sort out where the rows come in such an order already.
         if staged.sort_column is not None and staged.sort_column in frame.columns:
@@ -182,6 +184,22 @@ class SparkWriter:
             )
         frame.write.partitionBy(staged.group_column).parquet(str(out))
         return _collect(staged, out)
+
+    def _write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+        # No sort: that of a big file goes through the disk, and would not keep the order.
+        self._read(source).select(*map(_column, columns)).write.parquet(str(out))
+        [written] = out.glob("*.parquet")
+        return written
+
+    def _read(self, path: Path) -> DataFrame:
+        """A staged file as one task."""
+        assert self._session is not None  # noqa: S101 - start() came first
+        reader = self._session.read
+        # A given schema spares a job per batch: Spark would start one to read it from the file's footer. It must where
+        # PySpark lacks a type's counterpart: for uint64, which Spark itself takes for decimal(20, 0).
+        with contextlib.suppress(PySparkTypeError):
+            reader = reader.schema(from_arrow_schema(pq.read_schema(path), prefer_timestamp_ntz=True))
+        return reader.parquet(str(path))
 
     def _watch(self) -> None:
         process = self._process

@@ -8,6 +8,7 @@ from typing import Final
 
 from app.commands.audit import audit
 from app.commands.replay import replay
+from app.commands.rewrite import rewrite
 from app.errors import ConfigError, ConnectorError, FatalError
 from app.settings import Settings
 
@@ -16,6 +17,7 @@ logger = logging.getLogger(__name__)
 COMMANDS: Final[Mapping[str, Callable[[Settings, Sequence[str]], int]]] = {
     "audit": audit,
     "replay": replay,
+    "rewrite": rewrite,
 }
 INTERRUPTED: Final = 130  # what shells report after Ctrl-C
 

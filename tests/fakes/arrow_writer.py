@@ -1,6 +1,6 @@
 """Stands in for Spark: the same files from the same staged batch, without Java."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -32,3 +32,11 @@ class ArrowWriter:
             pq.write_table(rows.drop_columns([staged.group_column]), path)
             files.append(WrittenFile(path, path.stat().st_size, group))
         return files
+
+    def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+        number, self.batches = self.batches, self.batches + 1
+        self.before(number)
+        out.mkdir()
+        path = out / "part-0.parquet"
+        pq.write_table(pq.read_table(source).select(list(columns)), path)
+        return path

@@ -1,0 +1,225 @@
+"""``python main.py rewrite``: brings old files of the table to the table's schema."""
+
+import argparse
+import logging
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from app.commands.arguments import ArgumentParser
+from app.errors import ConfigError, FatalError, SparkLostError
+from app.footers import read_footer
+from app.partitioning import is_data_file
+from app.refit import NotPossibleError
+from app.rewriter import Rewriter, SkippedError
+from app.schema import TableSchema
+from app.schema_differences import differences
+from app.schema_keeper import SchemaKeeper
+from app.scratch import make_scratch
+from app.settings import Settings
+from app.spark import SparkWriter
+from app.storage.base import ObjectStore, StoredObject
+from app.wiring import new_catalog, new_registrar, new_schema, new_spec, new_store, table_root
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 1_000  # footers, as many as a listing has keys on a page
+
+
+def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
+    """Rewrite the files that keep readers from the table's schema, or tell which they are.
+
+    Raises:
+        ConnectorError: the store, the catalog or Spark fails, or files had to be left as they are.
+    """
+    options = _options(arguments)
+    store = new_store(settings)
+    keeper = new_schema(settings, store)
+    if not options.dry_run:
+        keeper.open()
+    found = _schemas(store, table_root(settings), options.folder, settings.max_write_workers)
+    wanted = _joined(found, frozenset(settings.column_types))
+    table = keeper.look().merge(wanted) if options.dry_run else keeper.extend(wanted)
+    plan = _plan(found, table)
+    where = f"{store.uri}/{table_root(settings)}"
+    of_all = f"of {_number(sum(map(len, found.values())), 'file')} in {where}"
+    if not plan:
+        _tell(f"nothing to do: the schema of each {of_all} is the table's")
+    elif options.dry_run:
+        for key, reason in plan:
+            _tell(f"{key}: {reason}")
+        _tell(f"{len(plan):,} {of_all} would be rewritten")
+    else:
+        _tell(f"{len(plan):,} {of_all} to be rewritten")
+        _rewrite(settings, store, keeper, plan)
+    return 0
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = ArgumentParser("rewrite", "Bring old files of the table to the table's schema, each under its own name.")
+    parser.add_argument(
+        "--folder",
+        action="append",
+        metavar="COLUMN=VALUE/...",
+        help="only files in this folder of the table, such as year=2024/month=05 (can be given several times)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="write nothing, list the files and what differs")
+    return parser.parse_args(arguments)
+
+
+Found = dict[pa.Schema, list[StoredObject]]
+Plan = list[tuple[str, str]]
+
+
+def _schemas(store: ObjectStore, root: str, folders: Sequence[str] | None, workers: int) -> Found:
+    """The files by their schemas, of which there are few."""
+    files = _data_files(store, root, folders)
+    found: Found = {}
+    with ThreadPoolExecutor(workers, "footers") as pool:
+        while page := list(islice(files, _AT_ONCE)):
+            for file, schema in zip(page, pool.map(lambda file: _schema(store, file), page), strict=True):
+                if schema is not None:
+                    found.setdefault(schema, []).append(file)
+    return found
+
+
+def _data_files(store: ObjectStore, root: str, folders: Sequence[str] | None) -> Iterator[StoredObject]:
+    """The table's data files, or those in the folders, none of them twice.
+
+    Raises:
+        ConfigError: a folder has no data files.
+    """
+    below = sorted({f"{root}/{name.strip('/')}/" for name in folders}) if folders else [f"{root}/"]
+    outermost = [name for name in below if not any(name != other and name.startswith(other) for other in below)]
+    for prefix in outermost:
+        some = False
+        for found in store.list(prefix):
+            if is_data_file(found.key, root):
+                some = True
+                yield found
+        if folders and not some:
+            raise ConfigError(
+                f"listing {store.uri}/{prefix}",
+                "there are no data files",
+                "Give --folder as it is below the table, such as year=2024/month=05",
+            )
+
+
+def _schema(store: ObjectStore, file: StoredObject) -> pa.Schema | None:
+    """The schema in a file's footer, ``None`` for a file that was changed or deleted after it was listed."""
+    try:
+        return read_footer(store, file.key, file.size).schema.to_arrow_schema().remove_metadata()
+    except FatalError:
+        if file in store.list(file.key):
+            raise
+        logger.info("%s was changed or deleted meanwhile", file.key)
+        return None
+
+
+def _joined(schemas: Iterable[pa.Schema], fixed: frozenset[str]) -> TableSchema:
+    """All that the files have: types wider than the table's widen it, where the user did not fix them."""
+    joined = TableSchema()
+    for schema in schemas:
+        try:
+            columns = TableSchema.from_arrow(schema).columns
+        except ValueError as error:
+            logger.warning("a file's schema is not taken into the table's: %s", error)
+            continue
+        joined = joined.merge(TableSchema({name: kind for name, kind in columns.items() if name not in fixed}))
+    return joined
+
+
+def _plan(found: Found, table: TableSchema) -> Plan:
+    """Keys in their order, each with what differs."""
+    plan: Plan = []
+    for schema, files in found.items():
+        reason = ", ".join(map(str, differences(schema, table)))
+        if reason:
+            plan += [(file.key, reason) for file in files]
+    return sorted(plan)
+
+
+def _rewrite(settings: Settings, store: ObjectStore, keeper: SchemaKeeper, plan: Plan) -> None:
+    scratch = make_scratch()
+    spark = SparkWriter(
+        master=settings.spark_master,
+        driver_memory=f"{settings.memory.heap_mb}m",
+        scratch=scratch,
+        compression=settings.parquet_compression,
+        row_group_rows=settings.row_group_rows,
+        on_lost=_tell_lost,
+    )
+    try:
+        spark_up = spark.start()
+        rewriter = _new_rewriter(settings, store, keeper, spark, scratch)
+        spark_up.result()
+        _run(rewriter, plan)
+    finally:
+        spark.close()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _tell_lost(error: SparkLostError) -> None:
+    logger.debug("%s", error)  # whoever asks Spark for the next file gets this error
+
+
+def _new_rewriter(
+    settings: Settings, store: ObjectStore, keeper: SchemaKeeper, spark: SparkWriter, scratch: Path
+) -> Rewriter:
+    catalog = new_catalog(settings)
+    known = catalog.check() if catalog else None
+    spec = new_spec(settings, store, known)
+    return Rewriter(
+        store=store,
+        table_root=table_root(settings),
+        writer=spark,
+        schema=keeper,
+        registrar=new_registrar(settings, catalog, store, known),
+        fixed=frozenset(settings.column_types),
+        virtual_columns=spec.virtual,
+        stats_columns=frozenset(settings.stats_columns) or None,
+        scratch=scratch,
+    )
+
+
+def _run(rewriter: Rewriter, plan: Plan) -> None:
+    """Rewrite what is planned, and tell of each file and, however it ends, of all."""
+    done = skipped = left = rescued = 0
+    try:
+        for number, (key, reason) in enumerate(plan, 1):
+            line = f"{number:,}/{len(plan):,} {key}: {reason}"
+            try:
+                file = rewriter.rewrite(key)
+            except SkippedError as error:
+                skipped += 1
+                _tell(f"{line}; skipped: {error}")
+            except NotPossibleError as error:
+                left += 1
+                _tell(f"{line}; left as it is: {error}")
+            else:
+                done += 1
+                rescued += file.rescued
+                kept = f", {_number(file.rescued, 'value')} to _rescued_data" if file.rescued else ""
+                _tell(f"{line}; {_number(file.rows, 'row')}, {file.size_before:,} → {file.size:,} bytes{kept}")
+    finally:
+        to_do = len(plan) - done - skipped - left
+        _tell(
+            f"{_number(done, 'file')} rewritten, {skipped:,} skipped, {left:,} left as they are, {to_do:,} to do; "
+            f"{_number(rescued, 'value')} to _rescued_data"
+        )
+    if left:
+        raise FatalError(
+            "rewriting the table", f"{_number(left, 'file')} had to be left as they are", "The reasons are above"
+        )
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - the answer, whatever LOGLEVEL is

@@ -1,0 +1,212 @@
+"""One file of a table brought to the table's schema and put in the old one's place, under the same key.
+
+At any moment readers find the old file or the new one, whole: whoever ends the process leaves a table that is readable.
+"""
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.delivery import Registrar
+from app.errors import FatalError
+from app.model import StoredFile
+from app.partitioning import spec_of_key
+from app.refit import Refitted, refit, same_rows
+from app.rescue import RESCUED_COLUMN
+from app.retry import Stopped, until_it_works
+from app.schema import TableSchema
+from app.schema_differences import differences
+from app.sidecar import sidecar_key, write_sidecar
+from app.statistics import column_stats
+from app.storage.base import ChangedError, ObjectStore, StoredObject
+
+logger = logging.getLogger(__name__)
+
+_RESCUED = TableSchema({RESCUED_COLUMN: pa.string()})
+
+
+class WholeWriter(Protocol):
+    """``app.spark.SparkWriter`` in production."""
+
+    def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path: ...
+
+
+class Schema(Protocol):
+    """The table's schema; ``app.schema_keeper.SchemaKeeper`` in production."""
+
+    @property
+    def current(self) -> TableSchema: ...
+    def extend(self, wanted: TableSchema) -> TableSchema: ...
+
+
+class SkippedError(Exception):
+    """Why a file needs no rewriting any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What was done to a file; sizes in bytes, ``rescued`` counts values that went to ``_rescued_data``."""
+
+    rows: int
+    size_before: int
+    size: int
+    rescued: int
+
+
+@dataclass(frozen=True, slots=True)
+class _NewFile:
+    path: Path
+    refitted: Refitted
+    changed: frozenset[str]
+
+
+class Rewriter:
+    """Rewrites files, one after the other; for the main thread.
+
+    Args:
+        store, table_root: where the table is.
+        writer: writes the new files.
+        schema: what the files are brought to.
+        registrar: tells the catalog of the new files.
+        fixed: columns whose type the user fixed.
+        virtual_columns: those of the partition columns that have no folders.
+        stats_columns: the only columns with zone maps; ``None`` for all that can have them.
+        scratch: a folder for copies of the file at hand: of the old one, of all its rows uncompressed, of the new one.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        table_root: str,
+        writer: WholeWriter,
+        schema: Schema,
+        registrar: Registrar,
+        fixed: frozenset[str],
+        virtual_columns: Sequence[str],
+        stats_columns: frozenset[str] | None,
+        scratch: Path,
+    ) -> None:
+        self._store = store
+        self._table_root = table_root
+        self._writer = writer
+        self._schema = schema
+        self._registrar = registrar
+        self._fixed = fixed
+        self._virtual = virtual_columns
+        self._stats_columns = stats_columns
+        self._scratch = scratch
+
+    def rewrite(self, key: str) -> Rewritten:
+        """Rewrite one file.
+
+        Raises:
+            SkippedError: it is gone, or somebody else has changed it meanwhile.
+            NotPossibleError: it has types or values that this connector cannot write; it stays as it is.
+            ConnectorError: of the store, the catalog or Spark.
+        """
+        with TemporaryDirectory(dir=self._scratch) as folder:
+            old = Path(folder) / "old.parquet"
+            etag = self._download(key, old)
+            new = self._make(key, old, Path(folder))
+            if new.refitted.rescued:
+                self._schema.extend(_RESCUED)
+            with _finishing() as stop:
+                stored = self._replace(new.path, key, etag)
+                self._tell(stored, new, Path(folder), stop)
+            rows = pq.read_metadata(new.path).num_rows
+            return Rewritten(rows, old.stat().st_size, stored.size, new.refitted.rescued)
+
+    def _download(self, key: str, path: Path) -> str:
+        try:
+            return self._store.download(key, path)
+        except FatalError:
+            if any(found.key == key for found in self._store.list(key)):
+                raise
+            raise SkippedError("it was deleted meanwhile") from None
+
+    def _make(self, key: str, old: Path, folder: Path) -> _NewFile:
+        """The new file, compared with the old one row by row before anybody sees it."""
+        table = self._schema.current
+        changed = frozenset(each.column for each in differences(pq.read_schema(old), table))
+        if not changed:
+            raise SkippedError("it has the table's schema by now")
+        staged = folder / "staged.parquet"
+        refitted = refit(old, staged, table, self._fixed)
+        written = self._writer.write_whole(staged, refitted.columns, folder / "out")
+        same_number = pq.read_metadata(old).num_rows == pq.read_metadata(written).num_rows
+        if not same_number or not same_rows(staged, written, refitted.columns):
+            raise FatalError(
+                f"checking the new {self._store.uri}/{key}",
+                "it does not hold the rows of the old one",
+                "The old file stays in its place; please report this as a bug",
+            )
+        return _NewFile(written, refitted, changed)
+
+    def _replace(self, path: Path, key: str, etag: str) -> StoredObject:
+        try:
+            return self._store.replace(path, key, replaces=etag)
+        except ChangedError:
+            raise SkippedError("somebody else has changed it meanwhile") from None
+
+    def _tell(self, stored: StoredObject, new: _NewFile, folder: Path, stop: threading.Event) -> None:
+        """Bring up to date what is known of the file elsewhere: in its sidecar and in the catalog."""
+        names, values = spec_of_key(stored.key, self._table_root)
+        partition_values = dict(zip(names, values, strict=True))
+        sidecar = folder / "sidecar.parquet"
+        if new.changed.intersection(self._virtual) and write_sidecar(
+            new.path, self._virtual, partition_values, sidecar
+        ):
+            self._patiently(lambda: self._store.upload(sidecar, sidecar_key(stored.key)), stop, stored.key)
+        if self._registrar.is_needed:
+            metadata = pq.read_metadata(new.path)
+            file = StoredFile(
+                key=stored.key,
+                uri=f"{self._store.uri}/{stored.key}",
+                size=stored.size,
+                rows=metadata.num_rows,
+                partition_values=partition_values,
+                last_modified=stored.last_modified,
+                column_stats=column_stats(metadata, self._stats_columns),
+            )
+            self._patiently(lambda: self._registrar.register([file]), stop, stored.key)
+
+    def _patiently(self, work: Callable[[], Any], stop: threading.Event, key: str) -> None:
+        """The file is replaced already: a next run would not come back to it."""
+        try:
+            until_it_works(work, stop=stop, on_wait=lambda _: None, clock=time.monotonic)
+        except Stopped:
+            logger.warning("%s is rewritten, but the catalog still has its former size and bounds", key)
+
+
+@contextmanager
+def _finishing() -> Iterator[threading.Event]:
+    """Put signals off until the work inside is done; the event tells of one, for work that waits.
+
+    Raises:
+        KeyboardInterrupt: afterwards, if there was a signal.
+    """
+    asked = threading.Event()
+
+    def remember(_number: int, _frame: FrameType | None) -> None:
+        asked.set()
+
+    former = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    if asked.is_set():
+        raise KeyboardInterrupt
