@@ -9,6 +9,8 @@ from app.audit import Findings
 from app.model import BatchPart
 from app.ranges import Range
 
+_LEFT = 2  # columns
+
 
 class Misplaced(NamedTuple):
     """A file with offsets that its name does not tell: the first range of them, and how many there are in all."""
@@ -117,7 +119,7 @@ def _overview(partitions: Sequence[Findings]) -> Iterator[str]:
         )
         for findings in partitions
     ]
-    return _aligned([("", "offsets", "files", "batches", "doubled", "missing"), *rows], left=1)
+    return _aligned([("", "offsets", "files", "batches", "doubled", "missing"), *rows])
 
 
 def _doubled(report: Report) -> Iterator[str]:
@@ -136,7 +138,7 @@ def _doubled(report: Report) -> Iterator[str]:
     else:
         yield "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets."
         yield "If the files have the column __offset (METADATA_COLUMNS), audit --offsets tells exactly."
-    yield from _aligned([("", "offsets", "count", "batch", "batch"), *rows], left=1)
+    yield from _aligned([("", "offsets", "count", "batch", "batch"), *rows])
     yield from _rest(count - len(rows))
 
 
@@ -169,15 +171,16 @@ def _missing(partitions: Sequence[Findings]) -> Iterator[str]:
     yield ""
     yield f"Missing: {_number(offsets, 'offset')}, {dead_letters:,} of them in the dead letter. Gaps come, too, from"
     yield "records that transform() drops, and from transactions and compaction of the topic."
-    yield from _aligned([("", "offsets", "count", "dead letter"), *rows], left=1)
+    yield from _aligned([("", "offsets", "count", "dead letter"), *rows])
     yield from _rest(count - len(rows))
 
 
-def _aligned(rows: Sequence[tuple[str, ...]], left: int) -> Iterator[str]:
+def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Topic-partition and offsets to the left, all else to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (
-            cell.ljust(width) if index < left else cell.rjust(width)
+            cell.ljust(width) if index < _LEFT else cell.rjust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         yield "  ".join(cells)

@@ -212,8 +212,8 @@ def test_a_person_reads_aligned_columns_and_what_to_do(table: Table, run: Audit)
             f"file://{table.root}: 4 files, by their names",
             "",
             "              offsets  files  batches  doubled  missing",
-            "readings[3]    0-1600      3        3      500        1",
-            "readings[12]        7      1        1        0        0",
+            "readings[3]   0-1600       3        3      500        1",
+            "readings[12]  7            1        1        0        0",
             "",
             "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets.",
             "If the files have the column __offset (METADATA_COLUMNS), audit --offsets tells exactly.",
@@ -223,7 +223,7 @@ def test_a_person_reads_aligned_columns_and_what_to_do(table: Table, run: Audit)
             "Missing: 1 offset, 0 of them in the dead letter. Gaps come, too, from",
             "records that transform() drops, and from transactions and compaction of the topic.",
             "               offsets  count  dead letter",
-            "  readings[3]     1500      1            0",
+            "  readings[3]  1500         1            0",
         ],
     )
 
