@@ -31,8 +31,7 @@ def read_offsets(store: ObjectStore, key: str, size: int, column: str) -> pa.Arr
             if schema.names.count(column) != 1 or not pa.types.is_int64(schema.field(column).type):
                 return None
             batches = file.iter_batches(_ROWS_AT_ONCE, columns=[column], use_threads=False)
-            chunks = [batch.column(0).drop_null().unique() for batch in batches]
-            return pa.chunked_array(chunks, pa.int64()).unique()
+            return pa.chunked_array([batch.column(0).drop_null() for batch in batches], pa.int64()).unique()
     except pa.ArrowException as error:
         raise FatalError(
             f"reading the column {column} of {store.uri}/{key}",

@@ -84,9 +84,8 @@ def ranges_of(offsets: pa.Array) -> list[Range]:
     """The ranges of an int64 array in any order, without nulls; an offset may be there several times."""
     if not len(offsets):
         return []
-    distinct = pc.unique(offsets)
-    ordered = distinct.take(pc.sort_indices(distinct))
-    ends = pc.indices_nonzero(pc.not_equal(pc.subtract(ordered[1:], ordered[:-1]), 1))
+    ordered = offsets.take(pc.sort_indices(offsets))
+    ends = pc.indices_nonzero(pc.greater(pc.subtract(ordered[1:], ordered[:-1]), 1))
     firsts = [ordered[0].as_py(), *ordered.take(pc.add(ends, 1)).to_pylist()]
     lasts = [*ordered.take(ends).to_pylist(), ordered[-1].as_py()]
     return list(map(Range, firsts, lasts))
