@@ -1,0 +1,58 @@
+"""A table made of batches by the connector's own steps: staged by the shared schema, written by Spark, stored."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from app.model import Row, TopicPartition
+from app.parcels import data_file
+from app.schema import TableSchema
+from app.schema_keeper import SchemaKeeper
+from app.spark import SparkWriter
+from app.storage.base import ObjectStore
+from tests.unit.batches import NOON, batch_of, spec, stager
+
+TABLE = "data/readings"
+
+
+class LakeWriter:
+    """Writes one batch after the other into a table that is partitioned by ``place``.
+
+    Args:
+        store: connected.
+        writer: started.
+        scratch: a folder for what is on its way.
+        types: as ``COLUMN_TYPES``.
+    """
+
+    def __init__(
+        self, store: ObjectStore, writer: SparkWriter, scratch: Path, types: Mapping[str, pa.DataType] | None = None
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._scratch = scratch
+        self._batches = 0
+        self._offset = 0
+        self._keeper = SchemaKeeper(store, TABLE, types or {})
+        self._keeper.open()
+
+    @property
+    def schema(self) -> TableSchema:
+        return self._keeper.current
+
+    def write(self, *values: dict[str, Any], metadata: Sequence[str] = ()) -> list[str]:
+        """Write the records as one batch; gives the keys of its files."""
+        self._batches += 1
+        rows = [Row(value, "k", NOON, self._offset + index, [("h", b"1")]) for index, value in enumerate(values)]
+        self._offset += len(values)
+        batch = batch_of({TopicPartition("readings", 0): rows}, number=self._batches)
+        staging = stager(spec("place"), table_root=TABLE, schema=self._keeper, metadata=metadata)
+        folder = self._scratch / f"batch-{self._batches}"
+        folder.mkdir()
+        staged = staging.stage(batch, folder / "staged.parquet", lambda extend: extend())
+        assert staged.file is not None
+        assert not staged.rejected
+        parcels = [data_file(file, TABLE) for file in self._writer.write(staged.file, folder / "out")]
+        return [self._store.upload(parcel.path, parcel.key).key for parcel in parcels]

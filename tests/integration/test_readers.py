@@ -1,0 +1,263 @@
+"""One table after many changes of its schema, opened with four readers: the same rows, of the same types."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from app.schema import TableSchema
+from app.spark import SparkWriter
+from app.storage.local import LocalStore
+from app.type_names import type_name
+from tests.integration.lake_writer import TABLE, LakeWriter
+from tests.unit.batches import NOON
+
+MAIN = Path(__file__).parents[2] / "main.py"
+MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
+LOCAL = datetime(1, 1, 1, 2, 3, 4)
+METADATA = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
+
+# A batch each: records, and what readers find where this is not just that.
+Record = dict[str, Any]
+CHANGES: dict[str, tuple[tuple[Record, Record], ...]] = {
+    "the first columns": (({"text": "a", "late": None, "old": 1}, {}), ({"text": "ü\n😀"}, {})),
+    "whole numbers": (({"text": "b", "old": 2, "count": -(2**63)}, {}), ({"text": "c", "count": 2.0}, {"count": 2})),
+    "fractions": (({"fraction": 0.1}, {}), ({"fraction": float("inf")}, {}), ({"fraction": 7}, {"fraction": 7.0})),
+    "truths": (({"flag": True}, {}), ({"flag": False}, {}), ({"flag": None}, {})),
+    "first values in a column that was always null": (({"late": "at last"}, {}),),
+    "bytes": (({"raw": b"\x00\xff"}, {}), ({"raw": b""}, {})),
+    "dates and times": (({"day": MOMENT.date(), "at": MOMENT, "local": LOCAL}, {}),),
+    "decimals": (({"price": Decimal("12.340"), "count": 2**63 - 1}, {}),),
+    "an object": (({"car": {"id": 1}}, {}), ({"car": {}}, {"car": None}), ({"car": None}, {})),
+    "a field inside the object": (({"car": {"id": 2, "engine": {"kind": "v6"}}}, {}),),
+    "a field inside the field": (({"car": {"engine": {"rpm": 900.5}}}, {}),),
+    "a list": (({"tags": ["x", None]}, {}), ({"tags": []}, {}), ({"tags": None}, {})),
+    "a list of objects": (({"laps": [{"lap": 1}, {"lap": 2}]}, {}),),
+    "wider objects in the list": (
+        ({"laps": [{"lap": 3, "time": 61.2}, {"sector": {"no": 1}}]}, {}),
+        ({"laps": [{}, None]}, {"laps": [None, None]}),
+    ),
+    "values that fit no column": (
+        (
+            {"count": "many", "flag": 1, "car": {"id": "x", "engine": {"kind": "v8"}}},
+            {
+                "count": None,
+                "flag": None,
+                "car": {"engine": {"kind": "v8"}},
+                "_rescued_data": '{"count":"many","flag":1,"car":{"id":"x"}}',
+            },
+        ),
+    ),
+    "columns that are gone": (({"count": 5}, {}),),
+    "odd names": (({"a.b": 1, "über maß": "m", "count": 6}, {}),),
+}
+TYPES = {
+    "n": "bigint",
+    "text": "string",
+    "old": "bigint",
+    "count": "bigint",
+    "fraction": "double",
+    "flag": "boolean",
+    "late": "string",
+    "raw": "binary",
+    "day": "date",
+    "at": "timestamp",
+    "local": "timestamp_ntz",
+    "price": "decimal(38,18)",
+    "car": "struct<id:bigint,engine:struct<kind:string,rpm:double>>",
+    "tags": "array<string>",
+    "laps": "array<struct<lap:bigint,time:double,sector:struct<no:bigint>>>",
+    "_rescued_data": "string",
+    "a.b": "bigint",
+    "über maß": "string",
+    "ts_ms": "bigint",
+    "__key": "string",
+    "__topic": "string",
+    "__partition": "int",
+    "__offset": "bigint",
+    "__timestamp": "timestamp",
+    "__headers": "array<struct<key:string,value:binary>>",
+    "place": "string",
+}
+Rows = list[dict[str, Any]]
+
+
+def _duckdb(table: Path) -> pa.Table:
+    source = f"read_parquet('{table}/**/*.parquet', union_by_name = true, hive_partitioning = true)"
+    with duckdb.connect() as connection:
+        return connection.sql(f"SELECT * FROM {source}").to_arrow_table()  # noqa: S608 - a folder of this test
+
+
+def _spark(table: Path) -> pa.Table:
+    session = SparkSession.builder.getOrCreate().newSession()
+    session.conf.set("spark.sql.caseSensitive", "false")  # as everybody has it
+    return session.read.option("mergeSchema", "true").parquet(str(table)).toArrow()
+
+
+def _pyarrow(table: Path) -> pa.Table:
+    return ds.dataset(table, schema=_unified_schema(table), partitioning="hive", format="parquet").to_table()
+
+
+def _polars(table: Path, integer_cast: Any = "forbid") -> pa.Table:
+    scan = pl.scan_parquet(
+        table / "**" / "*.parquet",
+        schema=pl.Schema(_unified_schema(table)),
+        hive_partitioning=True,
+        missing_columns="insert",
+        cast_options=pl.ScanCastOptions(missing_struct_fields="insert", integer_cast=integer_cast),
+    )
+    return scan.collect().to_arrow()
+
+
+def _polars_of_two_types(table: Path) -> pa.Table:
+    return _polars(table, integer_cast="allow-float")
+
+
+def _unified_schema(table: Path) -> pa.Schema:
+    """What the table says of itself, and its partition column."""
+    stored = TableSchema.from_document(json.loads((table / "_journal" / "schema.json").read_bytes()))
+    return pa.schema([*stored.columns.items(), ("place", pa.string())])
+
+
+Reader = Callable[[Path], pa.Table]
+READERS = (_duckdb, _spark, _pyarrow, _polars)
+READERS_OF_TWO_TYPES = (_duckdb, _pyarrow, _polars_of_two_types)
+
+
+def types_of(found: pa.Table) -> dict[str, str]:
+    """Types by the names that the table's schema has for them, whatever a reader's own form of them is."""
+    return {name: type_name(kind) for name, kind in TableSchema.from_arrow(found.schema).columns.items()}
+
+
+def rows_of(found: pa.Table) -> Rows:
+    return sorted(found.to_pylist(), key=lambda row: row["n"])
+
+
+def whole(value: Any, kind: pa.DataType) -> Any:
+    """A value with null in all the fields that it lacks."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: whole(value.get(field.name), field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [whole(each, kind.value_type) for each in value]
+    return value
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
+    made = SparkWriter(
+        master="local[2]",
+        driver_memory="512m",
+        scratch=tmp_path_factory.mktemp("scratch"),
+        compression="snappy",
+        row_group_rows=1_000,
+        on_lost=lambda error: pytest.fail(str(error)),
+    )
+    made.start().result()
+    yield made
+    made.close()
+    # PySpark keeps one Java process for the whole life of Python, and this one is gone.
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+
+
+def new_lake(folder: Path, writer: SparkWriter) -> LakeWriter:
+    store = LocalStore(folder / "lake")
+    store.connect("")
+    return LakeWriter(store, writer, folder)
+
+
+@pytest.fixture(scope="module")
+def changed(writer: SparkWriter, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rows]:
+    """A table after all the changes, and its rows."""
+    folder = tmp_path_factory.mktemp("changed")
+    lake = new_lake(folder, writer)
+    found: Rows = []
+    for batch in CHANGES.values():
+        records = []
+        for record, otherwise in batch:
+            own = {"n": len(found), "place": "ab"[len(found) % 2], **record}
+            records.append(own)
+            found.append({**own, "ts_ms": NOON, "__key": "k", **otherwise})
+        lake.write(*records)
+    n = len(found)
+    lake.write({"n": n, "place": "c"}, metadata=METADATA)
+    origin = {"__topic": "readings", "__partition": 0, "__offset": n, "__headers": [{"key": "h", "value": b"1"}]}
+    noon = datetime.fromtimestamp(NOON / 1000, UTC)
+    found.append({"n": n, "place": "c", "ts_ms": NOON, "__key": "k", "__timestamp": noon, **origin})
+    kinds = {**lake.schema.columns, "place": pa.string()}
+    return folder / "lake" / TABLE, [
+        {name: whole(row.get(name), kind) for name, kind in kinds.items()} for row in found
+    ]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_rows_and_types_are_the_same_for_every_reader(changed: tuple[Path, Rows], read: Reader) -> None:
+    table, rows = changed
+    found = read(table)
+    assert types_of(found) == TYPES
+    assert rows_of(found) == rows
+
+
+@pytest.fixture(scope="module")
+def of_two_types(writer: SparkWriter, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rows]:
+    """A table with columns that were whole numbers first and got fractions later, and its rows."""
+    folder = tmp_path_factory.mktemp("mixed")
+    lake = new_lake(folder, writer)
+    whole_numbers = {"n": 0, "place": "a", "v": 5, "s": {"a": -1, "b": "x"}, "l": [3, None]}
+    fractions = {"n": 1, "place": "a", "v": 1.5, "s": {"a": 2.5, "b": None}, "l": [0.5]}
+    lake.write(whole_numbers)
+    lake.write(fractions)
+    return folder / "lake" / TABLE, [{**row, "ts_ms": NOON, "__key": "k"} for row in (whole_numbers, fractions)]
+
+
+@pytest.mark.parametrize("read", READERS_OF_TWO_TYPES)
+def test_whole_numbers_before_fractions_are_read_by_three(of_two_types: tuple[Path, Rows], read: Reader) -> None:
+    table, rows = of_two_types
+    found = read(table)
+    assert types_of(found)["v"] == "double"
+    assert rows_of(found) == rows
+
+
+def test_spark_reads_them_after_a_rewrite_and_so_do_all_without_options(of_two_types: tuple[Path, Rows]) -> None:
+    table, rows = of_two_types
+    with pytest.raises(Py4JJavaError, match="CANNOT_MERGE_SCHEMAS"):
+        _spark(table)
+
+    ended = _rewrite(table)
+
+    assert (ended.returncode, ended.stderr.count("ERROR")) == (0, 0), ended.stderr
+    assert "v bigint → double, s.a bigint → double, l[] bigint → double; 1 row" in ended.stdout
+    for read in READERS:
+        found = read(table)
+        assert types_of(found)["v"] == "double"
+        assert types_of(found)["l"] == "array<double>"
+        assert rows_of(found) == rows
+
+
+def _rewrite(table: Path) -> "subprocess.CompletedProcess[str]":
+    lake = str(table).removesuffix(f"/{TABLE}")
+    settings = {"STORAGE_URL": f"file://{lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
+    return subprocess.run(
+        [sys.executable, str(MAIN), "rewrite"],
+        env={"PATH": os.environ["PATH"], "HIVE_COLUMNS": "place", "SPARK_DRIVER_MEMORY": "512m", **settings},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
