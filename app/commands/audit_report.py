@@ -133,8 +133,8 @@ def _doubled(report: Report) -> Iterator[str]:
         return
     yield ""
     if report.by_column:
-        yield "Doubled: two batches hold these offsets. Where others hold all offsets of a batch, its files (*_<batch>.parquet)"
-        yield "can be deleted, from the catalog too: one batch at a time, with an audit after each."
+        yield "Doubled: two batches hold these offsets. The files of a batch, *_<batch>.parquet, can be deleted if others"
+        yield "hold all of its offsets: one batch at a time, from the catalog too, with an audit after each."
     else:
         yield "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets."
         yield "If the files have the column __offset (METADATA_COLUMNS), audit --offsets tells exactly."
