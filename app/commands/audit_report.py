@@ -133,7 +133,7 @@ def _doubled(report: Report) -> Iterator[str]:
         return
     yield ""
     if report.by_column:
-        yield "Doubled: two batches hold these offsets. The files of one, *_<batch>.parquet, can be deleted if other batches"
+        yield "Doubled: two batches hold these offsets. The files of one, *_<batch>.parquet, can be deleted if others"
         yield "hold all of its offsets: one batch at a time, from the catalog too, with an audit after each."
     else:
         yield "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets."
