@@ -44,7 +44,7 @@ def too_big(size: int, limit: int) -> NotARowError:
 
 
 class BadRecords:
-    """Applies the user's choice to each bad record, counts them, and tells of them once a minute at most.
+    """Applies the user's choice to each bad record, and tells of them: once a minute at most, and of all at the end.
 
     Args:
         choice: ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.
@@ -61,7 +61,7 @@ class BadRecords:
         self._lock = threading.Lock()  # the consumer's thread finds some, the staging thread others
         self._next_telling = float("-inf")
         self._untold = 0
-        self.count = 0
+        self._count = 0
 
     @property
     def ends_the_process(self) -> bool:
@@ -84,12 +84,21 @@ class BadRecords:
                 hint,
                 record=(rejected.tp, rejected.offset),
             )
-        self._count(rejected, hint)
+        self._tell_of(rejected, hint)
         return self._choice == "dead-letter"
 
-    def _count(self, rejected: Rejected, hint: str) -> None:
+    def tell_total(self) -> None:
+        """Tell how many there were since the start, if any: those since the last telling are told nowhere else.
+
+        One that is read again, as after a pause, counts again.
+        """
+        if self._count:
+            fate = "went to the dead letter" if self._choice == "dead-letter" else "were skipped (ON_BAD_RECORD=skip)"
+            self._tell(f"bad records since the start: {self._count:,}; they {fate}")
+
+    def _tell_of(self, rejected: Rejected, hint: str) -> None:
         with self._lock:
-            self.count += 1
+            self._count += 1
             if self._clock() < self._next_telling:
                 self._untold += 1
                 return

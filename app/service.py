@@ -132,7 +132,10 @@ class _Service:
         self.connected = True
         observe.announce_connected()
         logger.info("ready to consume %s after %.1f s", topic.name, time.monotonic() - begin)
-        application.run()
+        try:
+            application.run()
+        finally:
+            bad_records.tell_total()
         if sink.left_rows_behind:
             raise RetryableError(
                 "stopping",

@@ -28,6 +28,7 @@ def test_bad_records_go_to_the_dead_letter_and_the_others_to_the_lake(scenario: 
 
     assert connector.stop() == 0
 
+    assert "bad records since the start: 4; they went to the dead letter" in connector.log
     assert scenario.committed() == [everything]
     assert scenario.lake.tally_by_duckdb() == Tally.of(range(GOOD + 10))
     folder = scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic

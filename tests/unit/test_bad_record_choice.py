@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.bad_records import BadRecords
+from app.bad_records import BadRecords, OnBadRecord
 from app.errors import DataError
 from app.model import Rejected
 from tests.fakes.clock import Clock
@@ -24,7 +24,6 @@ def test_skipped_records_are_not_kept_but_counted_and_told() -> None:
     told: list[str] = []
     records = BadRecords("skip", told.append, Clock())
     assert not records.keep(rejected(7), "Mend it")
-    assert records.count == 1
     assert told == ["the record of sensors[0] at offset 7 is skipped (ON_BAD_RECORD=skip): no JSON. Mend it"]
 
 
@@ -35,9 +34,22 @@ def test_a_flood_is_told_once_a_minute_with_its_number() -> None:
     assert all(records.keep(rejected(offset), "Mend it") for offset in range(1_000))
     clock.advance(61)
     records.keep(rejected(1_000), "Mend it")
-    assert records.count == 1_001
     assert told == [
         "the record of sensors[0] at offset 0 goes to the dead letter: no JSON. Mend it",
         "the record of sensors[0] at offset 1000 goes to the dead letter: no JSON. Mend it "
         "(999 more since this was last told)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "fate"), [("dead-letter", "went to the dead letter"), ("skip", "were skipped (ON_BAD_RECORD=skip)")]
+)
+def test_all_of_them_are_told_at_the_end(choice: OnBadRecord, fate: str) -> None:
+    told: list[str] = []
+    records = BadRecords(choice, told.append, Clock())
+    records.tell_total()
+    assert told == []
+    for offset in range(1_001):
+        records.keep(rejected(offset), "Mend it")
+    records.tell_total()
+    assert told[1:] == [f"bad records since the start: 1,001; they {fate}"]
