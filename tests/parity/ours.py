@@ -1,0 +1,110 @@
+"""The connector's own way from the sink to the catalog; quixstreams alone is not there."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from quixstreams.context import set_message_context
+from quixstreams.models.messagecontext import MessageContext
+
+from app.bad_records import NotARowError
+from app.model import Rejected, TopicPartition
+from app.pipeline import Pipeline, Writer
+from app.settings import Settings
+from app.storage.local import LocalStore
+from app.wiring import (
+    new_bad_records,
+    new_catalog,
+    new_registrar,
+    new_schema,
+    new_sink,
+    new_spec,
+    new_stager,
+    table_root,
+)
+from tests.fakes.catalog_server import CatalogServer
+from tests.parity.case import BUCKET, PREFIX, TABLE, TOPIC, Case, Record
+from tests.parity.lake import Lake, Outcome
+from tests.unit.environment import load
+
+_PARTITIONS = 4
+
+
+class _Folder(LocalStore):
+    """A folder whose addresses look like a bucket's, as the dependency's sink writes them for any store."""
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{BUCKET}"
+
+
+class Ours:
+    """Writes the batches of a case into ``folder``, set up by variables as a user would."""
+
+    def __init__(self, case: Case, folder: Path, scratch: Path, catalog: CatalogServer | None, writer: Writer) -> None:
+        self._lake = Lake(folder, catalog)
+        settings = _settings(case, folder, catalog)
+        bad_records = new_bad_records(settings)
+        store = _Folder(folder)
+        store.connect(f"{table_root(settings)}/")
+        self._lake.news()  # what is there already is not ours
+        catalog_client = new_catalog(settings)
+        known = catalog_client.check() if catalog_client else None
+        self.spec = new_spec(settings, store, known)
+        self.schema = new_schema(settings, store)
+        self.schema.open()
+        self._sink = new_sink(settings, bad_records)
+        scratch.mkdir(exist_ok=True)
+        self._pipeline = Pipeline(
+            writer=writer,
+            stager=new_stager(settings, self.spec, self.schema, bad_records),
+            store=store,
+            table_root=table_root(settings),
+            registrar=new_registrar(settings, catalog_client, store, known),
+            scratch=scratch,
+            workers=2,
+            is_owner=self._sink.is_owner,
+            virtual_columns=self.spec.virtual,
+            stats_columns=frozenset(settings.stats_columns) or None,
+        )
+        self._sink.connect(self._pipeline)
+        self._sink.assign(TopicPartition(TOPIC, partition) for partition in range(_PARTITIONS))
+
+    def write(self, batch: Sequence[Record]) -> Outcome:
+        for record in batch:
+            self._add(record)
+        self._sink.flush()
+        return self._lake.news()
+
+    def close(self) -> None:
+        """Let the threads end, which nothing has to wait for: they are idle after a flush."""
+        threading.Thread(target=self._pipeline.stop, daemon=True).start()
+
+    def _add(self, record: Record) -> None:
+        """Hand a record to the sink as the application does."""
+        set_message_context(MessageContext(TOPIC, record.partition, record.number, 100))
+        self._sink.begin_record()
+        try:
+            self._sink.add(record.value, record.key, record.timestamp, [], TOPIC, record.partition, record.number)
+        except NotARowError as error:
+            tp = TopicPartition(TOPIC, record.partition)
+            rejected = Rejected(tp, record.number, record.timestamp, record.key, record.value, [], str(error))
+            self._sink.reject(rejected, error.hint)
+
+
+def _settings(case: Case, folder: Path, catalog: CatalogServer | None) -> Settings:
+    return load(
+        {},
+        input=TOPIC,
+        KAFKA_BOOTSTRAP_SERVERS="localhost:9092",
+        STORAGE_URL=folder.as_uri(),
+        S3_PREFIX=PREFIX,
+        TABLE_NAME=TABLE,
+        HIVE_COLUMNS=case.hive_columns,
+        TIMESTAMP_COLUMN=case.timestamp_column,
+        SORT_COLUMN=case.sort_column,
+        STATS_COLUMNS=case.stats_columns,
+        AUTO_DISCOVER=str(case.auto_discover).lower(),
+        CATALOG_URL=catalog.url if catalog else "",
+        CATALOG_AUTH_TOKEN=catalog.token if catalog else "",
+    )

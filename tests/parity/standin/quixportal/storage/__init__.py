@@ -1,0 +1,1 @@
+"""How the store is configured."""

@@ -1,0 +1,81 @@
+"""The dependency's sink as it comes: filled and flushed as quixstreams does it, over a folder in place of the store."""
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from tests.fakes.catalog_server import CatalogServer
+from tests.parity.case import PREFIX, TABLE, TOPIC, Case, Record
+from tests.parity.lake import Lake, Outcome
+
+_STAND_IN = Path(__file__).parent / "standin"
+
+
+class Theirs:
+    """Writes the batches of a case into ``folder``, whose own name is the bucket's.
+
+    A batch that fails ends the process of a connector; the next one is therefore written by a new sink.
+    """
+
+    def __init__(self, case: Case, folder: Path, catalog: CatalogServer) -> None:
+        folder.mkdir(exist_ok=True)
+        self._case = case
+        self._folder = folder
+        self._catalog = catalog
+        self._lake = Lake(folder, catalog)
+        self._lake.news()  # what is there already is not ours
+        self._sink: Any = None
+
+    def write(self, batch: Sequence[Record]) -> Outcome:
+        with _platform(self._folder) as module:
+            try:
+                self._sink = self._sink or self._new_sink(module)
+                for record in batch:
+                    value, key, timestamp = record.value, record.key, record.timestamp
+                    self._sink.add(value, key, timestamp, [], TOPIC, record.partition, record.number)
+                self._sink.flush()
+            except Exception as error:  # noqa: BLE001 - whatever it raises, a connector would end by it
+                self.close()
+                return self._lake.news(error)
+        return self._lake.news()
+
+    def close(self) -> None:
+        if self._sink is not None:
+            self._sink.cleanup()
+            self._sink = None
+
+    def _new_sink(self, module: Any) -> Any:
+        case = self._case
+        sink = module.QuixTSDataLakeSink(
+            s3_prefix=PREFIX,
+            table_name=TABLE,
+            hive_columns=list(case.order),
+            timestamp_column=case.timestamp_column,
+            sort_column=case.sort_column or None,
+            stats_columns=case.stats_columns.split(",") if case.stats_columns else None,
+            catalog_url=self._catalog.url,
+            catalog_auth_token=self._catalog.token,
+            auto_discover=case.auto_discover,
+            max_workers=2,
+        )
+        sink.setup()
+        return sink
+
+
+@contextmanager
+def _platform(folder: Path) -> Iterator[Any]:
+    """The sink's module, in surroundings like those of Quix Cloud; its pause between two tries takes no time."""
+    told = json.dumps({"Provider": "Local", "LocalStorage": {"DirectoryPath": str(folder)}})
+    with patch.dict(os.environ, {"Quix__BlobStorage__Connection__Json": told}):
+        with patch.object(sys, "path", [str(_STAND_IN), *sys.path]):
+            module = importlib.import_module("quixstreams.sinks.core.quix_ts_datalake_sink")
+        impatient = SimpleNamespace(perf_counter=module.time.perf_counter, sleep=lambda _: None)
+        with patch.object(module, "time", impatient):
+            yield module
