@@ -56,12 +56,17 @@ class SkippedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What was done to a file; sizes in bytes, ``rescued`` counts values that went to ``_rescued_data``."""
+    """What was done to a file.
+
+    Sizes are in bytes; ``rescued`` counts values that went to ``_rescued_data``; ``is_last`` tells of a signal that was
+    put off while the file was being replaced.
+    """
 
     rows: int
     size_before: int
     size: int
     rescued: int
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ class Rewriter:
                 stored = self._replace(new.path, key, etag)
                 self._tell(stored, new, Path(folder), stop)
             rows = pq.read_metadata(new.path).num_rows
-            return Rewritten(rows, old.stat().st_size, stored.size, new.refitted.rescued)
+            return Rewritten(rows, old.stat().st_size, stored.size, new.refitted.rescued, stop.is_set())
 
     def _download(self, key: str, path: Path) -> str:
         try:
@@ -192,11 +197,7 @@ class Rewriter:
 
 @contextmanager
 def _finishing() -> Iterator[threading.Event]:
-    """Put signals off until the work inside is done; the event tells of one, for work that waits.
-
-    Raises:
-        KeyboardInterrupt: afterwards, if there was a signal.
-    """
+    """Put signals off until the work inside is done; the event tells of one."""
     asked = threading.Event()
 
     def remember(_number: int, _frame: FrameType | None) -> None:
@@ -204,9 +205,12 @@ def _finishing() -> Iterator[threading.Event]:
 
     former = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-    if asked.is_set():
-        raise KeyboardInterrupt
+        try:
+            yield asked
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+    except SkippedError:
+        if asked.is_set():
+            raise KeyboardInterrupt from None
+        raise

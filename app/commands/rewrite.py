@@ -205,6 +205,8 @@ def _run(rewriter: Rewriter, plan: Plan) -> None:
                 rescued += file.rescued
                 kept = f", {_number(file.rescued, 'value')} to _rescued_data" if file.rescued else ""
                 _tell(f"{line}; {_number(file.rows, 'row')}, {file.size_before:,} → {file.size:,} bytes{kept}")
+                if file.is_last:
+                    raise KeyboardInterrupt
     finally:
         to_do = len(plan) - done - skipped - left
         _tell(
@@ -213,7 +215,7 @@ def _run(rewriter: Rewriter, plan: Plan) -> None:
         )
     if left:
         raise FatalError(
-            "rewriting the table", f"{_number(left, 'file')} had to be left as they are", "The reasons are above"
+            "rewriting the table", f"{_number(left, 'file')} could not be rewritten", "The reasons are above"
         )
 
 

@@ -109,6 +109,20 @@ TYPED = {
 }
 
 
+def test_a_file_is_written_whole_with_the_columns_that_are_asked_for(writer: SparkWriter, tmp_path: Path) -> None:
+    rows = 250_000
+    numbers = [(n * 7919) % rows for n in range(rows)]
+    table = pa.table({"n": numbers, "x": pa.nulls(rows, pa.string()), "a.b": [n / 2 for n in numbers]})
+    pq.write_table(table, tmp_path / "source")
+
+    path = writer.write_whole(tmp_path / "source", ["n", "a.b"], tmp_path / "out")
+
+    found = pq.ParquetFile(path)
+    assert found.read().equals(table.select(["n", "a.b"])), "all rows, in their order"
+    assert found.metadata.row_group(0).num_rows <= ROW_GROUP_ROWS
+    assert found.metadata.row_group(0).column(0).compression == "SNAPPY"
+
+
 def test_columns_keep_their_types_and_values(writer: SparkWriter, tmp_path: Path) -> None:
     table = pa.table(TYPED)
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from app.catalog.base import TableProperties
 from app.delivery import Registrar
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.refit import NotPossibleError
-from app.rewriter import Rewriter, SkippedError, WholeWriter
+from app.rewriter import Rewriter, Rewritten, SkippedError, WholeWriter
 from app.schema import TableSchema
-from app.storage.base import ObjectStore, StoredObject
+from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.storage.local import LocalStore
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
@@ -89,7 +88,7 @@ def test_the_file_has_the_table_s_types_under_its_own_name(table: Table) -> None
     done = table.rewriter().rewrite(KEY)
 
     assert table.read() == [{"n": 2, "v": 1.0}, {"n": 1, "v": 2.0}]
-    assert (done.rows, done.size_before, done.size, done.rescued) == (2, before, table.path.stat().st_size, 0)
+    assert done == Rewritten(2, before, table.path.stat().st_size, rescued=0, is_last=False)
     assert [found.key for found in table.store.list("")] == [KEY]
     assert list(table.scratch.iterdir()) == []
 
@@ -234,11 +233,20 @@ class TestSignals:
                 return super().replace(path, key, replaces=replaces)
 
         table.store = Store(table.lake)
-        with pytest.raises(KeyboardInterrupt):
-            table.rewriter().rewrite(KEY)
+        assert table.rewriter().rewrite(KEY).is_last
         assert table.read()[0]["v"] == 1.0
         assert table.catalog.keys == [KEY]
         assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+
+    def test_it_is_not_forgotten_where_there_is_nothing_to_replace_any_more(self, table: Table) -> None:
+        class Store(LocalStore):
+            def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
+                os.kill(os.getpid(), signal.SIGTERM)
+                raise ChangedError
+
+        table.store = Store(table.lake)
+        with pytest.raises(KeyboardInterrupt):
+            table.rewriter().rewrite(KEY)
 
     def test_before_it_the_old_file_stays(self, table: Table) -> None:
         before = table.path.read_bytes()
@@ -256,8 +264,6 @@ class TestSignals:
             return RetryableError("registering", "no answer")
 
         table.catalog.refuse = refuse
-        with pytest.raises(KeyboardInterrupt):
-            table.rewriter().rewrite(KEY)
+        assert table.rewriter().rewrite(KEY).is_last
         assert table.read()[0]["v"] == 1.0
         assert f"{KEY} is rewritten, but the catalog still has its former size" in caplog.messages[-1]
-        assert threading.current_thread() is threading.main_thread()
