@@ -61,8 +61,15 @@ def spark_conf(scratch: Path, driver_memory: str, compression: str, row_group_ro
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # A staged file is one task: splitting it would write a file per task into every partition.
         "spark.sql.files.maxPartitionBytes": "16g",
+        "spark.sql.files.minPartitionNum": "1",  # else there would be one per core, if the file has as many row groups
         "spark.sql.files.openCostInBytes": "0",
         "spark.hadoop.parquet.block.row.count.limit": str(row_group_rows),
+        # Parquet looks at the size of its buffers after 100 to 10,000 rows, as it guesses from those before: then a few
+        # large ones after many small ones fill the heap. To look after each costs nothing that shows.
+        "spark.hadoop.parquet.block.size.row.check.min": "1",
+        "spark.hadoop.parquet.block.size.row.check.max": "1",
+        "spark.hadoop.parquet.page.size.row.check.min": "1",
+        "spark.hadoop.parquet.page.size.row.check.max": "1",
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }

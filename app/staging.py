@@ -1,7 +1,7 @@
 """Steps 1 and 2: a batch of rows → one Arrow table by the table's schema → a Parquet file that Spark reads fast."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
@@ -24,6 +24,7 @@ from app.schema import TableSchema
 logger = logging.getLogger(__name__)
 
 _GROUP_COLUMN = "__file_group"
+_MAX_ROW_GROUP_BYTES = 16 * 2**20  # Spark holds one in its heap, and twice its strings while they are growing
 _HINT = "Correct it in app/transform.py or at its producer"
 
 Patiently = Callable[[Callable[[], TableSchema]], TableSchema]
@@ -128,14 +129,7 @@ class Stager:
         conversion = self._convert(batch, lines, patiently)
         self._tell(conversion.rescued)
         group_column = _unused_name(conversion.table.column_names)
-        pq.write_table(
-            conversion.table.append_column(group_column, ids),
-            path,
-            compression="none",
-            use_dictionary=False,
-            write_statistics=False,
-            row_group_size=len(lines.rows),
-        )
+        _write(conversion.table.append_column(group_column, ids), path)
         sort_column = self._sort_column if self._sort_column in conversion.table.column_names else None
         rescued = sum(rescue.count for rescue in conversion.rescued.values())
         return StagedFile(path, group_column, groups, sort_column), rescued
@@ -196,6 +190,24 @@ class Stager:
 def _by_part(batch: Batch, rejected: Sequence[Rejected]) -> tuple[tuple[BatchPart, list[Rejected]], ...]:
     of_parts = [(part, [record for record in rejected if record.tp == part.offsets.tp]) for part in batch.parts]
     return tuple((part, records) for part, records in of_parts if records)
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    """Write for a reader that takes in a row group at once: in one, or several where the rows are large."""
+    with pq.ParquetWriter(
+        path, table.schema, compression="none", use_dictionary=False, write_statistics=False
+    ) as writer:
+        for group in _row_groups(table):
+            writer.write_table(group, row_group_size=group.num_rows)
+
+
+def _row_groups(table: pa.Table) -> Iterator[pa.Table]:
+    if table.num_rows <= 1 or table.nbytes <= _MAX_ROW_GROUP_BYTES:
+        yield table
+    else:
+        half = table.num_rows // 2
+        yield from _row_groups(table.slice(0, half))
+        yield from _row_groups(table.slice(half))
 
 
 def _unused_name(taken: Sequence[str]) -> str:

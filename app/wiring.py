@@ -144,8 +144,7 @@ def new_sink(settings: Settings, bad_records: BadRecords) -> LakeSink:
         batch_size=settings.batch_size,
         gather_seconds=_GATHER_SECONDS,
         max_buffer_bytes=settings.memory.buffer_mb * 2**20,
-        # A row is held several times over at once: as text, decoded, as columns in Python and in Java.
-        max_record_bytes=min(settings.memory.buffer_mb * 2**20 // 4, settings.memory.heap_mb * 2**20 // 16),
+        max_record_bytes=settings.memory.max_record_bytes,
         flush_seconds=FLUSH_SECONDS,
         revoke_seconds=REVOKE_SECONDS,
         stop_seconds=_STOP_SECONDS,

@@ -252,6 +252,10 @@ class TestMemory:
         assert (memory.buffer_mb, memory.heap_mb) == (buffer_mb, heap_mb)
         assert memory.total_mb <= int(limit)
 
+    def test_bounds_a_record_by_the_tighter_of_buffer_and_heap(self) -> None:
+        assert load().memory.max_record_bytes == 32 * 2**20
+        assert load(MAX_BUFFER_MB="64").memory.max_record_bytes == 16 * 2**20
+
     def test_the_users_choice_stays(self) -> None:
         memory = load(Quix__Deployment__Limits__Memory="4000", MAX_BUFFER_MB="1000", SPARK_DRIVER_MEMORY="2G").memory
         assert (memory.buffer_mb, memory.heap_mb) == (1000, 2048)

@@ -126,6 +126,17 @@ def test_a_batch_in_which_no_record_has_a_value_is_kept(path: Path) -> None:
     assert rows_of(file) == [[{"__key": None}, {"__key": None}]]
 
 
+def test_large_rows_are_in_row_groups_that_a_small_heap_can_hold(path: Path) -> None:
+    megabyte = "x" * 2**20
+    values = [{"v": text * (9 if index in (5, 6) else 0)} for index, text in enumerate([megabyte] * 100)]
+    file = staged(batch(*values, {"v": megabyte * 17}, {"v": megabyte * 7}), spec(), path)
+    footer = pq.read_metadata(file.path)
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    assert [group.num_rows for group in groups if group.total_byte_size > 16 * 2**20 + 1_000] == [1]
+    assert len(groups) < 20, "small ones stay together"
+    assert [len(row.get("v") or "") // 2**20 for row in rows_of(file)[0]] == [0] * 5 + [9, 9] + [0] * 93 + [17, 7]
+
+
 def test_the_file_is_one_plain_row_group(path: Path) -> None:
     file = staged(batch(*({"v": i} for i in range(1_000))), spec(), path)
     footer = pq.read_metadata(file.path)

@@ -1,0 +1,99 @@
+"""The largest records that the sink takes, as many as its buffer holds, through staging and Spark in its heap."""
+
+import base64
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from app.model import Row
+from app.sizing import SMALLEST_CONTAINER_MB, MemoryPlan, plan_memory
+from app.spark import SparkWriter
+from tests.unit.batches import TP, batch_of, row, spec, stager
+
+AROUND = 100  # bytes of a message beside its one long text
+
+
+@pytest.fixture(scope="module", params=[None, SMALLEST_CONTAINER_MB], ids=["default memory", "smallest container"])
+def plan(request: pytest.FixtureRequest) -> MemoryPlan:
+    return plan_memory(request.param, None, None)
+
+
+@pytest.fixture(scope="module")
+def writer(plan: MemoryPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
+    writer = SparkWriter(
+        master="local[*]",
+        driver_memory=f"{plan.heap_mb}m",
+        scratch=tmp_path_factory.mktemp("scratch"),
+        compression="snappy",
+        row_group_rows=100_000,
+        on_lost=lambda error: pytest.fail(str(error)),
+    )
+    writer.start().result()
+    yield writer
+    writer.close()
+    # PySpark keeps one Java process for the whole life of Python, and this one is gone.
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+
+
+def text(size: int) -> str:
+    """A text that no compression makes much smaller."""
+    return base64.b64encode(os.urandom(size * 3 // 4)).decode()
+
+
+def write_and_read(writer: SparkWriter, rows: list[Row], *folders: str, scratch: Path) -> list[dict[int, str]]:
+    """Per file the texts by their offsets."""
+    path = scratch / "staged.parquet"
+    staged = stager(spec(*folders), metadata=["__offset"]).stage(batch_of({TP: rows}), path, lambda work: work())
+    assert staged.file is not None
+    assert staged.rejected == ()
+    files = writer.write(staged.file, scratch / "out")
+    tables = [pq.ParquetFile(file.path).read(["__offset", "text"]) for file in files]
+    return [dict(zip(table["__offset"].to_pylist(), table["text"].to_pylist(), strict=True)) for table in tables]
+
+
+def largest(plan: MemoryPlan, count: int) -> list[str]:
+    return [text(plan.max_record_bytes - AROUND) for _ in range(count)]
+
+
+def as_many_as_the_buffer_holds(plan: MemoryPlan, size: int) -> int:
+    return plan.buffer_mb * 2**20 // size + 1  # the one that makes it full is still taken
+
+
+def test_the_largest_record_alone(writer: SparkWriter, plan: MemoryPlan, tmp_path: Path) -> None:
+    [one] = largest(plan, 1)
+    assert write_and_read(writer, [row({"text": one})], scratch=tmp_path) == [{0: one}]
+
+
+@pytest.mark.parametrize("folders", [(), ("place",)], ids=["one file", "a folder for each"])
+def test_a_buffer_full_of_the_largest_records(
+    writer: SparkWriter, plan: MemoryPlan, tmp_path: Path, folders: tuple[str, ...]
+) -> None:
+    texts = largest(plan, as_many_as_the_buffer_holds(plan, plan.max_record_bytes))
+    rows = [row({"place": offset, "text": each}, offset) for offset, each in enumerate(texts)]
+
+    found = write_and_read(writer, rows, *folders, scratch=tmp_path)
+
+    assert len(found) == (len(texts) if folders else 1)
+    assert {offset: each for file in found for offset, each in file.items()} == dict(enumerate(texts))
+
+
+def test_a_buffer_full_of_rather_large_records(writer: SparkWriter, plan: MemoryPlan, tmp_path: Path) -> None:
+    size = 200_000
+    texts = [text(size) for _ in range(as_many_as_the_buffer_holds(plan, size))]
+    rows = [row({"text": each}, offset) for offset, each in enumerate(texts)]
+    assert write_and_read(writer, rows, scratch=tmp_path) == [dict(enumerate(texts))]
+
+
+def test_large_records_one_after_another_among_thousands_of_small_ones(
+    writer: SparkWriter, plan: MemoryPlan, tmp_path: Path
+) -> None:
+    half = as_many_as_the_buffer_holds(plan, plan.max_record_bytes) // 2
+    texts = ["small"] * 20_000 + largest(plan, half) + ["small"] * 20_000
+    rows = [row({"text": each}, offset) for offset, each in enumerate(texts)]
+    assert write_and_read(writer, rows, scratch=tmp_path) == [dict(enumerate(texts))]
