@@ -142,7 +142,7 @@ class Rewriter:
             raise SkippedError("it was deleted meanwhile") from None
 
     def _make(self, key: str, old: Path, folder: Path) -> _NewFile:
-        """The new file, compared with the old one row by row before anybody sees it."""
+        """The new file, its rows compared before anybody sees them with those that Spark was given."""
         table = self._schema.current
         changed = frozenset(each.column for each in differences(pq.read_schema(old), table))
         if not changed:

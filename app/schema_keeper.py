@@ -168,7 +168,7 @@ class SchemaKeeper:
             for path in _now_double(column, kind, schema.columns.get(column, kind)):
                 logger.warning(
                     "column %r: bigint in the table's files so far, double from now on. Spark cannot read the mix "
-                    "(DuckDB, pyarrow and Polars can) until the old files are rewritten; "
+                    "(DuckDB, pyarrow and Polars can) until the old files are rewritten (python main.py rewrite); "
                     "a type in COLUMN_TYPES from the start avoids it",
                     path,
                 )
