@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,15 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from app.delivery import Registrar
+from app.rewriter import Rewriter, SkippedError
 from app.schema import TableSchema
+from app.storage.s3 import S3Store
 from dev.minio import LocalMinio
+from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer, Trouble
+from tests.fakes.memory_schema import MemorySchema
+from tests.unit.batches import properties
 
 MAIN = Path(__file__).parents[2] / "main.py"
 ROOT = "data/readings"
@@ -231,3 +237,36 @@ def test_a_stop_leaves_a_table_that_is_readable_and_that_the_next_run_finishes(
     assert lake.rewrite(TMPDIR=str(tmp_path))[-1].startswith("2 files rewritten")
     assert all(lake.read(key).schema.field("v").type == pa.float64() for key in keys)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_others_change_meanwhile_stays_theirs(lake: Bucket, tmp_path: Path) -> None:
+    key = lake.put("year=2024/month=01/data_a.parquet", old_file(0))
+
+    class Meddling(ArrowWriter):
+        def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+            lake.put("year=2024/month=01/data_a.parquet", new_file(7))
+            return super().write_whole(source, columns, out)
+
+    store = S3Store(
+        lake.name,
+        region=lake.server.region,
+        endpoint_url=lake.server.endpoint_url,
+        access_key=lake.server.access_key,
+        secret_key=lake.server.secret_key,
+        max_workers=1,
+        create_bucket=False,
+    )
+    rewriter = Rewriter(
+        store=store,
+        table_root=ROOT,
+        writer=Meddling(),
+        schema=MemorySchema(TABLE),
+        registrar=Registrar(None, f"{store.uri}/{ROOT}", properties("year", "month"), "readings", None),
+        fixed=frozenset(),
+        virtual_columns=(),
+        stats_columns=None,
+        scratch=tmp_path,
+    )
+    with pytest.raises(SkippedError, match="somebody else"):
+        rewriter.rewrite(key)
+    assert lake.read(key).to_pylist() == pa.table(new_file(7)).to_pylist()
