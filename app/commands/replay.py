@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from quixstreams import Application
 
 from app.broker import find_topics
+from app.commands.answers import counted, tell
 from app.commands.arguments import ArgumentParser, moment
 from app.commands.sender import PRODUCER_SETTINGS, Sender
 from app.dead_letter import DeadLetter, dead_letter_root, read
@@ -46,7 +47,7 @@ def replay(settings: Settings, arguments: Sequence[str]) -> int:
             sender = _new_sender(settings, options.to, Path(scratch))
             _send(letters, keys, sender, delete=options.delete)
         else:
-            _tell(f"no dead letter in {store.uri}/{folder}")
+            tell(f"no dead letter in {store.uri}/{folder}")
     return 0
 
 
@@ -102,9 +103,9 @@ def _count(letters: _Letters, keys: Sequence[str], where: str) -> None:
     reasons: Counter[str] = Counter()
     for key in keys:
         reasons.update(letter.record.reason for letter in letters.of(key))
-    _tell(f"{_number(reasons.total(), 'record')} selected in {_number(len(keys), 'file')} of {where}")
+    tell(f"{counted(reasons.total(), 'record')} selected in {counted(len(keys), 'file')} of {where}")
     for reason, count in reasons.most_common():
-        _tell(f"{count:>10,}  {reason}")
+        tell(f"{count:>10,}  {reason}")
 
 
 def _send(letters: _Letters, keys: Sequence[str], sender: Sender, *, delete: bool) -> None:
@@ -120,8 +121,8 @@ def _send(letters: _Letters, keys: Sequence[str], sender: Sender, *, delete: boo
                 deleted += 1
     finally:
         kept = len(keys) - deleted
-        sent = _number(sender.acknowledged, "record")
-        _tell(f"{sent} sent; {_number(deleted, 'file')} deleted, {_number(kept, 'file')} kept")
+        sent = counted(sender.acknowledged, "record")
+        tell(f"{sent} sent; {counted(deleted, 'file')} deleted, {counted(kept, 'file')} kept")
 
 
 def _new_sender(settings: Settings, to: str | None, scratch: Path) -> Sender:
@@ -143,11 +144,3 @@ def _new_sender(settings: Settings, to: str | None, scratch: Path) -> Sender:
     )
     workspace = application.config.consumer_group_prefix if application.is_quix_app else ""
     return Sender(application.get_producer(), topics, workspace=workspace, to=to)
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def _tell(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - the answer, whatever LOGLEVEL is

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from app.commands.answers import counted, tell
 from app.commands.arguments import ArgumentParser
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.footers import read_footer
@@ -46,15 +47,15 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
     table = keeper.look().merge(wanted) if options.dry_run else keeper.extend(wanted)
     plan = _plan(found, table)
     where = f"{store.uri}/{table_root(settings)}"
-    of_all = f"of {_number(sum(map(len, found.values())), 'file')} in {where}"
+    of_all = f"of {counted(sum(map(len, found.values())), 'file')} in {where}"
     if not plan:
-        _tell(f"nothing to do: the schema of each {of_all} is the table's")
+        tell(f"nothing to do: the schema of each {of_all} is the table's")
     elif options.dry_run:
         for key, reason in plan:
-            _tell(f"{key}: {reason}")
-        _tell(f"{len(plan):,} {of_all} would be rewritten")
+            tell(f"{key}: {reason}")
+        tell(f"{len(plan):,} {of_all} would be rewritten")
     else:
-        _tell(f"{len(plan):,} {of_all} to be rewritten")
+        tell(f"{len(plan):,} {of_all} to be rewritten")
         _rewrite(settings, store, keeper, plan)
     return 0
 
@@ -196,32 +197,24 @@ def _run(rewriter: Rewriter, plan: Plan) -> None:
                 file = rewriter.rewrite(key)
             except SkippedError as error:
                 skipped += 1
-                _tell(f"{line}; skipped: {error}")
+                tell(f"{line}; skipped: {error}")
             except NotPossibleError as error:
                 left += 1
-                _tell(f"{line}; left as it is: {error}")
+                tell(f"{line}; left as it is: {error}")
             else:
                 done += 1
                 rescued += file.rescued
-                kept = f", {_number(file.rescued, 'value')} to _rescued_data" if file.rescued else ""
-                _tell(f"{line}; {_number(file.rows, 'row')}, {file.size_before:,} → {file.size:,} bytes{kept}")
+                kept = f", {counted(file.rescued, 'value')} to _rescued_data" if file.rescued else ""
+                tell(f"{line}; {counted(file.rows, 'row')}, {file.size_before:,} → {file.size:,} bytes{kept}")
                 if file.is_last:
                     raise KeyboardInterrupt
     finally:
         to_do = len(plan) - done - skipped - left
-        _tell(
-            f"{_number(done, 'file')} rewritten, {skipped:,} skipped, {left:,} left as they are, {to_do:,} to do; "
-            f"{_number(rescued, 'value')} to _rescued_data"
+        tell(
+            f"{counted(done, 'file')} rewritten, {skipped:,} skipped, {left:,} left as they are, {to_do:,} to do; "
+            f"{counted(rescued, 'value')} to _rescued_data"
         )
     if left:
         raise FatalError(
-            "rewriting the table", f"{_number(left, 'file')} could not be rewritten", "The reasons are above"
+            "rewriting the table", f"{counted(left, 'file')} could not be rewritten", "The reasons are above"
         )
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def _tell(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - the answer, whatever LOGLEVEL is

@@ -47,7 +47,7 @@ LAYERS = (
     ("app.application", "app.delivery"),
     ("app.parcels", "app.rewriter"),
     ("app.pipeline", "app.wiring"),
-    ("app.commands.arguments", "app.commands.audit_report", "app.commands.sender"),
+    ("app.commands.answers", "app.commands.arguments", "app.commands.audit_report", "app.commands.sender"),
     ("app.commands.audit", "app.commands.replay", "app.commands.rewrite", "app.service"),
     ("app.commands",),
     ("main",),
