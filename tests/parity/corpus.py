@@ -264,6 +264,12 @@ INTENDED = (
         hive_columns="p",
         shows=("partition values in a batch of several kinds",),
     ),
+    _case(
+        "Kafka's time beside moments",
+        [{"ts_ms": datetime(2000, 1, 1)}, {"v": 1}],
+        hive_columns="year",
+        shows=("partition values in a batch of several kinds", "types"),
+    ),
     _case("tombstones and lists", [{"v": 1}, None], [[1, 2]], _GOOD, shows=("bad records",)),
     _case("a time that is none", [{"ts_ms": True}], [{"ts_ms": NOON}], hive_columns="year", shows=("bad records",)),
     _case(

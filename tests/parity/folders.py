@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from app.partitioning import QUIX_NULL, escape
-from app.timestamps import TIME_COLUMNS
+from app.timestamps import TIME_COLUMNS, time_parts
 from tests.parity.comparing import Finding
 from tests.parity.contents import (
     column_values,
@@ -59,6 +59,9 @@ def bytes_as_text(finding: Finding) -> bool:
 
 def own_text(finding: Finding) -> bool:
     """The batch's column as Arrow has it shows the value otherwise than the record itself."""
+    if is_time_part(finding):
+        kinds = set(map(type, stamps_of_batch(finding)))
+        return len(kinds) > 1 and time_parts(stamps_of(finding))[finding.where].to_pylist() == [finding.ours]
     if not is_own_value(finding):
         return False
     column = pa.array(column_values(finding.where, finding.batch, finding.case.timestamp_column))
@@ -68,7 +71,10 @@ def own_text(finding: Finding) -> bool:
 
 
 def before_1970(finding: Finding) -> bool:
-    return is_time_part(finding) and is_number(stamps_of(finding)[0]) and stamps_of_batch(finding)[0] < 0
+    if not is_time_part(finding):
+        return False
+    stamps = stamps_of_batch(finding)
+    return all(map(is_number, stamps)) and stamps[0] < 0
 
 
 def units(finding: Finding) -> bool:
