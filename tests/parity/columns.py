@@ -62,17 +62,13 @@ def _is_of_the_table(finding: Finding) -> bool:
 
 
 def _is_completed(finding: Finding) -> bool:
-    """Kafka's timestamp, in a column of text, moments or days."""
+    """Kafka's timestamp, in a column of text, moments or days; null in one of booleans, which has no form for it."""
     [record] = finding.records
     if finding.where != finding.case.timestamp_column or finding.where in record.value:
         return False
     moment = datetime.fromtimestamp(record.timestamp / 1000, UTC)
-    return finding.ours in (
-        moment.isoformat(timespec="milliseconds"),
-        moment,
-        moment.replace(tzinfo=None),
-        moment.date(),
-    )
+    text, wall_clock = moment.isoformat(timespec="milliseconds"), moment.replace(tzinfo=None)
+    return finding.ours in (text, moment, wall_clock, moment.date(), None)
 
 
 def _is_refused(values: Sequence[Any]) -> bool:
