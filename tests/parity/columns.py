@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, time
 from typing import Any
 
@@ -43,7 +44,8 @@ def types(finding: Finding) -> bool:
         case "bounds":
             return is_mixed(finding)
         case "index":
-            return is_mixed(finding) or (finding.where == "" and finding.ours and _has_no_virtual_value(finding))
+            mixed = any(is_mixed(replace(finding, where=name)) for name in finding.case.virtual)
+            return mixed or (finding.where == "" and finding.ours and _has_no_virtual_value(finding))
         case "rescued":
             kinds = kinds_by_path(finding.where, values_of(finding, earlier=True), {})
             return any(len(found) > 1 for found in kinds.values())
@@ -73,7 +75,7 @@ def _is_completed(finding: Finding) -> bool:
 
 def _is_refused(values: Sequence[Any]) -> bool:
     try:
-        pa.array(values)
+        pa.array(values).validate(full=True)  # bytes among texts inside a list are taken, and no reader takes them
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):
         return True
     return False

@@ -323,6 +323,8 @@ INTENDED = (
         hive_columns="year",
         shows=("types",),
     ),
+    _case("bytes beside text in a list", [{"x": ["a", b"\xa4"]}], _GOOD, shows=("types",)),
+    _case("a virtual partition of two kinds", [{"x": {"a": 1}}], [{"x": 1}], hive_columns="~x", shows=("types",)),
     _case("decimals", [{"x": Decimal("1.50")}, {"x": Decimal("-2.125")}], shows=("decimals",)),
     _case("time of day", [{"x": time(12, 30)}, {"x": time(1, 2, 3, 4)}], shows=("time of day",)),
     _case(

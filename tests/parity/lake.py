@@ -70,7 +70,11 @@ class Lake:
         self._seen.update(paths)
         dead = [path for path in paths if path.relative_to(self.folder).parts[1] == "_dead_letter"]
         data = [path for path in paths if path not in dead and path.parent.name != ".vidx"]
-        files = [self._file(path, entries) for path in data] if error is None else []
+        files: list[FoundFile] = []
+        try:
+            files = [self._file(path, entries) for path in data] if error is None else []
+        except UnicodeDecodeError as unreadable:
+            error = unreadable
         return Outcome(files, requests, frozenset(_numbers(dead)), error)
 
     def _file(self, path: Path, entries: Mapping[str, Any]) -> FoundFile:

@@ -74,7 +74,9 @@ class Ours:
         for record in batch:
             self._add(record)
         self._sink.flush()
-        return self._lake.news()
+        outcome = self._lake.news()
+        assert outcome.error is None, "what is written here can be read"
+        return outcome
 
     def close(self) -> None:
         """Let the threads end, which nothing has to wait for: they are idle after a flush."""
