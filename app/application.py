@@ -21,7 +21,7 @@ from quixstreams.processing import ProcessingContext
 
 from app.bad_records import NotARowError
 from app.errors import ConnectorError, DataError, FatalError, RetryableError
-from app.model import Rejected, TopicPartition
+from app.model import Rejected, TopicPartition, known_timestamp
 from app.sink import LakeSink
 
 logger = logging.getLogger(__name__)
@@ -293,4 +293,4 @@ def _not_deserialized(error: Exception, message: RawConfluentKafkaMessageProto) 
 def _not_processed(error: Exception, row: Row) -> Rejected:
     reason = str(error) if isinstance(error, NotARowError) else f"transform() raised {error!r}"
     tp = TopicPartition(row.topic, row.partition)
-    return Rejected(tp, row.offset, row.timestamp, row.key, row.value, row.headers, reason)
+    return Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)

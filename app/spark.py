@@ -35,7 +35,7 @@ _START_SECONDS = 180.0
 _JOB_SECONDS = 600.0
 _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
-_OUT_OF_MEMORY_EXIT = 3  # of a JVM with ExitOnOutOfMemoryError
+_OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
 _T = TypeVar("_T")
 
 
@@ -220,7 +220,7 @@ class SparkWriter:
         if code is None:
             return _reason(error) if error else "no answer from Java"
         memory = (
-            ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB" if code == _OUT_OF_MEMORY_EXIT else ""
+            ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB" if code in _OUT_OF_MEMORY_EXITS else ""
         )
         return f"the Java process ended with code {code}{memory}"
 

@@ -151,3 +151,12 @@ def test_other_records_of_the_same_message_are_kept(lenient: Bench) -> None:
     assert [(one.offset, one.value, one.reason) for one in batch.rejected] == [
         (5, {"n": 2}, "transform() raised KeyError('missing')")
     ]
+
+
+def test_a_message_without_a_timestamp_has_none_in_the_dead_letter(lenient: Bench) -> None:
+    lenient.transform = lambda value: [value["missing"]]
+    without = record(0)
+    without.timestamp = -1
+    lenient.turn(without)
+    lenient.checkpoint()
+    assert [one.timestamp for one in lenient.pipeline.batches[0].rejected] == [None]
