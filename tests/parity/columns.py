@@ -75,8 +75,8 @@ def _is_completed(finding: Finding) -> bool:
 
 def _is_refused(values: Sequence[Any]) -> bool:
     try:
-        pa.array(values).validate(full=True)  # bytes among texts inside a list are taken, and no reader takes them
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        pa.array(values).to_pylist()  # it takes some values that it cannot give back: bytes in a list of text
+    except (pa.ArrowException, OverflowError, UnicodeError):
         return True
     return False
 

@@ -73,7 +73,7 @@ class Lake:
         files: list[FoundFile] = []
         try:
             files = [self._file(path, entries) for path in data] if error is None else []
-        except UnicodeDecodeError as unreadable:
+        except (UnicodeDecodeError, OverflowError) as unreadable:
             error = unreadable
         return Outcome(files, requests, frozenset(_numbers(dead)), error)
 
