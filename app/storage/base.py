@@ -48,6 +48,14 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def probe_conditions(self, prefix: str) -> None:
+        """Find out whether conditional writes are honoured; a store that ignores them is told of, and worked around.
+
+        Args:
+            prefix: what the key of the object starts with that is written and deleted for it.
+        """
+        ...
+
     def upload(self, path: Path, key: str) -> StoredObject:
         """Store the file under ``key``; once this returns, it is durable and readers see all of it or nothing."""
         ...
@@ -94,3 +102,8 @@ class ObjectStore(Protocol):
     def delete(self, key: str) -> None:
         """Delete the object; one that is not there counts as deleted."""
         ...
+
+
+def find(store: ObjectStore, key: str) -> StoredObject | None:
+    """The object with this key, or ``None``. A listing is asked: refusals to a HEAD have no body that says why."""
+    return next((found for found in store.list(key) if found.key == key), None)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
@@ -11,16 +12,15 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-import boto3
 from botocore.exceptions import ClientError
 
 from app.errors import ConfigError, RetryableError
-from app.http_headers import fits_header
 from app.storage.base import ChangedError, Document, StoredObject
 from app.storage.os_errors import os_translated
+from app.storage.s3_client import Access, new_client
 from app.storage.s3_conditional import Condition, ConditionalWriter, NoConditionsError, Seen
-from app.storage.s3_config import client_config, is_aws
-from app.storage.s3_errors import ADDRESS_HINT, error_code, status_of, translated
+from app.storage.s3_config import is_aws
+from app.storage.s3_errors import error_code, status_of, translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -37,6 +37,7 @@ _PARQUET = "application/vnd.apache.parquet"
 _JSON = "application/json"
 _US_EAST_1 = "us-east-1"
 _PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
+_NO_LISTING = "the answer is not the listing of a bucket"
 
 _CHUNK = 1 << 20  # bytes of a download in memory at once
 
@@ -71,12 +72,7 @@ class S3Store:
         create_bucket: bool,
     ) -> None:
         self._bucket = bucket
-        self._region = region
-        self._endpoint_url = endpoint_url
-        self._access_key = access_key
-        self._secret_key = secret_key
-        self._session_token = session_token
-        self._max_workers = max_workers
+        self._access = Access(region, endpoint_url, access_key, secret_key, session_token, max_workers)
         self._create_missing = create_bucket
         self._documents = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
@@ -102,9 +98,18 @@ class S3Store:
                 self._create_bucket()
                 answer = self._list_one(prefix)
         if "IsTruncated" not in answer:  # a web server that says 200 to everything would swallow every upload too
-            cause = "the answer is not the listing of a bucket"
-            raise ConfigError(f"connecting to {self.uri}", cause, "Set AWS_ENDPOINT_URL to the address of an S3 API")
+            hint = "Set AWS_ENDPOINT_URL to the address of an S3 API"
+            raise ConfigError(f"connecting to {self.uri}", _NO_LISTING, hint)
         self._tell_other_region(answer)
+
+    def probe_conditions(self, prefix: str) -> None:
+        """Try conditional writes on an object of our own, and delete it again."""
+        key = f"{prefix}probe-{secrets.token_hex(8)}.json"
+        try:
+            if not self._documents.probe(key, b"{}", b'{"second": true}'):
+                self._files.do_without_conditions()
+        finally:
+            self.delete(key)
 
     def upload(self, path: Path, key: str) -> StoredObject:
         """Put the file under ``key``. A PUT is atomic: readers see the whole object or none."""
@@ -122,6 +127,8 @@ class S3Store:
                 page = next(pages, None)
             if page is None:
                 return
+            if "IsTruncated" not in page:  # a web page must not look like an empty folder
+                raise RetryableError(f"listing {self.uri}/{prefix}", _NO_LISTING, _PROXY_HINT)
             for item in page.get("Contents", []):
                 yield StoredObject(item["Key"], item["Size"], item["LastModified"])
 
@@ -182,12 +189,18 @@ class S3Store:
 
     def delete(self, key: str) -> None:
         """Delete the object; one that is not there counts as deleted."""
-        with self._asking(f"deleting {self.uri}/{key}"):
+        doing = f"deleting {self.uri}/{key}"
+        with self._asking(doing):
             try:
-                self._client.delete_object(Bucket=self._bucket, Key=key)
+                answer = self._client.delete_object(Bucket=self._bucket, Key=key)
             except ClientError as error:
                 if error_code(error) != "NoSuchKey":  # AWS says 204 to that, not every store does
                     raise
+                return
+        status = answer["ResponseMetadata"]["HTTPStatusCode"]
+        # Any web page comes with status 200, and few stores say it to this.
+        if status != HTTPStatus.NO_CONTENT and any(found.key == key for found in self.list(key)):
+            raise RetryableError(doing, f"the answer is {status}, and the object is still there", _PROXY_HINT)
 
     def _put(self, key: str, body: bytes, condition: Condition) -> str:
         """Put a small object and return its ETag."""
@@ -231,32 +244,11 @@ class S3Store:
 
     @cached_property
     def _client(self) -> "S3Client":
-        """Made at the first use: boto3 asks for a role's keys while it makes a client, and that may need a second try.
-
-        Raises:
-            ConnectorError: keys, endpoint or region that no client can be made with; a role that does not answer.
-        """
-        doing = f"connecting to {self.uri}"
-        for name, value in (("AWS_ACCESS_KEY_ID", self._access_key), ("AWS_SESSION_TOKEN", self._session_token)):
-            if value and not fits_header(value):
-                cause = f"{name} holds a blank or another character that no key has"
-                raise ConfigError(doing, cause, "Set it anew, without quotes and line ends")
-        try:
-            with self._asking(doing):
-                return boto3.session.Session().client(
-                    "s3",
-                    region_name=self._region,
-                    endpoint_url=self._endpoint_url,
-                    aws_access_key_id=self._access_key,
-                    aws_secret_access_key=self._secret_key,
-                    aws_session_token=self._session_token,
-                    config=client_config(self._max_workers, on_aws=is_aws(self._endpoint_url)),
-                )
-        except ValueError as error:  # botocore's own check of the two
-            raise ConfigError(doing, str(error), ADDRESS_HINT) from error
+        """Made at the first use: boto3 asks for a role's keys while it makes one, and that may need a second try."""
+        return new_client(self._access, f"connecting to {self.uri}")
 
     def _asking(self, doing: str) -> AbstractContextManager[None]:
-        return translated(doing, fixed_token=self._session_token is not None)
+        return translated(doing, fixed_token=self._access.session_token is not None)
 
     def _list_one(self, prefix: str) -> "ListObjectsV2OutputTypeDef":
         return self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=1)
@@ -265,8 +257,8 @@ class S3Store:
         with self._asking(f"creating the bucket {self.uri}"):
             try:
                 # AWS wants any region but its first named; other stores have one region and may refuse to be told.
-                if is_aws(self._endpoint_url) and self._region != _US_EAST_1:
-                    region = cast("BucketLocationConstraintType", self._region)
+                if is_aws(self._access.endpoint_url) and self._access.region != _US_EAST_1:
+                    region = cast("BucketLocationConstraintType", self._access.region)
                     self._client.create_bucket(
                         Bucket=self._bucket, CreateBucketConfiguration={"LocationConstraint": region}
                     )
@@ -274,18 +266,18 @@ class S3Store:
                     self._client.create_bucket(Bucket=self._bucket)
             except self._client.exceptions.BucketAlreadyOwnedByYou:
                 return  # another replica was quicker
-        logger.info("Created the bucket %s in region %s", self.uri, self._region)
+        logger.info("Created the bucket %s in region %s", self.uri, self._access.region)
 
     def _tell_other_region(self, answer: "ListObjectsV2OutputTypeDef") -> None:
         """boto3 follows a bucket to its region by itself, once per client; the user still wants to know."""
-        region = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", self._region)
-        if region != self._region:
+        region = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", self._access.region)
+        if region != self._access.region:
             logger.warning(
                 "%s lies in region %s; set AWS_REGION=%s to reach it without the detour over %s",
                 self.uri,
                 region,
                 region,
-                self._region,
+                self._access.region,
             )
 
 

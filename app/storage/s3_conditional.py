@@ -64,19 +64,39 @@ class ConditionalWriter(Generic[_Body]):
                 raise
             return found.etag
 
+    def probe(self, key: str, first: _Body, second: _Body) -> bool:
+        """Write where nothing may be replaced, twice: a store that takes both ignores conditions without a word.
+
+        Returns:
+            Whether conditions hold here; if not, ``write`` reads and checks from now on.
+        """
+        try:
+            self._put(key, first, {"IfNoneMatch": "*"})
+            self._put(key, second, {"IfNoneMatch": "*"})
+        except ChangedError:
+            return True
+        except NoConditionsError:
+            pass
+        self._tell_of_no_conditions()
+        return False
+
+    def do_without_conditions(self) -> None:
+        """Read and check before each write from now on."""
+        self._conditions = False
+
     def _put_in_place_of(self, key: str, body: _Body, replaces: str | None) -> str:
         if self._conditions:
             try:
                 return self._put(key, body, {"IfNoneMatch": "*"} if replaces is None else {"IfMatch": replaces})
             except NoConditionsError:
-                self._do_without_conditions()
+                self._tell_of_no_conditions()
         found = self._look(key, body)
         if (found.etag if found else None) != replaces:
             raise ChangedError(f"{self._uri}/{key} is not the version that was to be replaced")
         return self._put(key, body, {})
 
-    def _do_without_conditions(self) -> None:
-        self._conditions = False
+    def _tell_of_no_conditions(self) -> None:
+        self.do_without_conditions()
         logger.warning(
             "%s knows no conditional writes. Objects are read and checked before they are written instead: "
             "two writers in the same instant could overwrite each other. Let one replica write to a table",
