@@ -1,0 +1,129 @@
+"""What the journal of a topic-partition says: the JSON object that makes its rows come exactly once."""
+
+import hashlib
+import re
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from app.model import TopicPartition
+
+VERSION: Final = 1
+_LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class JournaledFile(_Frozen):
+    """A data file of a batch, with all that registering it takes; ``size`` in bytes."""
+
+    key: str
+    size: int = Field(ge=0)
+    rows: int = Field(ge=0)
+    partition_values: dict[str, str]
+
+
+class Revoked(_Frozen):
+    """The key of an object that belongs to a batch rolled back at ``since`` (seconds since the epoch)."""
+
+    key: str
+    since: int
+
+
+class JournalEntry(_Frozen):
+    """One version of the object.
+
+    Attributes:
+        seq: counts the versions, so that no two of them are equal byte for byte, and none has another's ETag.
+        owner: token of the assignment that wrote it.
+        batch: number of the owner's batch.
+        state: ``done``: everything up to ``end`` is in the lake; ``pending``: ``files`` and ``also`` may be on their
+            way there; ``off``: at-least-once delivery has taken over, and what follows is not known.
+        start: first offset of the batch.
+        end: last offset of the batch.
+        topic_id: of the topic's present life; empty where the broker does not tell.
+        files: data files of a pending batch.
+        also: keys of its other objects, which roll back with it and are never registered.
+        revoked: objects that are not valid whenever they appear.
+    """
+
+    version: Literal[1] = VERSION
+    seq: int = Field(ge=1)
+    owner: str
+    batch: int
+    state: Literal["done", "pending", "off"]
+    start: int = Field(ge=0)
+    end: int = Field(ge=-1)
+    topic_id: str
+    files: tuple[JournaledFile, ...] = ()
+    also: tuple[str, ...] = ()
+    revoked: tuple[Revoked, ...] = ()
+
+    @model_validator(mode="after")
+    def _only_pending_has_files(self) -> "JournalEntry":
+        if self.state != "pending" and (self.files or self.also):
+            raise ValueError(f"an entry that is {self.state} has files")
+        if self.state == "pending" and self.end < self.start - 1:
+            raise ValueError("the batch ends before it starts")
+        return self
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """All objects of the batch."""
+        return (*(file.key for file in self.files), *self.also)
+
+    def changed(self, **values: object) -> "JournalEntry":
+        """The next version, with these values."""
+        return JournalEntry.model_validate({**dict(self), "seq": self.seq + 1, **values})
+
+    def to_body(self) -> bytes:
+        """The JSON to store."""
+        return self.model_dump_json().encode()
+
+
+def parse(body: bytes, roots: tuple[str, ...]) -> JournalEntry:
+    """Read an entry.
+
+    Args:
+        body: the stored JSON.
+        roots: what the keys of its files start with; any other key is not ours to touch.
+
+    Raises:
+        ValueError: it is damaged, of a newer release or not ours; the message says which.
+    """
+    try:
+        entry = JournalEntry.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
+    for key in (*entry.objects, *(revoked.key for revoked in entry.revoked)):
+        if not key.startswith(roots) or ".." in key.split("/"):
+            raise ValueError(f"it names {key}, which is not below {' or '.join(roots)}")
+    return entry
+
+
+def journal_folder(table_root: str) -> str:
+    """Where the journals of a table lie, with a slash at the end. Deleting the table forgets its offsets too."""
+    return f"{table_root}/_journal/"
+
+
+def group_folder(table_root: str, group: str) -> str:
+    """Where the journals of one consumer group lie, with a slash at the end."""
+    return f"{journal_folder(table_root)}{_as_name(group)}/"
+
+
+def journal_key(table_root: str, group: str, tp: TopicPartition) -> str:
+    """The key of one topic-partition's journal."""
+    return f"{group_folder(table_root, group)}{_as_name(tp.topic)}/{tp.partition}.json"
+
+
+def _as_name(text: str) -> str:
+    """The text as a folder's name: percent-encoded, also its dots; too long a one is cut and hashed."""
+    encoded = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match.group().encode()), text)
+    if len(encoded) <= _LONGEST_NAME:
+        return encoded
+    return f"{encoded[:_LONGEST_NAME]}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
