@@ -1,7 +1,8 @@
 """Steps 5 and 6: upload the written files with a pool of threads, then make them known to the catalog."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +33,9 @@ class Upload:
         parcels: what to store.
         store: where to.
         pool: its size is the number of uploads at the same time.
-        is_owner: whether an assignment's token still stands. Files of others are left out, also at a repetition: while
-            an upload waits for its store to come back, the partition's next owner writes the same rows.
+        may_upload: whether the assignment with this token still writes its partition. Files of others are left out,
+            also at a repetition: while an upload waits for its store to come back, the partition's next owner writes
+            the same rows. Asked right before each upload, on its thread; may raise as an upload may.
     """
 
     def __init__(
@@ -41,13 +43,13 @@ class Upload:
         parcels: Sequence[Parcel],
         store: ObjectStore,
         pool: ThreadPoolExecutor,
-        is_owner: Callable[[str], bool],
+        may_upload: Callable[[str], bool],
     ) -> None:
         self._missing = list(parcels)
         self._stored: list[tuple[Parcel, StoredObject]] = []
         self._store = store
         self._pool = pool
-        self._is_owner = is_owner
+        self._may_upload = may_upload
 
     def run(self) -> None:
         """Upload what is not stored yet.
@@ -71,9 +73,9 @@ class Upload:
         if errors:
             raise (lasting or errors)[0]
 
-    def stored(self) -> Mapping[str, StoredObject]:
-        """The uploaded files of assignments that still stand, by their keys."""
-        return {parcel.key: stored for parcel, stored in self._stored if self._is_owner(parcel.owner)}
+    def stored(self, owners: Collection[str]) -> Mapping[str, StoredObject]:
+        """The uploaded files of these assignments, by their keys."""
+        return {parcel.key: stored for parcel, stored in self._stored if parcel.owner in owners}
 
     def _begin(self, parcel: Parcel) -> Future[StoredObject | None]:
         try:
@@ -82,7 +84,7 @@ class Upload:
             raise Stopped from None
 
     def _put(self, parcel: Parcel) -> StoredObject | None:
-        return self._store.upload(parcel.path, parcel.key) if self._is_owner(parcel.owner) else None
+        return self._store.upload(parcel.path, parcel.key) if self._may_upload(parcel.owner) else None
 
 
 def _error_of(attempt: Future[StoredObject | None]) -> BaseException | None:
@@ -113,6 +115,7 @@ class Registrar:
         self._topic = topic
         self._known = known
         self._is_prepared = False
+        self._lock = threading.Lock()  # claims register too, and the catalog is for one thread at a time
 
     @property
     def is_needed(self) -> bool:
@@ -125,11 +128,23 @@ class Registrar:
         Raises:
             ConnectorError: of the class that tells whether a repetition may help.
         """
+        self._register(files, self._topic)
+
+    def register_again(self, files: Sequence[StoredFile]) -> None:
+        """Register files that may be registered already, without counting them for their source once more.
+
+        Raises:
+            ConnectorError: as ``register``.
+        """
+        self._register(files, None)
+
+    def _register(self, files: Sequence[StoredFile], topic: str | None) -> None:
         if self._catalog is None or not files:
             return
-        if not self._is_prepared:
-            self._prepare(self._catalog)
-        self._catalog.add_files(files, self._topic)
+        with self._lock:
+            if not self._is_prepared:
+                self._prepare(self._catalog)
+            self._catalog.add_files(files, topic)
 
     def _prepare(self, catalog: Catalog) -> None:
         if self._known is None:

@@ -16,6 +16,10 @@ class Handover(Generic[_T]):
         self._queue: queue.Queue[_T] = queue.Queue(maxsize=1)
         self._stop = stop
 
+    @property
+    def is_empty(self) -> bool:
+        return self._queue.empty()
+
     def put(self, item: _T) -> None:
         while True:
             if self._stop.is_set():

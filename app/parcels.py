@@ -7,6 +7,8 @@ from typing import Any
 from app.dead_letter import dead_letter_key
 from app.dead_letter import write as write_dead_letter
 from app.delivery import Parcel
+from app.journal import Intent
+from app.journal_entry import JournaledFile
 from app.lineage import file_name
 from app.model import BatchPart, Rejected, StoredFile, WrittenFile
 from app.partitioning import data_key
@@ -42,6 +44,35 @@ def sidecars(files: Sequence[WrittenFile], virtual: Sequence[str], table_root: s
         if write_sidecar(file.path, virtual, file.group.partition_values, path):
             parcels.append(Parcel(path, sidecar_key(data_file(file, table_root).key), file.group.part.owner))
     return parcels
+
+
+def intents(
+    parts: Sequence[BatchPart], files: Sequence[WrittenFile], parcels: Sequence[Parcel], table_root: str
+) -> dict[str, Intent]:
+    """What a batch is about to store, by the token of each assignment that has something to store.
+
+    Args:
+        parts: all of the batch.
+        files: what Spark wrote.
+        parcels: everything that will be uploaded.
+        table_root: key of the table's folder.
+    """
+    data: dict[str, dict[str, JournaledFile]] = {}
+    for file in files:
+        key, values = data_file(file, table_root).key, dict(file.group.partition_values)
+        journaled = JournaledFile(key=key, size=file.size, rows=file.group.rows, partition_values=values)
+        data.setdefault(file.group.part.owner, {})[key] = journaled
+    also: dict[str, list[str]] = {}
+    for parcel in parcels:
+        if parcel.key not in data.get(parcel.owner, {}):
+            also.setdefault(parcel.owner, []).append(parcel.key)
+    return {
+        part.owner: Intent(
+            part.number, part.offsets.last, tuple(data.get(part.owner, {}).values()), tuple(also.get(part.owner, ()))
+        )
+        for part in parts
+        if part.owner in data or part.owner in also
+    }
 
 
 def stored_files(

@@ -3,9 +3,11 @@
 1 records   rows → one Arrow table                      ┐ thread "stage"
 2 stage     uncompressed Parquet in the scratch folder  ┘
 3 spark     partitioned Parquet write                     thread "write"
-5 upload    thread pool, MAX_WRITE_WORKERS              ┐ thread "deliver"
-6 register  catalog add-files, one request              ┘
-(4 and 7 are kept for the journal.) Each thread has one batch at a time and hands it on through a queue of one, so
+4 intend    the journals announce the files             ┐
+5 upload    thread pool, MAX_WRITE_WORKERS              │ thread "deliver"
+6 register  catalog add-files, one request              │
+7 done      the journals say that all is in the lake    ┘
+Each thread has one batch at a time and hands it on through a queue of one, so
 three batches overlap and the order of batches is kept. A lasting failure goes the same way, behind the
 batches before it: these still arrive, and only then the pipeline has failed.
 """
@@ -18,22 +20,24 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pyarrow.parquet as pq
 
-from app.delivery import Parcel, Registrar, Upload
+from app.custody import Custody
+from app.delivery import Registrar, Upload
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.handover import Handover
+from app.job import Job
 from app.model import Batch, StagedFile, StoredFile, WrittenFile
-from app.parcels import ColumnStats, data_file, dead_letters, sidecars, stored_files
+from app.parcels import data_file, dead_letters, intents, sidecars, stored_files
 from app.retry import Stopped, until_it_works
 from app.staging import Stager
 from app.statistics import column_stats
-from app.storage.base import ObjectStore
+from app.storage.base import ObjectStore, StoredObject
 
 logger = logging.getLogger(__name__)
 
@@ -46,26 +50,6 @@ class Writer(Protocol):
     def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]: ...
 
 
-@dataclass(slots=True)
-class _Job:
-    """What is known of a batch on its way; the rows themselves are left behind after step 2."""
-
-    number: int
-    reason: str
-    folder: Path
-    dead_letters: list[Parcel] = field(default_factory=list)
-    rejected: int = 0
-    rescued: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def timed(self, step: str, work: Callable[[], _T]) -> _T:
-        begin = time.perf_counter()
-        try:
-            return work()
-        finally:
-            self.seconds[step] = time.perf_counter() - begin
-
-
 class Pipeline:
     """Writes batches in the order they are submitted.
 
@@ -76,7 +60,7 @@ class Pipeline:
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
         workers: uploads at the same time.
-        is_owner: whether an assignment's token still stands; files of others are neither uploaded nor registered.
+        custody: whose files may be uploaded and registered; steps 4 and 7.
         virtual_columns: partition columns without folders.
         stats_columns: the only columns to make zone maps of; ``None`` for all.
     """
@@ -91,7 +75,7 @@ class Pipeline:
         registrar: Registrar,
         scratch: Path,
         workers: int,
-        is_owner: Callable[[str], bool],
+        custody: Custody,
         virtual_columns: Sequence[str] = (),
         stats_columns: frozenset[str] | None = None,
     ) -> None:
@@ -102,15 +86,15 @@ class Pipeline:
         self._registrar = registrar
         self._scratch = scratch
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
-        self._is_owner = is_owner
+        self._custody = custody
         self._virtual_columns = virtual_columns
         self._stats_columns = stats_columns
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._waiting_rows: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         # A failure goes the way of the batches, so that those before it still arrive.
-        self._staged: Handover[tuple[_Job, StagedFile | None] | ConnectorError] = Handover(self._stop)
-        self._written: Handover[tuple[_Job, list[WrittenFile]] | ConnectorError] = Handover(self._stop)
+        self._staged: Handover[tuple[Job, StagedFile | None] | ConnectorError] = Handover(self._stop)
+        self._written: Handover[tuple[Job, list[WrittenFile]] | ConnectorError] = Handover(self._stop)
         self._held_bytes = 0
         self._submitted = 0
         self._taken_by_writer = 0
@@ -209,8 +193,8 @@ class Pipeline:
         del batch  # this frame would keep the rows while the next step is busy
         self._staged.put(staged)
 
-    def _stage(self, batch: Batch) -> tuple[_Job, StagedFile | None]:
-        job = _Job(batch.number, batch.reason, self._scratch / f"batch-{batch.number}")
+    def _stage(self, batch: Batch) -> tuple[Job, StagedFile | None]:
+        job = Job(batch.number, batch.reason, batch.parts, self._scratch / f"batch-{batch.number}")
         job.folder.mkdir()
         path = job.folder / "staged.parquet"
         staged = job.timed("stage", lambda: self._stager.stage(batch, path, partial(self._until_it_works, "schema")))
@@ -234,28 +218,34 @@ class Pipeline:
         job, files = _unless_failed(self._written.get())
         parcels = [data_file(file, self._table_root) for file in files] + job.dead_letters
         parcels += sidecars(files, self._virtual_columns, self._table_root, job.folder)
-        upload = Upload(parcels, self._store, self._pool, self._is_owner)
+        announced = intents(job.parts, files, parcels, self._table_root)
+        job.timed("intend", lambda: self._until_it_works("journal", lambda: self._custody.intend(announced)))
+        upload = Upload(parcels, self._store, self._pool, self._custody.holds)
         job.timed("upload", lambda: self._until_it_works("upload", upload.run))
         described = files if self._registrar.is_needed else []
         stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in described}
-        stored = job.timed(
-            "register", lambda: self._until_it_works("register", lambda: self._register(files, upload, stats))
-        )
-        dropped = len(parcels) - len(upload.stored())
+
+        # A request that failed may have been carried out: repeated, it must not count for its source once more.
+        register_files = chain([self._registrar.register], repeat(self._registrar.register_again))
+
+        def register() -> tuple[Mapping[str, StoredObject], list[StoredFile]]:
+            """Asked anew at each try: while a catalog is away, a partition may be given away."""
+            uploaded = upload.stored(self._custody.confirm(announced))
+            stored = stored_files(files, uploaded, self._table_root, self._store.uri, stats)
+            next(register_files)(stored)
+            return uploaded, stored
+
+        uploaded, stored = job.timed("register", lambda: self._until_it_works("register", register))
+        if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
+            job.timed("done", lambda: self._until_it_works("journal", self._custody.done))
+        dropped = len(parcels) - len(uploaded)
         if dropped:
             logger.info("batch %d: dropped %d files of partitions given away", job.number, dropped)
         shutil.rmtree(job.folder)
-        _log(job, stored)
+        job.log(stored)
         with self._changed:
             self._delivered = job.number
             self._changed.notify_all()
-
-    def _register(
-        self, files: Sequence[WrittenFile], upload: Upload, stats: Mapping[Path, ColumnStats]
-    ) -> list[StoredFile]:
-        stored = stored_files(files, upload.stored(), self._table_root, self._store.uri, stats)
-        self._registrar.register(stored)
-        return stored
 
     def _until_it_works(self, step: str, work: Callable[[], _T]) -> _T:
         return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), clock=time.monotonic)
@@ -274,22 +264,3 @@ def _unless_failed(item: _T | ConnectorError) -> _T:
     if isinstance(item, ConnectorError):
         raise item
     return item
-
-
-def _log(job: _Job, stored: Sequence[StoredFile]) -> None:
-    steps = ", ".join(f"{step} {seconds:.2f}" for step, seconds in job.seconds.items())
-    size = sum(file.size for file in stored)
-    rows = sum(file.rows for file in stored)
-    odd = f", {job.rejected:,} in the dead letter" if job.rejected else ""
-    odd += f", {job.rescued:,} values rescued" if job.rescued else ""
-    logger.info(
-        "batch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",
-        job.number,
-        job.reason,
-        f"{rows:,}",
-        f"{len(stored):,}",
-        f"{size:,}",
-        odd,
-        sum(job.seconds.values()),
-        steps,
-    )

@@ -66,9 +66,10 @@ class Catalog(Protocol):
         """Tell that the topic feeds the table. It never raises: a failure is logged."""
         ...
 
-    def add_files(self, files: Sequence[StoredFile], topic: str) -> None:
+    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
         """Register the files in one request, with the topic they come from.
 
-        Asking twice with the same is safe, for the catalog keys files by path.
+        ``None`` registers files again that may be registered already: their source would count them twice. Asking twice
+        with the same is safe, for the catalog keys files by path.
         """
         ...

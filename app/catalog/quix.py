@@ -120,10 +120,12 @@ class QuixCatalog:
         doing = f"naming topic {topic} as a source of {self._table_words}"
         self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
 
-    def add_files(self, files: Sequence[StoredFile], topic: str) -> None:
-        """Register the files in one request, with the topic they come from."""
+    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+        """Register the files in one request, with the topic they come from, unless it has counted them already."""
         doing = f"registering {len(files):,} {'file' if len(files) == 1 else 'files'} of {self._table_words}"
-        body = {"files": [_entry(file) for file in files], "source": self._source(topic)}
+        body: dict[str, Any] = {"files": [_entry(file) for file in files]}
+        if topic is not None:
+            body["source"] = self._source(topic)
         answer = self._client.ask("POST", f"{self._path}/manifest/add-files", doing, body)
         if answer.status == HTTPStatus.NOT_FOUND:
             raise answer.refused(doing, "The table is gone from the catalog; restart to create it again")

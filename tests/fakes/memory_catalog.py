@@ -51,8 +51,8 @@ class MemoryCatalog:
     def add_source(self, topic: str) -> None:
         self.sources.append(topic)
 
-    def add_files(self, files: Sequence[StoredFile], topic: str) -> None:
-        assert topic in self.sources
+    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+        assert topic is None or topic in self.sources
         error = self.refuse()
         if error is not None:
             raise error

@@ -2,12 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from app.bad_records import OnBadRecord
+from app.custody import ByAssignment, Custody
 from app.delivery import Registrar
 from app.errors import ConnectorError
 from app.model import Batch
@@ -22,27 +24,44 @@ WAIT = 10.0
 
 
 class Line:
-    """A pipeline over real folders, and what it brought into the lake."""
+    """A pipeline over real folders, and what it brought into the lake.
 
-    def __init__(self, tmp_path: Path) -> None:
+    Args:
+        tmp_path: a folder for all.
+        store: of the folder ``lake`` in it.
+        custody: who may write; by default every assignment that is not in ``ended``.
+        choice: what becomes of bad records.
+        virtual: partition columns without folders.
+    """
+
+    def __init__(
+        self,
+        tmp_path: Path,
+        *,
+        store: MoodyStore | None = None,
+        custody: Custody | None = None,
+        choice: OnBadRecord = "fail",
+        virtual: Sequence[str] = (),
+    ) -> None:
         self.lake = tmp_path / "lake"
         self.scratch = tmp_path / "scratch"
         self.lake.mkdir()
         self.scratch.mkdir()
-        self.store = MoodyStore(self.lake)
+        self.store = store or MoodyStore(self.lake)
         self.writer = ArrowWriter()
         self.catalog = MemoryCatalog()
         self.ended: set[str] = set()
         wanted = spec("p")
         self.pipeline = Pipeline(
             writer=self.writer,
-            stager=stager(wanted, "fail", table_root=ROOT),
+            stager=stager(wanted, choice, table_root=ROOT),
             store=self.store,
             table_root=ROOT,
             registrar=Registrar(self.catalog, f"{self.store.uri}/{ROOT}", properties("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
-            is_owner=lambda token: token not in self.ended,
+            custody=custody or ByAssignment(lambda token: token not in self.ended),
+            virtual_columns=virtual,
         )
 
     def submit(self, *batches: Batch) -> None:

@@ -54,12 +54,13 @@ class Shipment:
         pool: ThreadPoolExecutor,
         is_owner: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        self._files, self._store = files, store
+        self._files, self._store, self._is_owner = files, store, is_owner
         self._upload = Upload([parcels.data_file(file, ROOT) for file in files], store, pool, is_owner)
         self.run = self._upload.run
 
     def stored(self) -> list[StoredFile]:
-        return parcels.stored_files(self._files, self._upload.stored(), ROOT, self._store.uri)
+        owners = {file.group.part.owner for file in self._files if self._is_owner(file.group.part.owner)}
+        return parcels.stored_files(self._files, self._upload.stored(owners), ROOT, self._store.uri)
 
 
 def places(files: Sequence[StoredFile]) -> list[str]:

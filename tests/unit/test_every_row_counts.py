@@ -19,6 +19,7 @@ from quixstreams.models import MessageContext
 from quixstreams.sinks import SinkBackpressureError
 
 from app.bad_records import BadRecords
+from app.custody import ByAssignment
 from app.delivery import Registrar
 from app.errors import ConnectorError, RetryableError
 from app.model import TopicPartition
@@ -64,7 +65,7 @@ class World:
             registrar=Registrar(self.catalog, f"{self.store.uri}/{ROOT}", properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
             workers=3,
-            is_owner=self.sink.is_owner,
+            custody=ByAssignment(self.sink.is_owner),
         )
         self.sink.connect(self.pipeline)
         self.outage = False
@@ -150,7 +151,7 @@ class World:
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.sink._LOOK_SECONDS", 0.002)
+    monkeypatch.setattr("app.flush_wait._LOOK_SECONDS", 0.002)
     monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.001)
     monkeypatch.setattr("app.retry._LONGEST_PAUSE", 0.005)
 
