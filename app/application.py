@@ -6,45 +6,27 @@ the code overridden here changes.
 
 import dataclasses
 import logging
-import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
+from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
 from quixstreams import Application
-from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.exceptions import PartitionAssignmentError
 from quixstreams.kafka.exceptions import KafkaConsumerException
 from quixstreams.models import RawConfluentKafkaMessageProto, Row
-from quixstreams.processing import ProcessingContext
 
+from app.admission import Admission, Claiming
 from app.bad_records import NotARowError
+from app.checkpoints import Checkpoints
 from app.errors import ConnectorError, DataError, FatalError, RetryableError
 from app.model import Rejected, TopicPartition, known_timestamp
 from app.sink import LakeSink
 
 logger = logging.getLogger(__name__)
 
-_COMMIT_PAUSE_SECONDS = 1.0
-_LAST_COMMIT_TRIES = 5
-# The coordinator moves or a rebalance is on: offsets can be committed later, or the next owner reads the rows again.
-_PASSING_COMMIT_ERRORS = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._WAIT_COORD,
-        KafkaError._ALL_BROKERS_DOWN,
-    }
-)
 _LASTING_CONSUMER_ERRORS = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -58,71 +40,10 @@ _HINT_DESERIALIZERS = (
 )
 
 
-class Checkpoints(ProcessingContext):
-    """Keeps a checkpoint whose offsets could not be committed for a passing reason, and tries it again.
+class Ownership(Claiming, Protocol):
+    """What claims partitions, and keeps their journals; see ``app.claims.Claims``."""
 
-    It also knows how far each batch of the sink goes, so that of a checkpoint that cannot be committed as a whole the
-    part in the lake can be: a connector that fails at the same place at every start would write it again each time.
-    """
-
-    last_chance: bool = False  # the process ends: there is no later turn of the loop to try again
-    _next_try: float = 0.0
-
-    def init_checkpoint(self) -> None:
-        """See ``ProcessingContext.init_checkpoint``."""
-        super().init_checkpoint()  # type: ignore[no-untyped-call]
-        self._sealed: list[tuple[int, dict[tuple[str, int], int]]] = []
-
-    def sealed(self, batch: int) -> None:
-        """All offsets stored so far are those of rows in batches up to this one."""
-        self._sealed.append((batch, dict(self.checkpoint._tp_offsets)))
-
-    def commit_delivered(self, is_delivered: Callable[[int], bool]) -> None:
-        """Commit what is in the lake of a checkpoint that is given up; without it that is read again."""
-        delivered = [offsets for batch, offsets in self._sealed if is_delivered(batch)]
-        if not delivered or not delivered[-1]:
-            return
-        offsets = [KafkaTopicPartition(*tp, offset + 1) for tp, offset in delivered[-1].items()]
-        try:
-            self.consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            logger.warning("offsets of what is in the lake already are not committed (%s)", error.args[0].str())
-
-    def commit_checkpoint(self, force: bool = False, revoking: bool = False) -> None:
-        """See ``ProcessingContext.commit_checkpoint``; while partitions are revoked there is no second try.
-
-        Raises:
-            RetryableError: the process ends and the offsets could not be committed in a few tries.
-        """
-        if time.monotonic() < self._next_try and not (revoking or self.last_chance):
-            return
-        for tries_left in reversed(range(_LAST_COMMIT_TRIES if self.last_chance else 1)):
-            error = self._try_commit(force, revoking)
-            if error is None:
-                return
-            if revoking:
-                logger.warning("offsets not committed (%s); their new owner reads the rows again", error.str())
-                self.init_checkpoint()
-                return
-            if self.last_chance and not tries_left:
-                raise RetryableError("committing offsets", error.str(), "The rows since the last commit are read again")
-            logger.warning("offsets not committed yet (%s); trying again", error.str())
-            if self.last_chance:
-                time.sleep(_COMMIT_PAUSE_SECONDS)
-        self._next_try = time.monotonic() + _COMMIT_PAUSE_SECONDS
-
-    def _try_commit(self, force: bool, revoking: bool) -> KafkaError | None:
-        """Commit if due; a passing error is returned, a lasting one raised."""
-        try:
-            super().commit_checkpoint(force=force, revoking=revoking)
-        except CheckpointConsumerCommitError as error:
-            kafka_error: KafkaError = error.error
-            if kafka_error.code() in _PASSING_COMMIT_ERRORS:
-                return kafka_error
-            raise FatalError(
-                "committing offsets", kafka_error.str(), "Check the user's rights on the consumer group"
-            ) from None
-        return None
+    def advance(self, ends: Mapping[str, int]) -> None: ...
 
 
 class LakeApplication(Application):
@@ -150,6 +71,23 @@ class LakeApplication(Application):
             **{field.name: getattr(former, field.name) for field in dataclasses.fields(former) if field.init}
         )
         lake_sink.on_sealed = self._checkpoints.sealed
+        self._checkpoints.on_committed = self._committed
+        self._ownership: Ownership | None = None
+
+    def connect(self, ownership: Ownership) -> None:
+        """Give the application what claims its partitions, before it runs."""
+        self._ownership = ownership
+        self._admission = Admission(self._consumer, ownership)
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """Asks the broker about topics and groups."""
+        return AdminClient(self.config.broker_address.as_librdkafka_dict())
+
+    @property
+    def has_claimed_all(self) -> bool:
+        """Whether all assigned partitions are claimed; the others are paused."""
+        return self._admission.is_complete
 
     def request_stop(self) -> None:
         """Stop as soon as the current record is done; safe in a signal handler and before ``run()``."""
@@ -172,6 +110,7 @@ class LakeApplication(Application):
         if self._stop_requested:  # a stop before the loop began is forgotten by the framework
             self.stop()
             return
+        self._admission.turn()
         try:
             super()._process_message(self._watched(dataframe_composed))  # type: ignore[no-untyped-call]
         except DataError as error:
@@ -231,11 +170,29 @@ class LakeApplication(Application):
         self._checkpoints.commit_checkpoint(force=True)
 
     def _on_assign(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:
-        self._lake_sink.assign(_ours(topic_partitions))
+        ours = self._of_input(topic_partitions)
+        tokens = self._lake_sink.assign(_ours(ours))
+        for tp in topic_partitions:
+            tp.offset = OFFSET_BEGINNING  # until its claim says where: without any, a new group would be an error
         super()._on_assign(consumer, topic_partitions)
-        # A rebalance during back-pressure forgets what was paused, and librdkafka keeps it paused for ever.
-        self._consumer.resume(topic_partitions)
+        self._checkpoints.expect_anything()
+        self._admission.begin(tokens)
         logger.info("assigned: %s", _listed(topic_partitions))
+
+    def _of_input(self, topic_partitions: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
+        """Those that are not of the framework's own topics, where a transform() that keeps state logs its changes."""
+        changelogs = {topic.name for topic in self._topic_manager.changelog_topics_list}
+        return [tp for tp in topic_partitions if tp.topic not in changelogs]
+
+    def _end(self, tps: Sequence[TopicPartition]) -> None:
+        self._admission.end(tps)
+        self._lake_sink.unassign(tps)
+
+    def _committed(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """The checkpoint is through; after a flush that asked for a pause nothing was committed."""
+        if self._lake_sink.last_flush_ok and self._ownership:
+            tokens = {self._lake_sink.token(TopicPartition(*tp)): offset for tp, offset in offsets.items()}
+            self._ownership.advance({token: offset for token, offset in tokens.items() if token})
 
     def _on_revoke(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:
         self._lake_sink.revoking(active=True)
@@ -243,12 +200,12 @@ class LakeApplication(Application):
             super()._on_revoke(consumer, topic_partitions)
         finally:
             self._lake_sink.revoking(active=False)
-            self._lake_sink.unassign(_ours(topic_partitions))
+            self._end(_ours(topic_partitions))
             logger.info("given away: %s", _listed(topic_partitions))
 
     def _on_lost(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:
         super()._on_lost(consumer, topic_partitions)
-        self._lake_sink.unassign(_ours(topic_partitions))
+        self._end(_ours(topic_partitions))
         # The old checkpoint holds offsets of rows that will never be written here.
         self._checkpoints.init_checkpoint()
         logger.warning("lost: %s; their new owner goes on from the last commit", _listed(topic_partitions))
@@ -272,6 +229,12 @@ def _kafka_failed(error: Exception) -> bool:
             "consuming from Kafka",
             kafka_error.str(),
             "Check that the topic still exists and that the user may read it and its consumer group",
+        ) from None
+    if kafka_error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise RetryableError(
+            "consuming from Kafka",
+            f"{kafka_error.str()}. The next records are gone, or the topic was made anew",
+            "The next start finds out and goes on from the right place",
         ) from None
     logger.warning("Kafka: %s; going on", kafka_error.str())
     return True

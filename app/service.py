@@ -19,9 +19,13 @@ from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermis
 from app import observe
 from app.application import LakeApplication
 from app.broker import find_topics, missing_topic, unreadable_topic
+from app.claims import Claims
+from app.custody import Custody
 from app.delivery import Registrar
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
+from app.group import check_members, warn_of_other_groups
 from app.health import Health, HealthServer, Probe
+from app.journal_entry import journal_folder
 from app.partitioning import PartitionSpec
 from app.pipeline import Pipeline
 from app.scratch import make_scratch
@@ -37,6 +41,9 @@ from app.wiring import (
     new_application,
     new_bad_records,
     new_catalog,
+    new_claims,
+    new_client_id,
+    new_custody,
     new_registrar,
     new_schema,
     new_sink,
@@ -96,6 +103,7 @@ class _Service:
         self._stop = threading.Event()
         self._application: LakeApplication | None = None
         self._pipeline: Pipeline | None = None
+        self._claims: Claims | None = None
         self._spark = SparkWriter(
             master=settings.spark_master,
             driver_memory=f"{settings.memory.heap_mb}m",
@@ -125,9 +133,13 @@ class _Service:
         stager = new_stager(self._settings, spec, schema, bad_records)
         application, topic = self._open_topic(sink)
         _wait(spark_up)
-        sink.connect(self._new_pipeline(store, registrar, spec, stager, sink))
+        custody = new_custody(self._settings, sink)
+        sink.connect(self._new_pipeline(store, registrar, spec, stager, custody))
+        _patiently(lambda: self._check_journals(store, application.config.consumer_group))
+        self._claims = new_claims(self._settings, store, registrar, custody, application, sink)
+        application.connect(self._claims)
         transform(application.dataframe(topic)).sink(sink)
-        self._health.started(spark_alive=lambda: self._spark.alive, ready=lambda: _readiness(sink))
+        self._health.started(spark_alive=lambda: self._spark.alive, ready=lambda: _readiness(sink, application))
         self._application = application  # from here on a signal stops the loop, and no longer the start
         self.connected = True
         observe.announce_connected()
@@ -137,10 +149,12 @@ class _Service:
         finally:
             bad_records.tell_total()
         if sink.left_rows_behind:
+            once = self._settings.delivery_guarantee == "exactly-once"
+            doubled = "" if once else ", and those that reached the lake already come twice"
             raise RetryableError(
                 "stopping",
                 "the offsets of some rows could not be committed",
-                "The next start reads them again: none is lost, and those that reached the lake already come twice",
+                f"The next start reads them again: none is lost{doubled}",
             )
         logger.info("stopped: everything consumed is in the lake and committed")
 
@@ -148,6 +162,8 @@ class _Service:
         """End what still runs. Never raises, for an exit code is on its way."""
         if self._pipeline:
             self._pipeline.stop()
+        if self._claims:
+            self._claims.stop()
         self._spark.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -214,10 +230,19 @@ class _Service:
             raise missing_topic(name, [found.removeprefix(prefix) for found in topics]) from None
         except TopicPermissionError as error:
             raise unreadable_topic(name, error) from None
+        group = application.config.consumer_group
+        _patiently(lambda: check_members(application.admin, group, new_client_id(self._settings)))
         return application, topic
 
+    def _check_journals(self, store: ObjectStore, group: str) -> None:
+        """See that the store can keep journals, and whose there are."""
+        root = table_root(self._settings)
+        warn_of_other_groups(store, root, group)
+        if self._settings.delivery_guarantee == "exactly-once":
+            store.probe_conditions(journal_folder(root))
+
     def _new_pipeline(
-        self, store: ObjectStore, registrar: Registrar, spec: PartitionSpec, stager: Stager, sink: LakeSink
+        self, store: ObjectStore, registrar: Registrar, spec: PartitionSpec, stager: Stager, custody: Custody
     ) -> Pipeline:
         self._pipeline = Pipeline(
             writer=self._spark,
@@ -227,16 +252,18 @@ class _Service:
             registrar=registrar,
             scratch=self._scratch,
             workers=self._settings.max_write_workers,
-            is_owner=sink.is_owner,
+            custody=custody,
             virtual_columns=spec.virtual,
             stats_columns=frozenset(self._settings.stats_columns) or None,
         )
         return self._pipeline
 
 
-def _readiness(sink: LakeSink) -> Probe:
+def _readiness(sink: LakeSink, application: LakeApplication) -> Probe:
     if not sink.is_assigned:
         return Probe(ok=False, detail="no partitions assigned yet")
+    if not application.has_claimed_all:
+        return Probe(ok=False, detail="partitions wait for their journals")
     if not sink.last_flush_ok:
         return Probe(ok=False, detail="the last flush did not go through")
     return Probe(ok=True, detail="consuming")

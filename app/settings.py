@@ -119,7 +119,8 @@ class Settings(Variables):
         """Return the effective configuration in a few lines, without secrets."""
         return [
             f"input: topic {self.input_topic} of {self._broker_in_words()}",
-            f"consumer: group {self.consumer_group}, starts at {self.auto_offset_reset} when it has no offsets",
+            f"consumer: group {self.consumer_group}, starts at {self.auto_offset_reset} when it has no offsets, "
+            f"{self.delivery_guarantee}",
             f"records: key {self.key_deserializer}, value {self.value_deserializer}, bad ones: {self.on_bad_record}",
             f"store: {self.storage.uri}/{self.root}/{self.table}, {_access_in_words(self.storage)}",
             f"partitions: {self._partitions_in_words()}",

@@ -18,31 +18,23 @@ from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.assignment import Assignment
 from app.bad_records import BadRecords, no_object, too_big
-from app.errors import ConnectorError, RetryableError
+from app.errors import RetryableError
+from app.fences import Fences
+from app.flush_wait import Delivering, FlushWait
 from app.model import Batch, Rejected, Row, TopicPartition
 from app.row_size import RowSizer, deep_size
 
 logger = logging.getLogger(__name__)
 
-# How long consuming pauses when the destination does not take batches; the pipeline itself keeps trying meanwhile.
-_PAUSE_SECONDS = 5.0
-_PATIENCE_SECONDS = 3.0  # a hiccup shorter than this is not worth a pause
-_LOOK_SECONDS = 0.25  # between two looks at what else may have happened to the pipeline
 
-
-class BatchWriter(Protocol):
+class BatchWriter(Delivering, Protocol):
     """What the sink asks of the pipeline; see ``app.pipeline.Pipeline``."""
 
     @property
     def is_idle(self) -> bool: ...
     @property
     def held_bytes(self) -> int: ...
-    @property
-    def failure(self) -> ConnectorError | None: ...
-    @property
-    def obstacle(self) -> RetryableError | None: ...
     def submit(self, batch: Batch) -> None: ...
-    def wait_delivered(self, number: int, seconds: float) -> bool: ...
 
 
 class LakeSink(BaseSink):
@@ -57,9 +49,7 @@ class LakeSink(BaseSink):
         gather_seconds: the shortest time between two batches that are sealed for their size.
         max_buffer_bytes: most bytes of rows held in Python.
         max_record_bytes: the largest message that becomes a row.
-        flush_seconds: deadline of a flush at a checkpoint.
-        revoke_seconds: deadline of a flush while partitions are being revoked.
-        stop_seconds: deadline of the last flush, after a signal to stop.
+        flush_seconds, revoke_seconds, stop_seconds: deadlines of a flush; see ``app.flush_wait``.
         bad_records: what becomes of records that cannot become rows.
         clock: monotonic seconds.
     """
@@ -84,13 +74,14 @@ class LakeSink(BaseSink):
         self._gather_seconds = gather_seconds
         self._max_buffer_bytes = max_buffer_bytes
         self._max_record_bytes = max_record_bytes
-        self._flush_seconds = flush_seconds
-        self._revoke_seconds = revoke_seconds
-        self._stop_seconds = stop_seconds
+        self._wait = FlushWait(
+            flush_seconds=flush_seconds, revoke_seconds=revoke_seconds, stop_seconds=stop_seconds, clock=clock
+        )
         self._bad_records = bad_records
         self._clock = clock
         self._assignments: dict[TopicPartition, Assignment] = {}
         self._owners: frozenset[str] = frozenset()
+        self._fences = Fences(clock)
         self._sizer = RowSizer()
         self._rows = 0  # rejected records count as rows
         self._rows_of_record = 0
@@ -101,7 +92,6 @@ class LakeSink(BaseSink):
         self._consumer_thread = threading.get_ident()
         self._revoking = False
         self._revocation = threading.Lock()  # held while a flush on another thread seals, and to end a revocation
-        self._stop_deadline: float | None = None
         self.on_sealed: Callable[[int], None] = lambda _: None  # told the number of each new batch
         self.last_flush_ok = True
         self.left_rows_behind = False  # when partitions were last given away, some rows were not committed yet
@@ -151,7 +141,8 @@ class LakeSink(BaseSink):
             self._seal("buffer full" if self.is_full else "checkpoint")
             last_batch = self._last_batch
         try:
-            self._wait_for_the_lake(last_batch, revoking=revoking)
+            self._wait.until_delivered(self._writer, last_batch, revoking=revoking)
+            self._fences.refuse_flush(self._owners, self._wait.pause_seconds(revoking=revoking))
         except SinkBackpressureError:
             self.last_flush_ok = False
             self.on_paused()
@@ -177,15 +168,20 @@ class LakeSink(BaseSink):
         """Give the sink the pipeline that writes its batches, before the first row comes."""
         self._pipeline = pipeline
 
-    def assign(self, tps: Iterable[TopicPartition]) -> None:
-        """Begin a new life for each of these topic-partitions, on the thread that consumes them."""
+    def assign(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """Begin a new life for each of these topic-partitions, on the thread that consumes them.
+
+        Returns:
+            The tokens of the new assignments.
+        """
         self._consumer_thread = threading.get_ident()
-        for tp in tps:
-            self._assignments[tp] = Assignment(tp)
+        begun = {tp: Assignment(tp) for tp in tps}
+        self._assignments |= begun
         self._owners_changed()
         self._count_waiting()
         self.left_rows_behind = False
         self.last_flush_ok = True  # a failed one of the former life says nothing about this one
+        return {tp: assignment.token for tp, assignment in begun.items()}
 
     def unassign(self, tps: Iterable[TopicPartition]) -> None:
         """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""
@@ -205,6 +201,15 @@ class LakeSink(BaseSink):
         """Whether the assignment with this token still stands; safe from any thread."""
         return token in self._owners
 
+    def token(self, tp: TopicPartition) -> str | None:
+        """Token of the partition's assignment, if it has one now."""
+        assignment = self._assignments.get(tp)
+        return assignment.token if assignment else None
+
+    def fenced(self, token: str, reason: str) -> None:
+        """Another member writes this assignment's partition: its rows are dropped; safe from any thread."""
+        self._fences.add(token, reason)
+
     def turn(self) -> None:
         """One turn of the consumer's loop is over: all offsets seen are complete. Seal if it is time to.
 
@@ -212,6 +217,7 @@ class LakeSink(BaseSink):
             ConnectorError: the pipeline failed for good.
         """
         self.raise_failure()
+        self._fences.end_if_lasting(self._owners)
         if self._rows >= self._batch_size and self._writer.is_idle and self._has_gathered:
             self._seal(f"{self._rows:,} rows waiting, writer idle")
 
@@ -263,11 +269,11 @@ class LakeSink(BaseSink):
 
     def stopping(self) -> None:
         """The process is asked to stop: the flush that runs or comes gets the shorter deadline."""
-        self._stop_deadline = self._clock() + self._stop_seconds
+        self._wait.stopping()
 
     def is_delivered(self, number: int) -> bool:
-        """Whether all batches up to this one are in the lake."""
-        return self._writer.wait_delivered(number, 0.0)
+        """Whether all batches up to this one are in the lake; unknown, thus not, where rows of them were dropped."""
+        return self._writer.wait_delivered(number, 0.0) and not self._fences.any_of(self._owners)
 
     def raise_failure(self) -> None:
         """Raise what stopped the pipeline, if anything did."""
@@ -292,37 +298,6 @@ class LakeSink(BaseSink):
         size, self._rows, self._bytes = self._bytes, 0, 0
         self._writer.submit(Batch(self._last_batch, reason, parts, rows, size, tuple(chain.from_iterable(rejected))))
         self.on_sealed(self._last_batch)
-
-    def _wait_for_the_lake(self, last_batch: int, *, revoking: bool) -> None:
-        begin = self._clock()
-        obstructed_since: float | None = None
-        while not self._writer.wait_delivered(last_batch, _LOOK_SECONDS):
-            self.raise_failure()
-            now = self._clock()
-            if self._writer.obstacle is None:
-                obstructed_since = None
-            elif obstructed_since is None:
-                obstructed_since = now
-            stuck = obstructed_since is not None and now - obstructed_since > _PATIENCE_SECONDS
-            overdue = now >= self._deadline(begin, revoking=revoking)
-            may_pause = not revoking and self._stop_deadline is None
-            if may_pause and (stuck or overdue):
-                raise SinkBackpressureError(retry_after=_PAUSE_SECONDS)
-            if overdue:
-                raise self._out_of_time(revoking=revoking)
-        self.raise_failure()
-
-    def _deadline(self, begin: float, *, revoking: bool) -> float:
-        own = begin + (self._revoke_seconds if revoking else self._flush_seconds)
-        return own if self._stop_deadline is None else min(own, self._stop_deadline)
-
-    def _out_of_time(self, *, revoking: bool) -> RetryableError:
-        obstacle = self._writer.obstacle
-        return RetryableError(
-            "writing the last rows before " + ("the partitions are given away" if revoking else "the process ends"),
-            str(obstacle) if obstacle else "the pipeline did not finish in time",
-            "Their offsets are not committed: the next owner of the partitions reads them again",
-        )
 
     def _owners_changed(self) -> None:
         self._owners = frozenset(assignment.token for assignment in self._assignments.values())

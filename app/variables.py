@@ -31,6 +31,8 @@ LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 BadRecords = Literal["dead-letter", "skip", "fail"]
+Guarantee = Literal["exactly-once", "at-least-once"]
+StartFrom = Literal["journal", "committed"]
 Compression = Literal["snappy", "zstd", "gzip", "none"]
 
 _Value = TypeVar("_Value")
@@ -93,6 +95,8 @@ class Variables(BaseSettings):
     value_deserializer: Annotated[Deserializer, _option(Deserializer, str.lower)] = _env(
         "KAFKA_VALUE_DESERIALIZER", "json"
     )
+    delivery_guarantee: Annotated[Guarantee, _option(Guarantee, str.lower)] = _env("DELIVERY_GUARANTEE", "exactly-once")
+    start_from: Annotated[StartFrom, _option(StartFrom, str.lower)] = _env("START_FROM", "journal")
     on_bad_record: Annotated[BadRecords, _option(BadRecords, str.lower)] = _env("ON_BAD_RECORD", "dead-letter")
 
     # Store

@@ -1,6 +1,7 @@
 """From settings to the parts: the one place, with ``service``, that knows the settings object."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from quixstreams.kafka import ConnectionConfig
@@ -10,11 +11,19 @@ from app.application import LakeApplication
 from app.bad_records import BadRecords
 from app.catalog.base import Catalog, CatalogTable, TableProperties
 from app.catalog.quix import QuixCatalog
+from app.claims import Claims
 from app.connection import LocalTarget
+from app.custody import ByAssignment, ByJournal
+from app.dead_letter import dead_letter_root
 from app.delivery import Registrar
 from app.errors import ConfigError
+from app.group import client_id
 from app.health import Health
+from app.journal import Journal
+from app.journal_entry import journal_key
 from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec
+from app.positions import KafkaPositions
+from app.recovery import Recovery
 from app.schema_keeper import SchemaKeeper
 from app.settings import Settings
 from app.sink import LakeSink
@@ -31,6 +40,9 @@ _MAX_POLL_SECONDS = 300.0
 FLUSH_SECONDS = 0.6 * _MAX_POLL_SECONDS
 # quixstreams gives the flush of a revocation a fifth of it; ours ends just before, with a reason.
 REVOKE_SECONDS = 0.2 * _MAX_POLL_SECONDS - 5.0
+# How long a killed member's partitions stay without a reader. Heartbeats have a thread of their own in the client, so
+# a busy connector does not miss them; one that is thought dead by mistake is fenced by the journal.
+_SESSION_MS = 20_000
 # One Spark job a second at most: a job costs a tenth of a CPU-second, and another 5 ms for each file.
 _GATHER_SECONDS = 1.0
 _STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default
@@ -53,7 +65,7 @@ def new_store(settings: Settings) -> ObjectStore:
         access_key=target.access_key,
         secret_key=target.secret_key,
         session_token=target.session_token,
-        max_workers=settings.max_write_workers,
+        max_workers=2 * settings.max_write_workers,  # uploads, and journals beside them
         create_bucket=target.may_create,
     )
 
@@ -152,6 +164,49 @@ def new_sink(settings: Settings, bad_records: BadRecords) -> LakeSink:
     )
 
 
+def new_custody(settings: Settings, sink: LakeSink) -> ByJournal | ByAssignment:
+    """Who may write which partition."""
+    if settings.delivery_guarantee == "at-least-once":
+        return ByAssignment(sink.is_owner)
+    return ByJournal(sink.is_owner, sink.fenced, settings.max_write_workers)
+
+
+def new_client_id(settings: Settings) -> str:
+    """What other connectors of the consumer group see of this one."""
+    return client_id(settings.input_topic, f"{settings.storage.uri}/{table_root(settings)}")
+
+
+def new_claims(
+    settings: Settings,
+    store: ObjectStore,
+    registrar: Registrar,
+    custody: ByJournal | ByAssignment,
+    application: LakeApplication,
+    sink: LakeSink,
+) -> Claims:
+    """What claims partitions for the application."""
+    root = table_root(settings)
+    group = application.config.consumer_group
+    objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
+    recovery = Recovery(store, registrar, frozenset(settings.stats_columns) or None, objects.map)
+    return Claims(
+        new_journal=lambda tp, token: Journal(
+            store,
+            journal_key(root, group, tp),
+            token,
+            roots=(f"{root}/", f"{dead_letter_root(root)}/"),
+            each=objects.map,
+        ),
+        custody=custody if isinstance(custody, ByJournal) else None,
+        positions=KafkaPositions(application.get_consumer(auto_commit_enable=False), application.admin),
+        register=recovery.register,
+        stands=sink.is_owner,
+        reset=settings.auto_offset_reset,
+        prefer_committed=settings.start_from == "committed",
+        workers=settings.max_write_workers,
+    )
+
+
 def new_application(settings: Settings, sink: LakeSink, health: Health, scratch: Path) -> LakeApplication:
     """The quixstreams application, not connected yet.
 
@@ -172,7 +227,9 @@ def new_application(settings: Settings, sink: LakeSink, health: Health, scratch:
             quix_sdk_token=settings.sdk_token.get_secret_value() if settings.sdk_token else None,
             quix_portal_api=settings.portal_api,
             consumer_group=settings.consumer_group,
-            auto_offset_reset=settings.auto_offset_reset,
+            # Claims decide where to begin. An offset that Kafka has lost later must not be passed over without a word.
+            auto_offset_reset="error",
+            consumer_extra_config={"client.id": new_client_id(settings), "session.timeout.ms": _SESSION_MS},
             commit_interval=settings.commit_interval,
             state_dir=QUIX_ENVIRONMENT.state_dir or scratch / "state",
             consumer_poll_timeout=0.25,  # a signal is noticed between two polls

@@ -23,6 +23,7 @@ from app.partitioning import is_data_file
 from app.ranges import Range, gaps, intersection, ranges_of
 from app.settings import Settings
 from app.storage.base import ObjectStore
+from app.unsettled import unsettled
 from app.wiring import new_store, table_root
 
 _OFFSET = "__offset"
@@ -75,8 +76,12 @@ def _count(text: str) -> int:
 
 
 def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report, most: int) -> None:
+    not_in_it = unsettled(store, root)
     for listed in store.list(f"{root}/"):
         if not is_data_file(listed.key, root):
+            continue
+        if listed.key in not_in_it.revoked or listed.key in not_in_it.pending:
+            report.unsettled_count += 1
             continue
         part = part_of(listed.key.rpartition("/")[2])
         if part is not None:

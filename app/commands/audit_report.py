@@ -32,6 +32,7 @@ class Report:
     misplaced: list[Misplaced] = field(default_factory=list)
     misplaced_count: int = 0
     without_offsets: int = 0
+    unsettled_count: int = 0
 
     @property
     def has_doubled(self) -> bool:
@@ -48,6 +49,7 @@ def as_json(report: Report) -> str:
         "misplaced": [{"file": each.key, **_range(each.first), "offsets": each.offsets} for each in report.misplaced],
         "misplaced_count": report.misplaced_count,
         "files_without_offsets": report.without_offsets,
+        "unsettled_files": report.unsettled_count,
         "other_files": report.foreign,
         "other_files_count": report.foreign_count,
     }
@@ -100,6 +102,10 @@ def _lines(report: Report) -> Iterator[str]:
     if report.without_offsets:
         yield ""
         yield f"{_number(report.without_offsets, 'file')} without __offset: all offsets of their names count as held"
+    if report.unsettled_count:
+        yield ""
+        yield f"{_number(report.unsettled_count, 'file')} left out: of batches that the connector is at,"
+        yield "or will finish or delete when it starts."
     if report.foreign_count:
         yield ""
         yield f"{_number(report.foreign_count, 'other Parquet file')}, whose names tell no offsets:"

@@ -19,6 +19,7 @@ from app.commands.sender import PRODUCER_SETTINGS, Sender
 from app.dead_letter import DeadLetter, dead_letter_root, read
 from app.settings import Settings
 from app.storage.base import ObjectStore
+from app.unsettled import unsettled
 from app.wiring import kafka_client_refused, kafka_connection, new_store, table_root
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,9 @@ def replay(settings: Settings, arguments: Sequence[str]) -> int:
     folder = f"{dead_letter_root(table_root(settings))}/"
     # Listed to the end first: what comes back is rejected again by an unchanged connector, and must not be found.
     keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]
+    # Read after the listing: what is settled by now stays so. The rest is of batches that may be undone.
+    others = unsettled(store, table_root(settings))
+    keys = [key for key in keys if key not in others.pending and key not in others.revoked]
     with TemporaryDirectory(prefix="quix-replay-") as scratch:
         letters = _Letters(store, Path(scratch), options.reason, options.since, options.until)
         if options.dry_run:

@@ -24,6 +24,7 @@ from app.scratch import make_scratch
 from app.settings import Settings
 from app.spark import SparkWriter
 from app.storage.base import ObjectStore, StoredObject
+from app.unsettled import Unsettled, unsettled
 from app.wiring import new_catalog, new_registrar, new_schema, new_spec, new_store, table_root
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
     if not options.dry_run:
         keeper.open()
     found = _schemas(store, table_root(settings), options.folder, settings.max_write_workers)
+    found = _settled(found, unsettled(store, table_root(settings)))
     wanted = _joined(found, frozenset(settings.column_types))
     table = keeper.look().merge(wanted) if options.dry_run else keeper.extend(wanted)
     plan = _plan(found, table)
@@ -86,6 +88,15 @@ def _schemas(store: ObjectStore, root: str, folders: Sequence[str] | None, worke
                 if schema is not None:
                     found.setdefault(schema, []).append(file)
     return found
+
+
+def _settled(found: Found, others: Unsettled) -> Found:
+    """The files without those of unfinished batches, whose sizes the journals go by, and of undone ones.
+
+    The journals are read after the listing: what is settled by then stays so.
+    """
+    left_out = others.pending | others.revoked
+    return {schema: [file for file in files if file.key not in left_out] for schema, files in found.items()}
 
 
 def _data_files(store: ObjectStore, root: str, folders: Sequence[str] | None) -> Iterator[StoredObject]:

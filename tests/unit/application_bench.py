@@ -15,6 +15,7 @@ from app.bad_records import BadRecords, OnBadRecord
 from app.model import TopicPartition
 from app.sink import LakeSink
 from tests.fakes.clock import Clock
+from tests.fakes.instant_claims import InstantClaims
 from tests.fakes.manual_pipeline import ManualPipeline
 
 TOPIC = "sensors"
@@ -54,6 +55,8 @@ class Bench:
             loglevel=None,
             state_dir=tmp_path / "state",
         )
+        self.claims = InstantClaims()
+        self.application.connect(self.claims)
         self.checkpoints = self.application._checkpoints
         self.checkpoints.sink_manager.register(self.sink)
         self.checkpoints.init_checkpoint()
@@ -69,7 +72,8 @@ class Bench:
             "commit": self._commit,
             "assign": lambda tps: self.calls.append(f"assign {len(tps)}"),
             "resume": lambda tps: self.calls.append(f"resume {len(tps)}"),
-            "pause": lambda _: None,
+            "pause": lambda tps: self.calls.append(f"pause {len(tps)}"),
+            "seek": lambda tp: self.calls.append(f"seek {tp.partition} to {tp.offset}"),
         }.items():
             monkeypatch.setattr(consumer, name, played)
 

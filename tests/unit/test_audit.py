@@ -18,6 +18,7 @@ from app.model import Rejected, TopicPartition
 from app.settings import Settings
 from tests.unit.batches import part
 from tests.unit.environment import load
+from tests.unit.journals import keep_journal
 
 TP = TopicPartition("readings", 3)
 A, B = "aaaaaaaa", "bbbbbbbb"
@@ -27,14 +28,14 @@ class Table:
     """The table ``readings`` below ``data`` in a folder."""
 
     def __init__(self, lake: Path) -> None:
-        self._lake = lake
+        self.lake = lake
         self.root = lake / "data/readings"
         self.root.mkdir(parents=True)
 
     @property
     def settings(self) -> Settings:
         return load(
-            {"STORAGE_URL": f"file://{self._lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
+            {"STORAGE_URL": f"file://{self.lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
         )
 
     def add(
@@ -58,7 +59,7 @@ class Table:
 
     def reject(self, first: int, last: int, offsets: Sequence[int]) -> Path:
         """A file in the dead letter of this name, with these offsets."""
-        path = self._lake / dead_letter.dead_letter_key("data/readings", part(TP, first, last, A))
+        path = self.lake / dead_letter.dead_letter_key("data/readings", part(TP, first, last, A))
         path.parent.mkdir(parents=True, exist_ok=True)
         dead_letter.write([Rejected(TP, offset, 0, b"k", b"v", None, "no JSON") for offset in offsets], path)
         return path
@@ -272,3 +273,15 @@ def test_a_temporary_folder_without_space_is_told() -> None:
 def fill(ledger: FileLedger) -> None:
     for number in range(1_000):
         ledger.add(part(TP, number, number), "k" * 200, 1)
+
+
+def test_files_of_batches_that_are_undone_or_not_finished_are_left_out(table: Table, run: Audit) -> None:
+    table.add(0, 9)
+    undone, under_way = table.add(5, 9, owner=B), table.add(10, 19, number=1)
+    keep_journal(table.lake, "data/readings", pending=under_way, revoked=undone)
+
+    code, answer = run.json()
+    assert code == 0
+    assert whole(answer) == [(3, 0, 9, 1, 1, 0, 0)]
+    assert answer["unsettled_files"] == 2
+    assert "2 files left out: of batches that the connector is at," in run.text()[1]

@@ -20,6 +20,7 @@ from app.model import Rejected, TopicPartition
 from app.settings import Settings
 from dev.server import free_ports
 from tests.unit.environment import load
+from tests.unit.journals import keep_journal
 
 MAIN = Path(__file__).parents[2] / "main.py"
 TP = TopicPartition("readings", 3)
@@ -108,6 +109,17 @@ def test_a_dry_run_counts_by_reason(tmp_path: Path, capsys: pytest.CaptureFixtur
         "         1  a null value",
     ]
     assert kept.exists()
+
+
+def test_records_of_batches_that_are_undone_or_not_finished_are_left_where_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_letter(tmp_path, "a.parquet", [rejected(1)])
+    under_way = write_letter(tmp_path, "b.parquet", [rejected(2)])
+    undone = write_letter(tmp_path, "c.parquet", [rejected(2)])
+    keep_journal(tmp_path, "data/readings", pending=under_way, revoked=undone)
+    assert commands.run("replay", settings(tmp_path), ["--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("1 record selected in 1 file")
 
 
 @pytest.mark.parametrize(

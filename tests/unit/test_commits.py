@@ -1,13 +1,14 @@
 """When the application commits offsets, and what it does when a commit fails."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError
 
-from app import application as module
 from app.errors import FatalError, RetryableError
 from app.model import TopicPartition
+from tests.fakes.clock import Clock
 from tests.unit.application_bench import COORDINATOR_AWAY, TOPIC, TP, Bench, record
 
 NOT_ALLOWED = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
@@ -40,13 +41,29 @@ def test_a_commit_that_fails_in_passing_is_tried_again_with_the_same_offsets(ben
     bench.checkpoint()
     assert bench.commits == []
 
+    bench.checkpoints.commit_interval = 0.0  # always due
     bench.turn(record(1))
-    bench.checkpoint()
     assert bench.calls.count("commit") == 1, "not before a pause"
 
     bench.checkpoints._next_try = 0.0  # the pause is over
     bench.checkpoint()
     assert bench.commits == [{TP: 2}]
+
+
+def test_a_full_buffer_waits_for_the_next_try_of_a_commit_and_reads_no_more(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("app.checkpoints.time", SimpleNamespace(monotonic=clock, sleep=clock.advance))
+    bench.commit_errors = [COORDINATOR_AWAY]
+    bench.turn(record(0))
+    bench.checkpoint()
+    begin = clock.now
+
+    bench.pipeline.held_bytes = 10_000_000
+    bench.turn(record(1))
+    assert bench.commits == [{TP: 2}]
+    assert clock.now > begin
     assert bench.written == [0, 1], "no row is written twice for it"
 
 
@@ -58,7 +75,7 @@ def test_a_commit_that_is_not_allowed_ends_the_process_with_what_to_check(bench:
 
 
 def test_the_last_commit_is_tried_several_times(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_COMMIT_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("app.checkpoints._COMMIT_PAUSE_SECONDS", 0.0)
     bench.commit_errors = [COORDINATOR_AWAY] * 4
     bench.turn(record(0))
     bench.application.request_stop()
@@ -76,7 +93,7 @@ def test_the_last_commit_is_not_put_off_by_one_that_failed_just_before(bench: Be
 
 
 def test_a_last_commit_that_never_works_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_COMMIT_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("app.checkpoints._COMMIT_PAUSE_SECONDS", 0.0)
     bench.commit_errors = [COORDINATOR_AWAY] * 100
     bench.turn(record(0))
     bench.application.request_stop()

@@ -17,7 +17,9 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
 
 
 def test_assigned_partitions_are_resumed_whatever_was_paused_before(bench: Bench) -> None:
-    assert bench.calls == ["assign 2", "resume 2"]
+    assert bench.calls == ["assign 2", "pause 2", "pause 2"], "the last until they are claimed"
+    bench.turn()
+    assert bench.calls[3:7] == ["seek 0 to 0", "resume 1", "seek 1 to 0", "resume 1"]
     assert bench.sink.is_assigned
 
 

@@ -16,6 +16,7 @@ from app.rewriter import Rewriter, Rewritten, SkippedError
 from app.schema import TableSchema
 from app.settings import Settings
 from tests.unit.environment import load
+from tests.unit.journals import keep_journal
 
 ROOT = "data/readings"
 DOUBLE = TableSchema({"v": pa.float64()})
@@ -59,6 +60,19 @@ def test_a_dry_run_tells_what_differs_and_writes_nothing(tmp_path: Path, capsys:
     ]
     assert schema.read_bytes() == before
     assert not list(tmp_path.rglob(".upload-*"))
+
+
+def test_files_of_batches_that_are_undone_or_not_finished_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_schema(tmp_path, DOUBLE)
+    pending, revoked = (put(tmp_path, f"place=a/{name}.parquet", {"v": [1]}) for name in ("pending", "revoked"))
+    put(tmp_path, "place=a/x.parquet", {"v": [1]})
+    keep_journal(tmp_path, ROOT, pending=pending, revoked=revoked)
+    assert dry_run(tmp_path, capsys) == [
+        f"{ROOT}/place=a/x.parquet: v bigint → double",
+        f"1 of 1 file in file://{tmp_path}/{ROOT} would be rewritten",
+    ]
 
 
 def test_a_table_that_has_no_schema_is_measured_by_its_files(

@@ -287,7 +287,7 @@ def test_summary() -> None:
     )
     assert settings.summary() == [
         "input: topic sensor-data of localhost:9092",
-        "consumer: group s3_direct_sink_v1.0, starts at latest when it has no offsets",
+        "consumer: group s3_direct_sink_v1.0, starts at latest when it has no offsets, exactly-once",
         "records: key str, value json, bad ones: dead-letter",
         "store: s3://lake/data/sensor-data, http://s3:9000, region us-east-1, keys from the machine's role or profile",
         "partitions: year / ~driver / place, missing values in auto, time from ts_ms in UTC",

@@ -191,7 +191,7 @@ def test_a_sealed_batch_takes_its_bytes_along() -> None:
 def test_dropped_rows_no_longer_take_memory(drop: str) -> None:
     bench = Bench(batch_size=1_000_000, max_buffer_bytes=100_000)
     bench.add(*range(10), value={"text": "x" * 20_000}, size=20_000)
-    drops: dict[str, Callable[[], None]] = {
+    drops: dict[str, Callable[[], object]] = {
         "unassign": lambda: bench.sink.unassign([TP]),
         "on_paused": bench.sink.on_paused,
         "assign": lambda: bench.sink.assign([TP]),

@@ -1,0 +1,117 @@
+"""Lets a partition be consumed once its journal is claimed, from where the claim says. For the consumer's thread."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from app.claims import Claim
+from app.errors import RetryableError
+from app.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Claiming(Protocol):
+    """What is asked of ``app.claims.Claims``."""
+
+    def begin(self, tokens: Mapping[TopicPartition, str]) -> None: ...
+    def finished(self) -> list[Claim]: ...
+
+
+class Admission:
+    """Keeps partitions paused until they are claimed.
+
+    Args:
+        consumer: the consumer of quixstreams.
+        claims: claims journals in the background.
+    """
+
+    def __init__(self, consumer: Any, claims: Claiming) -> None:
+        self._consumer = consumer
+        self._claims = claims
+        self._waiting: dict[TopicPartition, Claim | None] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no partition waits for its claim."""
+        return not self._waiting
+
+    def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
+        """Pause these partitions, just assigned, and claim them for the assignments with these tokens."""
+        self._consumer.pause([_kafka(tp) for tp in tokens])
+        self._waiting |= dict.fromkeys(tokens)
+        self._claims.begin(tokens)
+
+    def end(self, tps: Iterable[TopicPartition]) -> None:
+        """These partitions are not ours any more."""
+        for tp in tps:
+            self._waiting.pop(tp, None)
+
+    def turn(self) -> None:
+        """Resume what is claimed by now.
+
+        Raises:
+            ConnectorError: a claim failed for good.
+        """
+        if not self._waiting:
+            return
+        claims = self._claims.finished()
+        self._waiting |= {claim.tp: claim for claim in claims if claim.tp in self._waiting}
+        _tell(claims)
+        if self._consumer.backpressured_tps:
+            return  # everything is paused, and will be resumed together
+        admitted = {claim.tp: claim.start for claim in self._waiting.values() if claim and self._admit(claim)}
+        for tp in admitted:
+            del self._waiting[tp]
+        if admitted:
+            listed = (f"{tp} from {start.offset}" for tp, start in sorted(admitted.items()))
+            logger.info("claimed: %s", ", ".join(listed))
+        # The end of back-pressure resumes all partitions, these too.
+        self._consumer.pause([_kafka(tp) for tp in self._waiting])
+
+    def _admit(self, claim: Claim) -> bool:
+        """Go to the claim's offset and resume; ``False`` while the client is not that far."""
+        begin = _kafka(claim.tp, claim.start.offset)
+        try:
+            self._consumer.seek(begin)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._STATE:
+                return False
+            raise RetryableError(f"going to offset {begin.offset} of {claim.tp}", error.args[0].str()) from None
+        if claim.start.moves_group:
+            self._commit(begin)
+        self._consumer.resume([_kafka(claim.tp)])
+        return True
+
+    def _commit(self, begin: KafkaTopicPartition) -> None:
+        """Commit where the group begins.
+
+        A crash before its first commit must not move a start at the latest, and what is in the table already is no lag.
+        """
+        try:
+            self._consumer.commit(offsets=[begin], asynchronous=False)
+        except KafkaException as error:
+            logger.warning("the group's offset is not committed yet (%s)", error.args[0].str())
+
+
+def _kafka(tp: TopicPartition, *offset: int) -> KafkaTopicPartition:
+    return KafkaTopicPartition(tp.topic, tp.partition, *offset)
+
+
+def _tell(claims: Iterable[Claim]) -> None:
+    skipped = {claim.tp: claim.start.skipped for claim in claims if claim.start.skipped}
+    if skipped:
+        logger.warning(
+            "%s records after the group's committed offset are in the table already (%s), as after a crash or when "
+            "offsets were reset by hand: skipped. To read them again on purpose, stop, set the offsets back and "
+            "set START_FROM=committed for one start; they are then in the table twice unless deleted there first",
+            f"{sum(skipped.values()):,}",
+            ", ".join(f"{tp}: {count:,}" for tp, count in sorted(skipped.items())),
+        )
+    for claim in claims:
+        if claim.start.remark:
+            level = logging.ERROR if claim.start.is_loss else logging.WARNING
+            logger.log(level, "%s: %s", claim.tp, claim.start.remark)

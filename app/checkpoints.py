@@ -1,0 +1,135 @@
+"""Checkpoints of quixstreams that outlive what passes: a coordinator that moves, a rebalance, a failed pipeline."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
+from quixstreams.processing import ProcessingContext
+
+from app.errors import FatalError, RetryableError
+
+logger = logging.getLogger(__name__)
+
+_COMMIT_PAUSE_SECONDS = 1.0
+_LAST_COMMIT_TRIES = 5
+# The coordinator moves or a rebalance is on: offsets can be committed later, or the next owner reads the rows again.
+_PASSING_COMMIT_ERRORS = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+)
+
+
+class Checkpoints(ProcessingContext):
+    """Keeps a checkpoint whose offsets could not be committed for a passing reason, and tries it again.
+
+    It also knows how far each batch of the sink goes, so that of a checkpoint that cannot be committed as a whole the
+    part in the lake can be: a connector that fails at the same place at every start would write it again each time.
+    """
+
+    on_committed: Callable[[Mapping[tuple[str, int], int]], None] = staticmethod(lambda _: None)
+    last_chance: bool = False  # the process ends: there is no later turn of the loop to try again
+    _next_try: float = 0.0
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self._given: dict[tuple[str, int], int] = {}
+
+    def init_checkpoint(self) -> None:
+        """See ``ProcessingContext.init_checkpoint``."""
+        super().init_checkpoint()  # type: ignore[no-untyped-call]
+        self._sealed: list[tuple[int, dict[tuple[str, int], int]]] = []
+        if self.consumer.backpressured_tps:
+            self.expect_anything()
+
+    def expect_anything(self) -> None:
+        """Offsets may go back from here: to the last commit after a pause, to anywhere after an assignment."""
+        self._given.clear()
+
+    def store_offset(self, topic: str, partition: int, offset: int) -> None:
+        """See ``ProcessingContext.store_offset``.
+
+        Raises:
+            RetryableError: Kafka gives an offset that is not after the one before.
+        """
+        tp = (topic, partition)
+        if offset <= self._given.get(tp, -1):
+            raise RetryableError(
+                f"consuming {topic}[{partition}]",
+                f"Kafka gives offset {offset} after {self._given[tp]}: the topic was made anew, or lost records",
+                "The next start finds out and goes on from the right place",
+            )
+        self._given[tp] = offset
+        super().store_offset(topic, partition, offset)
+
+    def sealed(self, batch: int) -> None:
+        """All offsets stored so far are those of rows in batches up to this one."""
+        self._sealed.append((batch, dict(self.checkpoint._tp_offsets)))
+
+    def commit_delivered(self, is_delivered: Callable[[int], bool]) -> None:
+        """Commit what is in the lake of a checkpoint that is given up; without it that is read again."""
+        delivered = [offsets for batch, offsets in self._sealed if is_delivered(batch)]
+        if not delivered or not delivered[-1]:
+            return
+        offsets = [KafkaTopicPartition(*tp, offset + 1) for tp, offset in delivered[-1].items()]
+        try:
+            self.consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            logger.warning("offsets of what is in the lake already are not committed (%s)", error.args[0].str())
+
+    def commit_checkpoint(self, force: bool = False, revoking: bool = False) -> None:
+        """See ``ProcessingContext.commit_checkpoint``; while partitions are revoked there is no second try.
+
+        Raises:
+            RetryableError: the process ends and the offsets could not be committed in a few tries.
+        """
+        too_early = self._next_try - time.monotonic()
+        if too_early > 0 and not (revoking or self.last_chance):
+            if not force:
+                return
+            time.sleep(too_early)  # the buffer is full: reading on would go beyond its bound
+        for tries_left in reversed(range(_LAST_COMMIT_TRIES if self.last_chance else 1)):
+            error = self._try_commit(force, revoking)
+            if error is None:
+                return
+            if revoking:
+                logger.warning("offsets not committed (%s); their new owner reads the rows again", error.str())
+                self.init_checkpoint()
+                return
+            if self.last_chance and not tries_left:
+                raise RetryableError("committing offsets", error.str(), "The rows since the last commit are read again")
+            logger.warning("offsets not committed yet (%s); trying again", error.str())
+            if self.last_chance:
+                time.sleep(_COMMIT_PAUSE_SECONDS)
+        self._next_try = time.monotonic() + _COMMIT_PAUSE_SECONDS
+
+    def _try_commit(self, force: bool, revoking: bool) -> KafkaError | None:
+        """Commit if due; a passing error is returned, a lasting one raised."""
+        before, offsets = self._checkpoint, self.checkpoint._tp_offsets
+        try:
+            super().commit_checkpoint(force=force, revoking=revoking)
+        except CheckpointConsumerCommitError as error:
+            kafka_error: KafkaError = error.error
+            if kafka_error.code() in _PASSING_COMMIT_ERRORS:
+                return kafka_error
+            raise FatalError(
+                "committing offsets", kafka_error.str(), "Check the user's rights on the consumer group"
+            ) from None
+        if self._checkpoint is not before and offsets and not revoking:
+            self.on_committed(offsets)
+        return None

@@ -1,0 +1,27 @@
+"""Claims of partitions that come through at once, for tests of what happens around them."""
+
+from collections.abc import Mapping
+
+from app.claims import Claim
+from app.model import TopicPartition
+from app.start_position import Start
+
+
+class InstantClaims:
+    """Every partition begins at offset 0, unless told otherwise; ``held_back`` ones wait until they are taken out."""
+
+    def __init__(self) -> None:
+        self.starts: dict[TopicPartition, Start] = {}
+        self.held_back: set[TopicPartition] = set()
+        self.advanced: list[dict[str, int]] = []
+        self._begun: dict[TopicPartition, str] = {}
+
+    def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
+        self._begun |= tokens
+
+    def finished(self) -> list[Claim]:
+        through = [tp for tp in self._begun if tp not in self.held_back]
+        return [Claim(tp, self._begun.pop(tp), self.starts.get(tp, Start(0))) for tp in through]
+
+    def advance(self, ends: Mapping[str, int]) -> None:
+        self.advanced.append(dict(ends))

@@ -1,0 +1,196 @@
+"""Where consuming begins after a claim."""
+
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.journal_entry import JournalEntry
+from app.start_position import KafkaPosition, Start, start_of
+
+
+def entry(end: int, topic_id: str = "id", state: Literal["done", "off"] = "done") -> JournalEntry:
+    return JournalEntry(seq=1, owner="0a1b2c3d", batch=0, state=state, start=end + 1, end=end, topic_id=topic_id)
+
+
+def kafka(committed: int | None = None, low: int = 0, high: int = 1_000, topic_id: str = "id") -> KafkaPosition:
+    return KafkaPosition(committed, low, high, topic_id)
+
+
+def begin(
+    journal: JournalEntry | None,
+    position: KafkaPosition,
+    reset: Literal["earliest", "latest"] = "latest",
+    *,
+    prefer_committed: bool = False,
+) -> Start:
+    return start_of(journal, position, reset=reset, prefer_committed=prefer_committed)
+
+
+# --- Kafka alone says -----------------------------------------------------------------------------------------------
+
+without_journal = pytest.mark.parametrize("journal", [None, entry(499, state="off")], ids=["none", "off"])
+
+
+@without_journal
+@pytest.mark.parametrize(("reset", "offset"), [("earliest", 10), ("latest", 1_000)])
+def test_a_new_group_begins_where_the_settings_say(
+    journal: JournalEntry | None, reset: Literal["earliest", "latest"], offset: int
+) -> None:
+    assert begin(journal, kafka(None, low=10), reset) == Start(offset, moves_group=True)
+
+
+@without_journal
+@pytest.mark.parametrize("committed", [10, 700, 1_000])
+def test_the_offset_of_the_group_is_where_it_begins(journal: JournalEntry | None, committed: int) -> None:
+    assert begin(journal, kafka(committed, low=10)) == Start(committed)
+
+
+@without_journal
+def test_expired_offsets_of_the_group_are_a_loss_and_lead_to_the_first_that_is_there(
+    journal: JournalEntry | None,
+) -> None:
+    start = begin(journal, kafka(700, low=2_700, high=3_000), "latest")
+    assert (start.offset, start.is_loss, start.moves_group) == (2_700, True, True)
+    assert "offsets 700 to 2699 (2,000 records) are gone from Kafka before they were read" in start.remark
+    assert "going on from 2700" in start.remark
+
+
+@without_journal
+def test_an_offset_of_the_group_beyond_the_end_leads_to_the_beginning(journal: JournalEntry | None) -> None:
+    start = begin(journal, kafka(1_001, low=10), "latest")
+    assert (start.offset, start.is_loss) == (10, False)
+    assert "the group's offset 1001 is beyond the topic's end: from 10 on" in start.remark
+
+
+# --- the journal says -----------------------------------------------------------------------------------------------
+
+
+def test_the_journal_is_where_it_begins() -> None:
+    assert begin(entry(499), kafka(500)) == Start(500)
+
+
+def test_at_the_end_of_the_topic_it_begins_with_the_next_record() -> None:
+    assert begin(entry(999), kafka(1_000)) == Start(1_000)
+
+
+def test_at_the_first_record_that_is_there_nothing_is_lost() -> None:
+    assert begin(entry(499), kafka(500, low=500)) == Start(500)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_a_group_whose_offsets_are_gone_goes_by_the_journal(reset: Literal["earliest", "latest"]) -> None:
+    assert begin(entry(499), kafka(None), reset) == Start(500, moves_group=True)
+
+
+def test_rows_after_the_offset_of_the_group_that_are_in_the_table_are_skipped_and_counted() -> None:
+    """After a crash before the commit, or an offset reset by hand."""
+    assert begin(entry(499), kafka(300)) == Start(500, skipped=200, moves_group=True)
+
+
+def test_an_offset_of_the_group_that_is_ahead_does_not_count() -> None:
+    """A member that is fenced by now may have committed it."""
+    assert begin(entry(499), kafka(700)) == Start(500, moves_group=True)
+
+
+@pytest.mark.parametrize("committed", [None, 100, 500, 700])
+def test_records_gone_before_they_were_read_are_a_loss_and_never_skip_to_the_latest(committed: int | None) -> None:
+    start = begin(entry(499), kafka(committed, low=501, high=2_000), "latest")
+    assert (start.offset, start.is_loss) == (501, True)
+    assert "offsets 500 to 500 (1 records) are gone" in start.remark
+
+
+# --- another topic of the same name ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefer_committed", [True, False])
+@pytest.mark.parametrize("high", [5, 499, 500, 501, 10_000])
+def test_a_topic_with_another_id_is_read_from_its_beginning(high: int, *, prefer_committed: bool) -> None:
+    position = kafka(500, low=3, high=high, topic_id="another")
+    start = begin(entry(499), position, "latest", prefer_committed=prefer_committed)
+    assert (start.offset, start.is_loss, start.skipped) == (3, False, 0)
+    assert start.remark == "the topic was made anew since offset 499 was written: going on from its beginning, 3"
+
+
+@pytest.mark.parametrize(("before", "now"), [("", ""), ("id", ""), ("", "id")])
+def test_where_an_id_is_not_told_the_end_of_the_topic_tells(before: str, now: str) -> None:
+    start = begin(entry(499, before), kafka(500, low=3, high=499, topic_id=now))
+    assert (start.offset, start.is_loss) == (3, False)
+    assert "made anew" in start.remark
+    assert begin(entry(499, before), kafka(500, high=500, topic_id=now)) == Start(500)
+
+
+@pytest.mark.parametrize("high", [0, 300, 499])
+def test_the_same_topic_that_ends_before_the_journal_has_lost_records(high: int) -> None:
+    """An unclean leader election; reading it again from its beginning would double the rows."""
+    start = begin(entry(499), kafka(500, high=high), "earliest")
+    assert (start.offset, start.is_loss, start.skipped) == (high, True, 0)
+    assert f"Kafka ends at offset {high}, before 499 which is in the table" in start.remark
+
+
+def test_an_empty_journal_of_an_empty_topic_is_the_same_topic() -> None:
+    assert begin(entry(-1, ""), kafka(None, high=0, topic_id="")) == Start(0, moves_group=True)
+
+
+# --- moved on by hand -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("committed", [100, 499, 501, 900])
+def test_a_group_moved_by_hand_goes_where_it_was_moved_and_says_so(committed: int) -> None:
+    start = begin(entry(499), kafka(committed), prefer_committed=True)
+    assert (start.offset, start.is_loss, start.skipped) == (committed, False, 0)
+    assert start.remark == f"START_FROM=committed: going on from {committed}, the journal is at 500"
+
+
+@pytest.mark.parametrize("committed", [None, 500])
+def test_a_group_that_was_not_moved_goes_by_the_journal(committed: int | None) -> None:
+    assert begin(entry(499), kafka(committed), prefer_committed=True) == Start(500, moves_group=committed != 500)
+
+
+def test_a_group_moved_before_the_first_record_begins_with_that_and_hears_of_the_loss() -> None:
+    start = begin(entry(499), kafka(100, low=200), prefer_committed=True)
+    assert (start.offset, start.is_loss) == (200, True)
+    assert start.remark.startswith("START_FROM=committed: going on from 200, the journal is at 500. offsets 100 to 199")
+
+
+def test_a_group_moved_beyond_the_end_begins_with_the_first_record() -> None:
+    start = begin(entry(499), kafka(5_000, low=200), prefer_committed=True)
+    assert start.offset == 200
+    assert "the group's offset 5000 is beyond the topic's end" in start.remark
+
+
+def test_a_group_moved_onto_what_was_lost_is_no_loss_of_the_journal() -> None:
+    """The user has seen the gap and moved on."""
+    start = begin(entry(499), kafka(800, low=800), prefer_committed=True)
+    assert (start.offset, start.is_loss) == (800, False)
+
+
+# --- whatever they say ----------------------------------------------------------------------------------------------
+
+offsets = st.integers(0, 60)
+
+
+@given(
+    end=st.integers(-1, 60),
+    committed=st.none() | offsets,
+    bounds=st.tuples(offsets, offsets),
+    ids=st.sampled_from([("id", "id"), ("id", "new"), ("", "id"), ("", "")]),
+    reset=st.sampled_from(["earliest", "latest"]),
+)
+def test_a_journal_of_the_same_topic_loses_and_doubles_nothing_that_kafka_still_has(
+    end: int,
+    committed: int | None,
+    bounds: tuple[int, int],
+    ids: tuple[str, str],
+    reset: Literal["earliest", "latest"],
+) -> None:
+    low, high = sorted(bounds)
+    start = begin(entry(end, ids[0]), KafkaPosition(committed, low, high, ids[1]), reset)
+    assert low <= start.offset <= high
+    if "made anew" in start.remark:
+        assert start.offset == low
+        assert ids == ("id", "new") or end >= high
+    elif start.offset != end + 1:
+        assert start.is_loss
+        assert start.offset == (low if end + 1 < low else high)
