@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint run image bench clean python java
+.PHONY: help venv demo test lint run image bench chaos soak clean python java
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,12 @@ image: $(READY) ## build the container image
 
 bench: python java $(READY) ## messages per second, memory and start time, beside the dependency's own sink
 	@$(PY) -m bench
+
+chaos: python java $(READY) ## 50 members killed, frozen or cut off under load; CHAOS_SEED repeats a run
+	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PY) -m pytest -s tests/faults/test_crash_loop.py
+
+soak: python java $(READY) ## half an hour of load: memory, files and threads must not grow
+	@SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(PY) -m pytest -s tests/faults/test_soak.py
 
 clean: ## remove .venv, the demo's lake and everything else that was made here
 	@if [ -e demo-lake/.made-by-the-demo ]; then rm -rf demo-lake; fi

@@ -48,13 +48,15 @@ class LocalKafka(NativeServer, Broker):
 
     Args:
         heap: the most memory Java may take for its heap, as in ``-Xmx``.
+        detour: a port of ours that something else forwards to ``detour_port``: who bootstraps there stays there.
     """
 
     name: ClassVar[str] = "kafka"
 
-    def __init__(self, heap: str = "512m") -> None:
+    def __init__(self, heap: str = "512m", detour: int | None = None) -> None:
         NativeServer.__init__(self)
-        self._port, self._controller_port = free_ports(2)
+        self._port, self._controller_port, self.detour_port = free_ports(3)
+        self._detour = detour
         Broker.__init__(self, f"127.0.0.1:{self._port}")
         self._heap = heap
         self._cluster = _new_cluster_id()
@@ -77,6 +79,11 @@ class LocalKafka(NativeServer, Broker):
         controller = f"127.0.0.1:{self._controller_port}"
         client = f"PLAINTEXT://{self.bootstrap_servers}"
         settings = single_node_settings(f"{client},CONTROLLER://{controller}", client, controller)
+        if self._detour:
+            settings["listeners"] += f",DETOUR://127.0.0.1:{self.detour_port}"
+            settings["advertised.listeners"] += f",DETOUR://127.0.0.1:{self._detour}"
+            settings["listener.security.protocol.map"] += ",DETOUR:PLAINTEXT"
+            settings["inter.broker.listener.name"] = "PLAINTEXT"
         settings["log.dirs"] = str(self._data)
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         told = subprocess.run(

@@ -72,7 +72,9 @@ def test_a_store_that_goes_away_is_waited_for(new_scenario: NewScenario) -> None
 
         minio.stop()
         scenario.produce(records(20_000, first=22_000, partitions=2))
-        connector.wait_for_log(r"WARNING app\.retry: uploading s3://lake/\S+\.parquet: .*Trying again until it works")
+        connector.wait_for_log(
+            r"WARNING app\.retry: (?:reading|writing|uploading) s3://lake/\S+: .*Trying again until it works"
+        )
         connector.wait_until(lambda: connector.health("ready") == 503, "readiness to end")
         assert connector.health("live") == 200
         time.sleep(5)

@@ -8,6 +8,7 @@ from quixstreams.context import set_message_context
 from quixstreams.models.messagecontext import MessageContext
 
 from app.bad_records import NotARowError
+from app.custody import ByAssignment
 from app.model import Rejected, TopicPartition
 from app.pipeline import Pipeline, Writer
 from app.settings import Settings
@@ -63,7 +64,7 @@ class Ours:
             registrar=new_registrar(settings, catalog_client, store, known),
             scratch=scratch,
             workers=2,
-            is_owner=self._sink.is_owner,
+            custody=ByAssignment(self._sink.is_owner),
             virtual_columns=self.spec.virtual,
             stats_columns=frozenset(settings.stats_columns) or None,
         )

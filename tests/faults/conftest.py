@@ -1,0 +1,78 @@
+"""Services behind proxies that can be told what goes wrong."""
+
+import logging
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.storage.s3 import S3Store
+from dev.broker import Broker
+from dev.minio import LocalMinio
+from tests.fakes.catalog_server import CatalogServer
+from tests.faults.connector_thread import Place
+from tests.faults.members import Site, Table
+from tests.faults.proxy import FaultProxy
+
+STORE_TIMEOUT = 1.0
+
+
+@pytest.fixture(scope="session")
+def site(s3_server: LocalMinio) -> Iterator[Site]:
+    """One bucket and catalog for all tables, and a store that neither waits long nor tries again by itself.
+
+    Every fault then meets the connector's own code; what becomes of boto3's tries is looked at in tests of their own.
+    """
+    bucket = f"faults-{uuid.uuid4().hex[:12]}"
+    client = s3_server.client()
+    client.create_bucket(Bucket=bucket)
+    with (
+        CatalogServer() as catalog,
+        FaultProxy(s3_server.endpoint_url) as to_store,
+        FaultProxy(catalog.url) as to_catalog,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr("app.storage.s3_config._READ_TIMEOUT", STORE_TIMEOUT)
+        patch.setattr("app.storage.s3_config._ATTEMPTS", 1)
+        store = S3Store(
+            bucket,
+            region=s3_server.region,
+            endpoint_url=to_store.url,
+            access_key=s3_server.access_key,
+            secret_key=s3_server.secret_key,
+            max_workers=4,
+            create_bucket=False,
+        )
+        store.connect("data/")  # makes the client, with the patches above
+        patch.undo()
+        yield Site(s3_server, client, bucket, catalog, to_store, to_catalog, store)
+
+
+@pytest.fixture
+def table(site: Site) -> Iterator[Table]:
+    """A new table, with all well at its beginning and end."""
+    site.clear()
+    yield Table(site)
+    site.clear()
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connector tries again as ever, only sooner."""
+    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("app.retry._LONGEST_PAUSE", 0.05)
+
+
+@pytest.fixture
+def place(
+    request: pytest.FixtureRequest,
+    kafka: Broker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> Iterator[Place]:
+    """A topic, of one partition or of as many as an indirect parameter says."""
+    caplog.set_level(logging.INFO)
+    with Place(kafka, tmp_path, monkeypatch, getattr(request, "param", 1)) as made:
+        yield made

@@ -1,0 +1,401 @@
+"""The connector in a thread of the tests: all of it is real but Spark, and it can be looked at and disturbed inside.
+
+    with Place(kafka, tmp_path) as place:
+        connector = place.connector(BATCH_SIZE="10")
+        place.produce(100)
+        connector.wait_until(lambda: place.committed() == [100])
+        connector.stop()
+        place.assert_whole(range(100))
+
+Several connectors at once are several members of the consumer group.
+"""
+
+import json
+import logging
+import tempfile
+import threading
+import time
+import types
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from quixstreams.dataframe import StreamingDataFrame
+
+import app.service
+import app.wiring
+from app.application import LakeApplication
+from app.journal_entry import group_folder, journal_folder
+from app.pipeline import Pipeline
+from app.settings import Settings
+from app.sink import LakeSink
+from app.storage.base import ObjectStore
+from dev.broker import QUIET, Broker, Record
+from tests.fakes.arrow_writer import ArrowWriter
+from tests.unit.environment import load
+
+PATIENCE = 60.0
+SESSION_MS = 6_000  # the shortest that brokers allow; also how long a connector may not poll
+_LOOK = 0.02
+_HERE = threading.local()
+
+Transform = Callable[[StreamingDataFrame], StreamingDataFrame]
+
+
+class Crashed(BaseException):
+    """The process is gone: nothing of ours on the way must take it for an error that it can deal with."""
+
+
+class ConnectorThread:
+    """One life of the connector.
+
+    Args:
+        settings: of the connector.
+        store: to write to, where it is not the one of the settings.
+        transform: as in ``app.transform``.
+        kafka: settings of the Kafka client that are changed.
+        before_write: called with the number of each batch, from 0, before Spark would write it; may raise or wait.
+
+    Attributes:
+        writer: what stands in for Spark.
+        in_turn: called at the beginning of each turn of the consumer's loop, on its thread.
+        error: what ended it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        store: ObjectStore | None = None,
+        transform: Transform = lambda sdf: sdf,
+        kafka: Mapping[str, Any] = types.MappingProxyType({}),
+        before_write: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.transform = transform
+        self.kafka = kafka
+        self.writer = ArrowWriter(before_write)
+        self.in_turn: Callable[[], object] = lambda: None
+        self.error: BaseException | None = None
+        self.application: LakeApplication | None = None
+        self._stop_requested = False
+        self._thread = threading.Thread(target=self._live, name="connector", daemon=True)
+        self._thread.start()
+
+    @property
+    def sink(self) -> LakeSink:
+        assert self.application is not None
+        return self.application._lake_sink
+
+    @property
+    def pipeline(self) -> Pipeline:
+        pipeline = self.sink._pipeline
+        assert isinstance(pipeline, Pipeline)
+        return pipeline
+
+    @property
+    def has_ended(self) -> bool:
+        return not self._thread.is_alive()
+
+    @property
+    def partitions(self) -> set[int]:
+        """The partitions that it consumes: assigned, and claimed."""
+        if self.application is None or not hasattr(self.application, "_admission"):
+            return set()
+        waiting = self.application._admission._waiting
+        return {tp.partition for tp in tuple(self.sink._assignments) if tp not in waiting}
+
+    @property
+    def waiting_rows(self) -> int:
+        """How many rows are read and not in a batch yet."""
+        return self.sink._rows if self.application else 0
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it waits for its destination."""
+        return bool(self.application and self.application._consumer.backpressured_tps)
+
+    def wait_until(self, happened: Callable[[], object], what: str = "it") -> None:
+        """Wait until something has happened that takes this connector alive."""
+        deadline = time.monotonic() + PATIENCE
+        while not happened():
+            assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"
+            if self.has_ended and not happened():
+                raise AssertionError(f"ended before: {what}") from self.error
+            time.sleep(_LOOK)
+
+    def wait_until_consuming(self, *partitions: int) -> None:
+        """Wait until these partitions, or any, are assigned, claimed and admitted."""
+        self.wait_until(
+            lambda: self.partitions == set(partitions) if partitions else self.partitions, "partitions to consume"
+        )
+
+    def stop(self) -> None:
+        """Stop it as a signal does; it must come to a good end."""
+        self.end()
+        if self.error is not None:
+            raise AssertionError("it was stopped, and failed") from self.error
+
+    def end(self) -> BaseException | None:
+        """Stop it as a signal does, whatever comes of it; the error that it ends with."""
+        self.wait_until(lambda: self.application is not None, "its start")
+        assert self.application is not None
+        self.application.request_stop()
+        return self.wait()
+
+    def crash(self) -> None:
+        """End it where it stands: nothing is flushed, nothing committed."""
+        if self.application is None or self.has_ended:
+            return
+        self.in_turn = _crash
+        pipeline: Any = self.pipeline
+        pipeline._failure = Crashed()  # met by a flush that waits
+        pipeline._stop.set()
+        self.wait()
+
+    def wait(self) -> BaseException | None:
+        """Wait for its end; the error that it ended with."""
+        self._thread.join(PATIENCE)
+        assert self.has_ended, "it does not end"
+        return self.error
+
+    def _live(self) -> None:
+        _HERE.connector = self
+        service = _Service(self.settings)
+        try:
+            service.run()
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.error = error
+        finally:
+            service.close()
+
+
+def _crash() -> None:
+    raise Crashed
+
+
+def _transformed(sdf: StreamingDataFrame) -> StreamingDataFrame:
+    here: ConnectorThread = _HERE.connector
+    return here.transform(sdf)
+
+
+class _Service(app.service._Service):
+    """As in production, but for signals, which come to a process and not to a thread."""
+
+    def _limit_the_stop(self) -> None:
+        pass
+
+
+class _NoSpark:
+    """Stands in for ``SparkWriter``, as far as the service and the pipeline know it."""
+
+    alive = True
+
+    def __init__(self, **_: object) -> None:
+        self.write = _HERE.connector.writer.write
+
+    def start(self) -> "Future[None]":
+        started: Future[None] = Future()
+        started.set_result(None)
+        return started
+
+    def close(self) -> None:
+        pass
+
+
+class _Application(LakeApplication):
+    def __init__(self, **arguments: Any) -> None:
+        self._connector: ConnectorThread = _HERE.connector
+        changed = {"session.timeout.ms": SESSION_MS, "max.poll.interval.ms": SESSION_MS, "log_level": 0}
+        arguments["consumer_extra_config"] |= changed | dict(self._connector.kafka)
+        super().__init__(**arguments)
+
+    def run(self, *arguments: Any, **named: Any) -> Any:
+        self._connector.application = self
+        return super().run(*arguments, **named)
+
+    def _process_message(self, dataframe_composed: Any) -> None:
+        self._connector.in_turn()
+        super()._process_message(dataframe_composed)
+
+
+class Place:
+    """A topic, a consumer group and a table in a folder, and the connectors that work on them. A context manager.
+
+    Args:
+        kafka: where the topic lies.
+        folder: an empty folder; ``lake`` in it is the store.
+        monkeypatch: for what the connectors get to see, until the end of the test.
+        partitions: of the topic.
+    """
+
+    def __init__(self, kafka: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch, partitions: int = 1) -> None:
+        self.kafka = kafka
+        self.folder = folder
+        self.partitions = partitions
+        self.topic = f"readings-{uuid.uuid4().hex[:8]}"
+        self.group = f"group-{uuid.uuid4().hex[:8]}"
+        self.produced = 0
+        self._connectors: list[ConnectorThread] = []
+        kafka.create_topic(self.topic, partitions)
+        for name, value in {
+            "app.service.SparkWriter": _NoSpark,
+            "app.service.new_store": lambda settings: _HERE.connector.store or app.wiring.new_store(settings),
+            "app.service.transform": _transformed,
+            "app.service.signal": types.SimpleNamespace(signal=lambda *_: None, SIGTERM=15, SIGINT=2),
+            "app.service._START_PATIENCE_SECONDS": 0.0,
+            "app.service._START_PAUSE_SECONDS": 0.05,
+            "app.wiring.LakeApplication": _Application,
+            "app.wiring._GATHER_SECONDS": 0.0,
+            "app.wiring.REVOKE_SECONDS": 1.0,  # below a fifth of what the consumer may not poll
+            "app.flush_wait._PATIENCE_SECONDS": 0.3,
+            "app.flush_wait._PAUSE_SECONDS": 0.3,
+            "app.flush_wait._LOOK_SECONDS": 0.02,
+            "app.retry._FIRST_PAUSE": 0.02,
+            "app.retry._LONGEST_PAUSE": 0.1,
+        }.items():
+            monkeypatch.setattr(name, value)
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        logging.getLogger("quixstreams").propagate = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connector in self._connectors:
+            connector.crash()
+
+    # --- connectors -------------------------------------------------------------------------------------------------
+
+    def connector(
+        self,
+        *bases: Mapping[str, str],
+        store: ObjectStore | None = None,
+        transform: Transform = lambda sdf: sdf,
+        kafka: Mapping[str, Any] = types.MappingProxyType({}),
+        before_write: Callable[[int], None] = lambda _: None,
+        **variables: str,
+    ) -> ConnectorThread:
+        """Start a connector with the place's topic, group and folder, and what is given."""
+        settings = {
+            "input": self.topic,
+            "KAFKA_BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
+            "CONSUMER_GROUP": self.group,
+            "AUTO_OFFSET_RESET": "earliest",
+            "COMMIT_INTERVAL": "0.2",
+            "STORAGE_URL": self.store_folder.as_uri(),
+            "TABLE_NAME": "readings",
+            "MAX_BUFFER_MB": "8",
+            "HTTP_PORT": "0",
+        }
+        for base in bases:
+            settings |= base
+        made = ConnectorThread(
+            load(settings | variables), store=store, transform=transform, kafka=kafka, before_write=before_write
+        )
+        self._connectors.append(made)
+        return made
+
+    # --- the topic and the group ------------------------------------------------------------------------------------
+
+    def produce(self, count: int, partition: int | None = None, size: int = 0) -> None:
+        """Produce records, each with the next number, into one partition or evenly into all; ``size`` pads them."""
+        first, self.produced = self.produced, self.produced + count
+
+        def records() -> Iterable[Record]:
+            for n in range(first, first + count):
+                value = json.dumps({"n": n, "ts_ms": 1_704_067_200_000 + n, "pad": "x" * size})
+                yield "key", value, None, n % self.partitions if partition is None else partition
+
+        self.kafka.produce(self.topic, records())
+
+    def make_anew(self) -> None:
+        """Delete the topic and create another one with the same name."""
+        admin = self._admin()
+        admin.delete_topics([self.topic])[self.topic].result(30)
+        deadline = time.monotonic() + PATIENCE
+        while self.topic in admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline, "the topic is still there"
+            time.sleep(_LOOK)
+        self.kafka.create_topic(self.topic, self.partitions)
+
+    def committed(self, group: str = "") -> list[int]:
+        """The offsets that the group has committed, by partition; -1 where it has none."""
+        with closing(self._consumer(group)) as consumer:
+            return [max(-1, tp.offset) for tp in consumer.committed(self._tps(), timeout=30)]
+
+    def commit(self, *offsets: int) -> None:
+        """Set the group's offsets by hand, as admin tools do while no member is there."""
+        with closing(self._consumer()) as consumer:
+            consumer.commit(offsets=self._tps(*offsets), asynchronous=False)
+
+    def expire(self, *before: int) -> None:
+        """Delete the records before these offsets, as retention does."""
+        admin = self._admin()
+        for future in admin.delete_records(self._tps(*before)).values():
+            future.result(30)
+
+    def members(self) -> int:
+        """How many members Kafka counts in the group."""
+        admin = self._admin()  # has to live until it answers
+        return len(admin.describe_consumer_groups([self.group])[self.group].result(30).members)
+
+    def wait_until_committed(self, *offsets: int, by: ConnectorThread) -> None:
+        """Wait until the group has committed these offsets, by partition."""
+
+        def are_there() -> bool:
+            try:
+                return self.committed() == list(offsets)
+            except KafkaException:  # the broker has just started and does not know its groups yet
+                return False
+
+        by.wait_until(are_there, f"the commit of {offsets}")
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers, **QUIET})
+
+    def _consumer(self, group: str = "") -> Consumer:
+        return Consumer({"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": group or self.group, **QUIET})
+
+    def _tps(self, *offsets: int) -> list[TopicPartition]:
+        if not offsets:
+            return [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
+        return [TopicPartition(self.topic, partition, offset) for partition, offset in enumerate(offsets)]
+
+    # --- the table --------------------------------------------------------------------------------------------------
+
+    @property
+    def store_folder(self) -> Path:
+        return self.folder / "lake"
+
+    def table(self, name: str = "readings") -> Path:
+        return self.store_folder / "data" / name
+
+    def files(self, table: str = "readings") -> list[Path]:
+        return sorted(path for path in self.table(table).rglob("data_*.parquet") if path.is_file())
+
+    def numbers(self, table: str = "readings") -> list[int]:
+        """The numbers of all records in the table, sorted, doubled ones twice."""
+        return sorted(n for path in self.files(table) for n in pq.ParquetFile(path).read(["n"])["n"].to_pylist())
+
+    def journals(self, group: str = "", table: str = "readings") -> dict[int, dict[str, Any]]:
+        """The entries of a group, by partition."""
+        folder = self.store_folder / group_folder(f"data/{table}", group or self.group)
+        return {int(path.stem): json.loads(path.read_bytes()) for path in sorted(folder.rglob("*.json"))}
+
+    def assert_whole(
+        self, numbers: Iterable[int] | None = None, table: str = "readings", states: Collection[str] = ("done",)
+    ) -> None:
+        """These records, by default each that was produced once, are in the table, and the journals say so."""
+        assert self.numbers(table) == sorted(range(self.produced) if numbers is None else numbers)
+        folder = self.store_folder / journal_folder(f"data/{table}")
+        entries = [json.loads(path.read_bytes()) for path in folder.rglob("*/*/*.json")]
+        assert {entry["state"] for entry in entries} == set(states)

@@ -1,0 +1,152 @@
+"""A topic and a consumer group as their members see them, over a network that fails."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from quixstreams.models import MessageContext, Row
+
+from app.errors import RetryableError
+from app.model import TopicPartition
+from app.start_position import KafkaPosition
+from tests.faults.lanes import Fate, Network, pause
+
+TOPIC = "sensors"
+_TIME = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
+_SIZE = 400  # of a message, in bytes
+
+
+class Group:
+    """One consumer group on one topic.
+
+    Args:
+        partitions: how many the topic has.
+        network: late commits stay there.
+        on_commit: told each offset that is committed by a member.
+    """
+
+    def __init__(self, partitions: int, network: Network, on_commit: Callable[[TopicPartition, int], None]) -> None:
+        self.records: dict[TopicPartition, list[str]] = {TopicPartition(TOPIC, n): [] for n in range(partitions)}
+        self.committed: dict[TopicPartition, int] = {}
+        self.owners: dict[TopicPartition, Consumer | None] = dict.fromkeys(self.records)
+        self.network = network
+        self.on_commit = on_commit
+
+    @property
+    def free(self) -> list[TopicPartition]:
+        return [tp for tp, owner in self.owners.items() if owner is None]
+
+    def of(self, consumer: "Consumer") -> list[TopicPartition]:
+        """The partitions that are this member's, whatever it believes itself."""
+        return [tp for tp, owner in self.owners.items() if owner is consumer]
+
+    def release(self, consumer: "Consumer") -> None:
+        """Take all partitions from this member."""
+        for tp in self.of(consumer):
+            self.owners[tp] = None
+
+    def position_of(self, tp: TopicPartition) -> KafkaPosition:
+        """What ``app.positions.KafkaPositions`` finds out."""
+        if pause(f"ask Kafka about {tp}") is not Fate.ANSWERED:
+            self.network.failures += 1
+            raise RetryableError(f"asking Kafka for the offsets of {tp}", "no answer")
+        return KafkaPosition(self.committed.get(tp), 0, len(self.records[tp]), "first-life")
+
+    def commit(self, tp: TopicPartition, offset: int) -> None:
+        self.committed[tp] = offset
+        self.on_commit(tp, offset)
+
+
+class Consumer:
+    """What quixstreams uses of librdkafka's consumer. It may not know yet that its partitions are somebody else's."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._positions: dict[TopicPartition, int | None] = {}
+        self._paused: set[TopicPartition] = set()
+        self._turn = 0
+
+    @property
+    def assigned(self) -> list[TopicPartition]:
+        """What this member believes to be its own."""
+        return list(self._positions)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether it has consumed all there is, without a pause."""
+        return not self._paused and all(self._at(tp) == len(self._records(tp)) for tp in self._positions)
+
+    def forget(self, tps: Sequence[TopicPartition]) -> None:
+        for tp in tps:
+            self._positions.pop(tp, None)
+            self._paused.discard(tp)
+
+    # --- under the names of librdkafka ------------------------------------------------------------------------------
+
+    def poll_row(self, timeout: float, buffered: bool) -> Row | None:
+        ready = [tp for tp in self._positions if tp not in self._paused and self._at(tp) < len(self._records(tp))]
+        if not ready:
+            return None
+        self._turn += 1
+        tp = ready[self._turn % len(ready)]
+        offset = self._at(tp)
+        self._positions[tp] = offset + 1
+        value = {"kind": self._records(tp)[offset]}
+        return Row(value, "key", _TIME, MessageContext(tp.topic, tp.partition, offset, _SIZE), [])
+
+    def commit(self, offsets: list[KafkaTopicPartition], asynchronous: bool) -> list[KafkaTopicPartition]:
+        assert not asynchronous
+        fate = pause("commit")
+
+        def carry_out() -> None:
+            for each in offsets:
+                self._group.commit(_ours(each), each.offset)
+
+        is_stale = any(self._group.owners[_ours(each)] is not self for each in offsets)
+        if fate is not Fate.ANSWERED:
+            self._group.network.failures += 1
+        if fate is Fate.DELAYED:  # by the time it takes effect it may be stale
+            self._group.network.delayed.append(("commit", carry_out))
+        elif is_stale:
+            raise KafkaException(KafkaError(KafkaError.ILLEGAL_GENERATION))
+        elif fate is not Fate.REFUSED:
+            carry_out()
+        if fate is not Fate.ANSWERED:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return offsets
+
+    def assign(self, tps: list[KafkaTopicPartition]) -> None:
+        self._positions = {_ours(tp): None for tp in tps}
+        self._paused.clear()
+
+    def assignment(self) -> list[KafkaTopicPartition]:
+        return [KafkaTopicPartition(*tp) for tp in self._positions]
+
+    def position(self, tps: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
+        return [KafkaTopicPartition(tp.topic, tp.partition, self._at(_ours(tp))) for tp in tps]
+
+    def pause(self, partitions: list[KafkaTopicPartition]) -> None:
+        self._paused |= {_ours(tp) for tp in partitions}
+
+    def resume(self, partitions: list[KafkaTopicPartition]) -> None:
+        self._paused -= {_ours(tp) for tp in partitions}
+
+    def seek(self, partition: KafkaTopicPartition) -> None:
+        assert _ours(partition) in self._positions
+        self._positions[_ours(partition)] = partition.offset
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _records(self, tp: TopicPartition) -> list[str]:
+        return self._group.records[tp]
+
+    def _at(self, tp: TopicPartition) -> int:
+        position = self._positions[tp]
+        if position is None:
+            position = self._positions[tp] = self._group.committed.get(tp, 0)
+        return position
+
+
+def _ours(tp: Any) -> TopicPartition:
+    return TopicPartition(tp.topic, tp.partition)

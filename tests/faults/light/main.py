@@ -1,0 +1,36 @@
+"""The connector as a process without Java: a writer of pyarrow in Spark's place, and a short session with Kafka."""
+
+import runpy
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(REPO))
+
+import app.service  # noqa: E402 - the path comes first
+import app.wiring  # noqa: E402
+from tests.fakes.arrow_writer import ArrowWriter  # noqa: E402
+
+
+class LightWriter(ArrowWriter):
+    """As ``app.spark.SparkWriter``, and ready at once."""
+
+    alive = True
+
+    def __init__(self, **_: Any) -> None:
+        super().__init__()
+
+    def start(self) -> Future[None]:
+        started: Future[None] = Future()
+        started.set_result(None)
+        return started
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+vars(app.service)["SparkWriter"] = LightWriter
+app.wiring._SESSION_MS = 6_000  # the shortest that brokers allow
+runpy.run_path(str(REPO / "main.py"), run_name="__main__")

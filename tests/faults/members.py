@@ -1,0 +1,286 @@
+"""Members of a consumer group that write a table, and the table as it is found afterwards.
+
+All is real, claims, journals, pipeline, S3 and HTTP, but for Kafka, which is a list of rows here, and for Spark.
+"""
+
+import io
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow.parquet as pq
+
+from app.catalog.quix import QuixCatalog
+from app.claims import Claims
+from app.custody import ByJournal
+from app.dead_letter import dead_letter_root
+from app.delivery import Registrar
+from app.journal import Journal
+from app.journal_entry import group_folder, journal_key
+from app.model import TopicPartition
+from app.partitioning import is_data_file
+from app.pipeline import Pipeline
+from app.recovery import Recovery
+from app.start_position import KafkaPosition
+from app.storage.base import ObjectStore
+from app.storage.s3 import S3Store
+from dev.minio import LocalMinio
+from tests.fakes.arrow_writer import ArrowWriter
+from tests.fakes.catalog_server import CatalogServer
+from tests.faults.proxy import FaultProxy
+from tests.unit.batches import batch_of, properties, row, spec, stager
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+TOPIC = "sensors"
+GROUP = "readers"
+PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(2))
+PLACES = ("a", "b")  # the table's folders; each batch has one row for each of them
+BATCHES = 3
+LAST = BATCHES * len(PLACES) - 1  # offset of the last row of each partition
+PATIENCE = 30.0
+CATALOG_TIMEOUT = 1.0
+
+
+class FencedOff(Exception):  # noqa: N818 - what is expected of some members
+    """A member was told that another one writes its partition."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """The services, each behind a proxy, and the bucket; ``store`` reaches it through the proxy, ``client`` past it."""
+
+    minio: LocalMinio
+    client: "S3Client"
+    bucket: str
+    catalog: CatalogServer
+    to_store: FaultProxy
+    to_catalog: FaultProxy
+    store: ObjectStore
+
+    def new_store(self, **changed: Any) -> S3Store:
+        """Another store through the proxy; keyword arguments replace those of ``S3Store``."""
+        arguments: dict[str, Any] = {
+            "region": self.minio.region,
+            "endpoint_url": self.to_store.url,
+            "access_key": self.minio.access_key,
+            "secret_key": self.minio.secret_key,
+            "max_workers": 4,
+            "create_bucket": False,
+        }
+        return S3Store(changed.pop("bucket", self.bucket), **(arguments | changed))
+
+    def clear(self) -> None:
+        """Let all go well from now on."""
+        self.to_store.clear()
+        self.to_catalog.clear()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the site's bucket and catalog, looked at past the proxies."""
+
+    site: Site
+    name: str = field(default_factory=lambda: f"t{secrets.token_hex(6)}")
+
+    @property
+    def root(self) -> str:
+        return f"data/{self.name}"
+
+    @property
+    def keys(self) -> list[str]:
+        """All objects of the table and its dead letter; a test has less than a page of them."""
+        return [
+            item["Key"]
+            for prefix in (f"{self.root}/", f"{dead_letter_root(self.root)}/")
+            for item in self.site.client.list_objects_v2(Bucket=self.site.bucket, Prefix=prefix).get("Contents", [])
+        ]
+
+    @property
+    def data_files(self) -> list[str]:
+        return [key for key in self.keys if is_data_file(key, self.root)]
+
+    def journal(self, tp: TopicPartition) -> Mapping[str, Any]:
+        return dict(json.loads(self._body(journal_key(self.root, GROUP, tp))))
+
+    def assert_whole(self, partitions: Sequence[TopicPartition] = PARTITIONS, last: int = LAST) -> None:
+        """Every row is there once; catalog, store and journals agree; and nothing else lies about."""
+        keys = self.keys
+        files = [key for key in keys if is_data_file(key, self.root)]
+        bodies = (self._body(key) for key in files)
+        rows = [value for body in bodies for value in pq.read_table(io.BytesIO(body)).column("v").to_pylist()]
+        assert sorted(rows) == sorted(value_of(tp, offset) for tp in partitions for offset in range(last + 1))
+        registered = [(file["file_path"], file["row_count"]) for file in self.site.catalog.files(self.name)]
+        assert sorted(registered) == [(f"s3://{self.site.bucket}/{key}", 1) for key in files]
+        journals = {key for key in keys if key.startswith(group_folder(self.root, GROUP))}
+        assert set(keys) - set(files) == journals, "an orphan"
+        entries = [self.journal(tp) for tp in partitions]
+        assert {(entry["state"], entry["end"]) for entry in entries} == {("done", last)}
+
+    def _body(self, key: str) -> bytes:
+        return self.site.client.get_object(Bucket=self.site.bucket, Key=key)["Body"].read()
+
+
+def value_of(tp: TopicPartition, offset: int) -> str:
+    return f"{tp.partition}:{offset}"
+
+
+class Member:
+    """One life of the connector. A context manager, at whose end it is gone.
+
+    Args:
+        table: what it writes.
+        scratch: a folder.
+        store: its own way to the bucket, where it has one.
+        partitions: what it is assigned.
+        workers: uploads, and requests of journals, at the same time.
+
+    Attributes:
+        fenced: the reasons by token.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        scratch: Path,
+        *,
+        store: ObjectStore | None = None,
+        partitions: Sequence[TopicPartition] = PARTITIONS,
+        workers: int = 4,
+    ) -> None:
+        self._store = store or table.site.store
+        self._tokens = {tp: secrets.token_hex(4) for tp in partitions}
+        self.fenced: dict[str, str] = {}
+        self.custody = ByJournal(self._stands, self.fenced.__setitem__, workers)
+        catalog_server = table.site.catalog
+        catalog = QuixCatalog(
+            table.site.to_catalog.url, catalog_server.token, "default", table.name, read_timeout=CATALOG_TIMEOUT
+        )
+        registrar = Registrar(catalog, f"{self._store.uri}/{table.root}", properties("p"), TOPIC, None)
+        self._objects = ThreadPoolExecutor(workers)
+        self._claims = Claims(
+            new_journal=lambda tp, token: Journal(
+                self._store,
+                journal_key(table.root, GROUP, tp),
+                token,
+                roots=(f"{table.root}/", f"{dead_letter_root(table.root)}/"),
+                each=self._objects.map,
+            ),
+            custody=self.custody,
+            positions=_Topic(),
+            register=Recovery(self._store, registrar, None).register,
+            stands=self._stands,
+            reset="earliest",
+            prefer_committed=False,
+            workers=workers,
+        )
+        self.starts: dict[TopicPartition, int] = {}
+        self._folder = scratch / secrets.token_hex(4)
+        self._folder.mkdir()
+        self.pipeline = Pipeline(
+            writer=ArrowWriter(),
+            stager=stager(spec("p"), "fail", table_root=table.root),
+            store=self._store,
+            table_root=table.root,
+            registrar=registrar,
+            scratch=self._folder,
+            workers=workers,
+            custody=self.custody,
+        )
+
+    def claim(self) -> None:
+        """Claim the partitions.
+
+        Raises:
+            ConnectorError: a claim failed.
+        """
+        self._claims.begin(self._tokens)
+        deadline = time.monotonic() + PATIENCE
+        while len(self.starts) < len(self._tokens):
+            assert time.monotonic() < deadline, "the claims do not come through"
+            self.starts |= {claim.tp: claim.start.offset for claim in self._claims.finished()}
+            time.sleep(0.002)
+
+    def write(self, batches: int = BATCHES) -> None:
+        """Write what is left, in up to so many batches, each delivered before the next.
+
+        Raises:
+            ConnectorError: the pipeline failed.
+            FencedOff: a partition is another's.
+        """
+        nexts = dict(self.starts)
+        for number in range(1, batches + 1):
+            rows = {tp: rows_of(tp, first) for tp, first in nexts.items() if first <= LAST}
+            if not rows:
+                return
+            self.pipeline.submit(batch_of(rows, number=number, owners=self._tokens))
+            delivered = self.pipeline.wait_delivered(number, PATIENCE)
+            if self.pipeline.failure:
+                raise self.pipeline.failure
+            assert delivered, f"batch {number} is not delivered: {self.pipeline.obstacle}"
+            if self.fenced:
+                raise FencedOff(*self.fenced.values())
+            nexts = {tp: some[-1].offset + 1 for tp, some in rows.items()}
+
+    def live(self) -> None:
+        """Claim, and write all there is."""
+        self.claim()
+        self.write()
+
+    def token(self, tp: TopicPartition) -> str:
+        """Of the assignment of the partition."""
+        return self._tokens[tp]
+
+    def die(self) -> None:
+        """Do nothing more; what is on its way stays there."""
+        self._claims.stop()
+        self.pipeline.stop()
+        self.custody.stop()
+        self._objects.shutdown(wait=False, cancel_futures=True)
+
+    def _stands(self, token: str) -> bool:
+        return token in self._tokens.values()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.die()
+
+
+def rows_of(tp: TopicPartition, first: int) -> list[Any]:
+    """The rows of a batch of one partition."""
+    return [row({"p": place, "v": value_of(tp, first + index)}, first + index) for index, place in enumerate(PLACES)]
+
+
+class _Topic:
+    """Nothing committed: the journal alone says where to go on."""
+
+    def of(self, tp: TopicPartition) -> KafkaPosition:
+        return KafkaPosition(committed=None, low=0, high=LAST + 1, topic_id="sensors-1")
+
+
+def recover(table: Table, scratch: Path) -> set[int]:
+    """Let another member come, with all well, and write what is left; then look at the table.
+
+    Returns:
+        The offsets where it went on.
+    """
+    table.site.clear()
+    with Member(table, scratch) as member:
+        member.live()
+    table.assert_whole()
+    return set(member.starts.values())
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.005)

@@ -1,0 +1,226 @@
+"""A store and a catalog in memory that watch what is done to them."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow.parquet as pq
+
+from app.catalog.base import CatalogTable, TableProperties
+from app.errors import FatalError, RetryableError
+from app.journal_entry import JournalEntry, parse
+from app.lineage import part_of
+from app.model import StoredFile
+from app.storage.base import ChangedError, Document, StoredObject
+from app.storage.s3_conditional import Condition, ConditionalWriter, Seen
+from tests.faults.lanes import Network
+
+URI = "s3://lake"
+ROOT = "data/t"
+DEAD_LETTERS = "data/_dead_letter/t"
+_T = TypeVar("_T")
+RowId = tuple[int, int, int]  # partition, offset, and which of its rows
+
+
+@dataclass(frozen=True)
+class _Object:
+    body: bytes
+    etag: str
+
+
+class MemoryStore:
+    """What ``ObjectStore`` promises, over a network that fails.
+
+    Args:
+        network: every request passes there.
+        violations: told what must not happen.
+    """
+
+    uri = URI
+
+    def __init__(self, network: Network, violations: list[str]) -> None:
+        self._network = network
+        self.violations = violations
+        self._writer: ConditionalWriter[bytes] = ConditionalWriter(URI, self._put, self._look)
+        self.objects: dict[str, _Object] = {}
+        self.rows: dict[str, list[RowId]] = {}  # of every Parquet file that ever was
+        self.bodies: dict[str, bytes] = {}
+        self.entries: dict[str, JournalEntry] = {}
+        self.revoked: set[str] = set()  # keys of all batches that were ever rolled back
+        self.registered: dict[str, StoredFile] = {}
+
+    # --- as the connector sees it -----------------------------------------------------------------------------------
+
+    def connect(self, prefix: str) -> None:
+        """It is there."""
+
+    def upload(self, path: Path, key: str) -> StoredObject:
+        body = path.read_bytes()
+        if key not in self.rows:
+            self.rows[key] = _rows_in(path, key)
+        self._request(f"upload {key}", lambda: self._store_file(key, body))
+        return self._stored(key, len(body))
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        found = self._request(
+            f"list {prefix}",
+            lambda: [(key, len(self.objects[key].body)) for key in sorted(self.objects) if key.startswith(prefix)],
+            changes=False,
+        )
+        return iter([self._stored(key, size) for key, size in found])
+
+    def read(self, key: str) -> Document | None:
+        found = self._request(f"read {key}", lambda: self.objects.get(key), changes=False)
+        return Document(found.body, found.etag) if found else None
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        return self._request(f"read {key}", lambda: self.objects[key].body[start : start + length], changes=False)
+
+    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        return self._writer.write(key, body, replaces)
+
+    def probe_conditions(self, prefix: str) -> None:
+        """It knows them."""
+
+    def download(self, key: str, path: Path) -> str:
+        found = self._request(f"read {key}", lambda: self.objects[key], changes=False)
+        path.write_bytes(found.body)
+        return found.etag
+
+    def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
+        body = path.read_bytes()
+        self._writer.write(key, body, replaces)
+        return self._stored(key, len(body))
+
+    def delete(self, key: str) -> None:
+        self._request(f"delete {key}", lambda: self._remove(key))
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _request(self, name: str, carry_out: Callable[[], _T], *, changes: bool = True) -> _T:
+        return self._network.request(
+            name,
+            carry_out,
+            failed=lambda cause: RetryableError(name, cause),
+            forbidden=lambda cause: FatalError(name, cause),
+            changes=changes,
+        )
+
+    def _put(self, key: str, body: bytes, condition: Condition) -> str:
+        return self._request(f"write {key}", lambda: self._store_document(key, body, condition))
+
+    def _look(self, key: str, body: bytes) -> Seen | None:
+        found = self._request(f"read back {key}", lambda: self.objects.get(key), changes=False)
+        return Seen(found.etag, found.body == body) if found else None
+
+    def _store_document(self, key: str, body: bytes, condition: Condition) -> str:
+        present = self.objects.get(key)
+        wanted = condition.get("IfMatch")
+        if (present.etag if present else None) != wanted:
+            raise ChangedError(key)
+        self.objects[key] = _Object(body, hashlib.md5(body).hexdigest())  # noqa: S324 - as S3 does
+        entry = parse(body, (f"{ROOT}/", f"{DEAD_LETTERS}/"))
+        self.entries[key] = entry
+        self.revoked |= {item.key for item in entry.revoked}
+        return self.objects[key].etag
+
+    def _store_file(self, key: str, body: bytes) -> None:
+        if self.bodies.setdefault(key, body) != body:
+            self.violations.append(f"{key} changed after its upload")
+        self.objects[key] = _Object(body, "")
+
+    def _remove(self, key: str) -> None:
+        if key in self.registered:
+            self.violations.append(f"{key} is registered and was deleted")
+        self.objects.pop(key, None)
+
+    def _stored(self, key: str, size: int) -> StoredObject:
+        return StoredObject(key, size, datetime(2024, 1, 1, tzinfo=UTC))
+
+    # --- as the test sees it ----------------------------------------------------------------------------------------
+
+    @property
+    def data_files(self) -> set[str]:
+        return {key for key in self.objects if key.startswith(f"{ROOT}/") and key.endswith(".parquet")}
+
+    @property
+    def dead_letters(self) -> set[str]:
+        return {key for key in self.objects if key.startswith(f"{DEAD_LETTERS}/")}
+
+    def rows_of(self, keys: set[str]) -> Counter[RowId]:
+        """How often these files have each row."""
+        return Counter(row for key in keys for row in self.rows[key])
+
+
+class WatchfulCatalog:
+    """A catalog of one table that holds against the store what it is told.
+
+    Args:
+        network: every registration passes there.
+        store: where the files must be.
+        violations: told what must not happen.
+    """
+
+    def __init__(self, network: Network, store: MemoryStore, violations: list[str]) -> None:
+        self._network = network
+        self._store = store
+        self._violations = violations
+        self._known = CatalogTable(f"{URI}/{ROOT}", ("p",))
+        self._holders: dict[RowId, str] = {}
+
+    @property
+    def files(self) -> dict[str, StoredFile]:
+        return self._store.registered
+
+    def check(self) -> CatalogTable | None:
+        return self._known
+
+    def table(self) -> CatalogTable | None:
+        return self._known
+
+    def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
+        raise AssertionError("the table is known")
+
+    def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
+        """It has all of them."""
+
+    def add_source(self, topic: str) -> None:
+        """It counts no sources."""
+
+    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+        name = f"register {len(files)} files"
+        self._network.request(
+            name,
+            lambda: self._add(files),
+            failed=lambda cause: RetryableError(name, cause),
+            forbidden=lambda cause: FatalError(name, cause),
+            changes=True,
+        )
+
+    def _add(self, files: Sequence[StoredFile]) -> None:
+        for file in files:
+            if file.key not in self._store.objects:
+                self._violations.append(f"{file.key} is registered and not in the store")
+            if file.key in self._store.revoked:
+                self._violations.append(f"{file.key} is registered and was rolled back")
+            for row in self._store.rows[file.key]:
+                if self._holders.setdefault(row, file.key) != file.key:
+                    self._violations.append(f"{row} is registered twice: {self._holders[row]}, {file.key}")
+            former = self.files.setdefault(file.key, file)
+            if (former.size, former.rows, former.partition_values) != (file.size, file.rows, file.partition_values):
+                self._violations.append(f"{file.key} is registered again as another file")
+
+
+def _rows_in(path: Path, key: str) -> list[RowId]:
+    part = part_of(key.rpartition("/")[2])
+    assert part is not None
+    partition = part.offsets.tp.partition
+    table = pq.read_table(path)
+    if "reason" in table.column_names:
+        return [(partition, offset, 0) for offset in table.column("offset").to_pylist()]
+    columns = (table.column("__offset").to_pylist(), table.column("v").to_pylist())
+    return [(partition, offset, v) for offset, v in zip(*columns, strict=True)]

@@ -1,0 +1,425 @@
+"""An HTTP proxy that does to requests what networks and servers do to them on bad days.
+
+It stands in front of a real server, MinIO or the test catalog, and hands on everything as it came, the Host header
+included, so that the signature of a request to S3 stays valid. Rules say which requests meet which fault:
+
+    with FaultProxy(minio.endpoint_url) as proxy:
+        store = S3Store(..., endpoint_url=proxy.url)
+        lost = proxy.add(Rule(on("PUT", "/_journal/"), Lost(), nth(2)))
+        ...                      # the second PUT of a journal is carried out, and its answer never arrives
+        assert lost.met == 1
+        proxy.clear()            # from here on all goes well again
+
+A rule has three parts, and hooks:
+
+- which requests: ``on(method, path, query=..., body=...)``, or any function from ``Request`` to bool;
+- which of these: ``nth(1)``, ``nth(2, 3)``, ``from_on(4)``, ``for_seconds(5)``, ``every`` (the default), or any
+  function from the count of matching requests, this one included, and the seconds since the first of them to bool;
+- what happens: one of the faults below. ``Forward()``, the default, does no harm: for rules that have only hooks.
+- ``before``: called with the request before it is forwarded, on a thread of the proxy. It may wait, kill a process,
+  or look at the server. ``after``: called with the request and the answer's status once the server has answered, and
+  before the client hears of it. What a hook raises resets the connection, and is raised again where the proxy closes.
+
+Every rule counts the requests that match it; the first one due decides what happens, and only its hooks are called.
+All requests are kept in ``proxy.seen``, in the order in which they came.
+"""
+
+import http.client
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from types import TracebackType
+from typing import Any, Protocol, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+_LONGEST_WAIT = 60.0  # seconds; what waits for longer in a test waits for ever
+_BETWEEN_LOOKS = 0.02
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_OF_ONE_CONNECTION = frozenset({"connection", "keep-alive", "expect", "transfer-encoding", "content-length"})
+
+
+@dataclass(slots=True)
+class Request:
+    """A request as it came; ``status`` is that of the answer the client was sent, ``None`` where it got none.
+
+    ``path`` and the values of ``query`` are decoded, ``target`` is both as they came; names of ``headers`` are in lower
+    case.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+    status: int | None = None
+    path: str = field(init=False)
+    query: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.target)
+        self.path = unquote(parts.path)
+        self.query = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server says."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+
+Matches = Callable[[Request], bool]
+When = Callable[[int, float], bool]
+
+
+def on(method: str = "", path: str = "", *, query: str = "", body: str = "") -> Matches:
+    """Requests of this method that have these texts in path, undecoded query and body; an empty one fits all."""
+
+    def matches(request: Request) -> bool:
+        return (
+            request.method == (method or request.method)
+            and path in request.path
+            and query in request.target.partition("?")[2]
+            and body.encode() in request.body
+        )
+
+    return matches
+
+
+def every(_count: int, _seconds: float) -> bool:
+    """All matching requests."""
+    return True
+
+
+def nth(*numbers: int) -> When:
+    """These of the matching requests, counted from 1."""
+    return lambda count, _: count in numbers
+
+
+def from_on(number: int) -> When:
+    """The matching request of this number, counted from 1, and all after it."""
+    return lambda count, _: count >= number
+
+
+def for_seconds(seconds: float) -> When:
+    """Those that come so soon after the first matching one, itself included."""
+    return lambda _, since: since <= seconds
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------
+
+
+class Fault(Protocol):
+    """What becomes of one request."""
+
+    def meet(self, exchange: "Exchange") -> None: ...
+
+
+@dataclass(frozen=True)
+class Forward:
+    """No fault."""
+
+    def meet(self, exchange: "Exchange") -> None:
+        exchange.answer(exchange.forward())
+
+
+@dataclass(frozen=True)
+class Say:
+    """Another answer: instead of forwarding, or ``applied``, instead of the answer that the server gave."""
+
+    answer: Answer
+    applied: bool = False
+
+    def meet(self, exchange: "Exchange") -> None:
+        if self.applied:
+            exchange.forward()
+        exchange.answer(self.answer)
+
+
+@dataclass(frozen=True)
+class Reset:
+    """The connection is reset before the server hears of the request."""
+
+    def meet(self, exchange: "Exchange") -> None:
+        exchange.reset()
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The server does what is asked; then the connection is reset instead of an answer."""
+
+    def meet(self, exchange: "Exchange") -> None:
+        exchange.forward()
+        exchange.reset()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The connection is closed after half of the answer's body; where it has none, after half of its head."""
+
+    def meet(self, exchange: "Exchange") -> None:
+        exchange.answer_half(exchange.forward())
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Nothing happens until the client gives up, or ``FaultProxy.release``, which resets the connection."""
+
+    def meet(self, exchange: "Exchange") -> None:
+        exchange.wait_until_given_up()
+        exchange.reset()
+
+
+@dataclass(frozen=True)
+class Hold:
+    """The request waits for ``FaultProxy.release``, and is forwarded then, whether or not its client still waits."""
+
+    def meet(self, exchange: "Exchange") -> None:
+        exchange.wait_for_release()
+        exchange.answer(exchange.forward())
+
+
+@dataclass(frozen=True)
+class Slow:
+    """The answer comes ``seconds`` late; with ``pieces``, it comes in so many, each that late."""
+
+    seconds: float
+    pieces: int = 1
+
+    def meet(self, exchange: "Exchange") -> None:
+        exchange.answer_slowly(exchange.forward(), self.seconds, self.pieces)
+
+
+# --- rules and the proxy --------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Rule:
+    """Which requests meet what; see above. ``matched`` and ``met`` count requests."""
+
+    matches: Matches
+    fault: Fault = field(default_factory=Forward)
+    when: When = every
+    before: Callable[[Request], None] = lambda _: None
+    after: Callable[[Request, int], None] = lambda *_: None
+    matched: int = 0
+    met: int = 0
+    _since: float | None = None
+
+    def count(self, request: Request) -> bool:
+        """Whether the rule is due for the request, which it counts if it matches."""
+        if not self.matches(request):
+            return False
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        self.matched += 1
+        return self.when(self.matched, now - self._since)
+
+
+class FaultProxy:
+    """Use as a context manager.
+
+    Args:
+        target: the server's address, ``http://host:port/path``.
+
+    Attributes:
+        url: what stands in for ``target``, with the same path.
+        seen: the requests so far.
+    """
+
+    def __init__(self, target: str) -> None:
+        parts = urlsplit(target)
+        assert parts.hostname is not None
+        self._host, self._port = parts.hostname, parts.port or http.client.HTTP_PORT
+        self._rules: list[Rule] = []
+        self._lock = Lock()
+        self._released = Event()
+        self._errors: list[Exception] = []
+        self._http = _Server(("127.0.0.1", 0), _Handler)
+        self._http.proxy = self
+        self.url = f"http://127.0.0.1:{self._http.server_port}{parts.path}"
+        self.seen: list[Request] = []
+
+    def add(self, rule: Rule) -> Rule:
+        """Let the rule hold from now on, behind those added before, and return it."""
+        with self._lock:
+            self._rules.append(rule)
+        return rule
+
+    def remove(self, rule: Rule) -> None:
+        """Let the rule hold no longer."""
+        with self._lock:
+            self._rules.remove(rule)
+
+    def clear(self) -> None:
+        """Take all rules away, let go what hangs or is held, and forget the requests seen."""
+        with self._lock:
+            self._rules.clear()
+            self.seen.clear()
+        self.release()
+
+    def release(self) -> None:
+        """Let go what hangs or is held at present."""
+        with self._lock:
+            self._released.set()
+            self._released = Event()
+
+    def count(self, matches: Matches) -> int:
+        """How many of the requests seen are of that kind."""
+        with self._lock:
+            return sum(matches(request) for request in self.seen)
+
+    def __enter__(self) -> Self:
+        Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()
+        self._http.shutdown()
+        self._http.server_close()
+        if self._errors and error is None:
+            raise self._errors[0]
+
+    # --- for the threads that serve a connection each ---------------------------------------------------------------
+
+    def receive(self, request: Request) -> tuple[Rule, Event]:
+        """Note the request, and find what it is to meet and what releases it."""
+        with self._lock:
+            self.seen.append(request)
+            due = [rule for rule in self._rules if rule.count(request)]
+            rule = due[0] if due else Rule(on())
+            rule.met += 1
+            return rule, self._released
+
+    def failed(self, error: Exception) -> None:
+        """A test went wrong on one of the proxy's threads."""
+        self._errors.append(error)
+
+    def ask_server(self, request: Request) -> Answer:
+        """Send the request on, over a connection of its own."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_LONGEST_WAIT)
+        try:
+            connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
+            for name, value in request.headers.items():
+                if name not in _OF_ONE_CONNECTION:
+                    connection.putheader(name, value)
+            connection.putheader("Content-Length", str(len(request.body)))
+            connection.putheader("Connection", "close")
+            connection.endheaders(request.body or None)
+            answer = connection.getresponse()
+            headers = {name: value for name, value in answer.getheaders() if name.lower() not in _OF_ONE_CONNECTION}
+            return Answer(answer.status, answer.read(), headers, answer.reason)
+        finally:
+            connection.close()
+
+
+class Exchange:
+    """A request, and the ways to deal with it and its client."""
+
+    def __init__(self, handler: "_Handler", request: Request, rule: Rule, released: Event) -> None:
+        self._handler = handler
+        self._request = request
+        self._rule = rule
+        self._released = released
+
+    def forward(self) -> Answer:
+        """Let the server do what is asked, with the rule's hooks around it."""
+        self._rule.before(self._request)
+        answer = self._handler.server.proxy.ask_server(self._request)
+        self._rule.after(self._request, answer.status)
+        return answer
+
+    def answer(self, answer: Answer) -> None:
+        self._request.status = answer.status
+        self._handler.wfile.write(self._head(answer) + answer.body)
+
+    def answer_half(self, answer: Answer) -> None:
+        head = self._head(answer)
+        half = head + answer.body[: len(answer.body) // 2] if answer.body else head[: len(head) // 2]
+        self._handler.wfile.write(half)
+        self._handler.close_connection = True
+
+    def answer_slowly(self, answer: Answer, seconds: float, pieces: int) -> None:
+        whole = self._head(answer) + answer.body
+        size = -(-len(whole) // pieces)
+        for start in range(0, len(whole), size):
+            self._released.wait(seconds)
+            self._handler.wfile.write(whole[start : start + size])
+        self._request.status = answer.status
+
+    def reset(self) -> None:
+        """End the connection at once, with what TCP has for that."""
+        self._handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self._handler.close_connection = True
+
+    def wait_for_release(self) -> None:
+        assert self._released.wait(_LONGEST_WAIT), f"{self._request.method} {self._request.target} was never released"
+
+    def wait_until_given_up(self) -> None:
+        client = self._handler.connection
+        client.setblocking(False)
+        try:
+            while not self._released.wait(_BETWEEN_LOOKS):
+                try:
+                    if not client.recv(1, socket.MSG_PEEK):
+                        return
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    return
+        finally:
+            client.setblocking(True)
+
+    def _head(self, answer: Answer) -> bytes:
+        reason = answer.reason or HTTPStatus(answer.status).phrase
+        lines = [f"HTTP/1.1 {answer.status} {reason}", *(f"{name}: {value}" for name, value in answer.headers.items())]
+        if answer.status != HTTPStatus.NO_CONTENT:
+            lines.append(f"Content-Length: {len(answer.body)}")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # many clients at once are part of the tests
+    proxy: FaultProxy
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close without the polite end of sending, which a reset must not have."""
+        self.close_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients and servers that go away are part of the tests; anything else is wrong in one of them."""
+        error = sys.exception()
+        if isinstance(error, Exception) and not isinstance(error, OSError | http.client.HTTPException):
+            self.proxy.failed(error)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a small answer is not to wait for the client's acknowledgement
+    server: _Server
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        request = Request(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+        rule, released = self.server.proxy.receive(request)
+        exchange = Exchange(self, request, rule, released)
+        try:
+            rule.fault.meet(exchange)
+        except BaseException:  # one of the two went away, or a hook went wrong: see handle_error
+            exchange.reset()
+            raise
+
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names are the base class's
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
+        """Keep quiet: the tests show what matters."""

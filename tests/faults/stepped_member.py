@@ -1,0 +1,317 @@
+"""One process of the connector: all its parts are the real ones, but for Spark; its threads do one step at a time."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from quixstreams.context import message_context
+
+import app.checkpoints
+import app.claims
+from app.application import LakeApplication
+from app.bad_records import BadRecords
+from app.claims import Claims
+from app.custody import ByJournal
+from app.delivery import Registrar
+from app.errors import ConnectorError
+from app.journal import Journal
+from app.journal_entry import journal_key
+from app.model import TopicPartition
+from app.pipeline import Pipeline
+from app.recovery import Recovery
+from app.retry import Stopped
+from app.sink import LakeSink
+from app.staging import Stager
+from tests.fakes.arrow_writer import ArrowWriter
+from tests.fakes.clock import Clock
+from tests.fakes.memory_schema import MemorySchema
+from tests.faults.kafka_model import TOPIC, Consumer, Group
+from tests.faults.lanes import AtOnce, Lane, LaneLock, LanePool, LaneStop, pause
+from tests.faults.memory_lake import DEAD_LETTERS, ROOT, URI, MemoryStore, WatchfulCatalog
+from tests.unit.batches import properties, spec
+
+MAX_BUFFER_BYTES = 6_000
+LARGEST_RECORD = 2_000  # as the sink counts it, with a wide margin
+_EPOCH = 1_700_000_000.0
+# What a record becomes: the values of its rows, or no row at all.
+KINDS: dict[str, list[Any]] = {
+    "a": [{"p": "a", "v": 0}],
+    "b": [{"p": "b", "v": 0}],
+    "both": [{"p": "a", "v": 0}, {"p": "b", "v": 1}],
+    "bad": ["not an object"],
+    "filtered": [],
+}
+
+
+class SteppedPipeline(Pipeline):
+    """The pipeline without its threads."""
+
+    def __init__(self, clock: Clock, **arguments: Any) -> None:
+        self._clock = clock
+        super().__init__(**arguments)
+        self._pool = AtOnce()  # type: ignore[assignment]
+        self._stop = LaneStop()  # type: ignore[assignment]
+
+    def _run(self, step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> None:
+        """Its threads end at once."""
+
+    @property
+    def can_prepare(self) -> bool:
+        return self.failure is None and not self._waiting_rows.empty() and self._written.is_empty
+
+    def prepare(self) -> None:
+        """Steps 1 to 3 of the next batch."""
+        self._stage_next()
+        self._write_next()
+
+    @property
+    def can_deliver(self) -> bool:
+        return self.failure is None and not self._written.is_empty
+
+    def deliver(self) -> None:
+        """Steps 4 to 7 of what is prepared by then."""
+        super()._run(self._deliver_prepared, self._fail)
+
+    def _deliver_prepared(self) -> None:
+        if self._written.is_empty:
+            raise Stopped
+        self._deliver_next()
+
+    def wait_delivered(self, number: int, seconds: float) -> bool:
+        if seconds and self._delivered < number and self.failure is None:
+            pause("the end of a batch")
+            self._clock.advance(1.0)
+        return self._delivered >= number
+
+
+class Member:
+    """A process. When it is killed, its threads end where they are and the rest of the world does not notice."""
+
+    def __init__(
+        self, name: str, *, scratch: Path, clock: Clock, store: MemoryStore, catalog: WatchfulCatalog, group: Group
+    ) -> None:
+        scratch.mkdir()
+        self.group = group
+        self._store = store
+        self.kafka = Consumer(group)
+        bad_records = BadRecords("dead-letter", lambda _: None, clock)
+        self.sink = LakeSink(
+            batch_size=3,
+            gather_seconds=0.0,
+            max_buffer_bytes=MAX_BUFFER_BYTES,
+            max_record_bytes=1_000_000,
+            flush_seconds=180,
+            revoke_seconds=55,
+            stop_seconds=25,
+            bad_records=bad_records,
+            clock=clock,
+        )
+        self.custody = ByJournal(self.sink.is_owner, self._fenced, 1)
+        self.custody._pool = AtOnce()  # type: ignore[assignment]
+        registrar = Registrar(catalog, f"{URI}/{ROOT}", properties("p"), TOPIC, catalog.table())
+        self.pipeline = SteppedPipeline(
+            clock,
+            writer=ArrowWriter(),
+            stager=Stager(
+                spec=spec("p"),
+                table_root=ROOT,
+                schema=MemorySchema(),
+                fixed=frozenset(),
+                metadata=("__offset",),
+                sort_column=None,
+                bad_records=bad_records,
+            ),
+            store=store,
+            table_root=ROOT,
+            registrar=registrar,
+            scratch=scratch,
+            workers=1,
+            custody=self.custody,
+        )
+        self.sink.connect(self.pipeline)
+        self.application = _application(self.sink, scratch, self.kafka)
+        self.claims = Claims(
+            new_journal=lambda tp, token: _journal(store, tp, token, clock),
+            custody=self.custody,
+            positions=SimpleNamespace(of=group.position_of),
+            register=Recovery(store, registrar, None).register,
+            stands=self.sink.is_owner,
+            reset="earliest",
+            prefer_committed=False,
+            workers=1,
+        )
+        self._background = LanePool(f"{name}: claims")
+        self.claims._pool = self._background  # type: ignore[assignment]
+        self.claims._stop = LaneStop()  # type: ignore[assignment]
+        self.application.connect(self.claims)
+        self.checkpoints = self.application._checkpoints
+        self.checkpoints.sink_manager.register(self.sink)
+        self.checkpoints.init_checkpoint()
+        self.consuming = Lane(f"{name}: consumer")
+        self._delivering = Lane(f"{name}: deliver")
+        self.has_ended = False
+
+    @property
+    def is_zombie(self) -> bool:
+        """Whether it believes to have partitions that are somebody else's or nobody's."""
+        return set(self.kafka.assigned) != set(self.group.of(self.kafka))
+
+    @property
+    def is_through(self) -> bool:
+        """Whether all records of its partitions are consumed and none of them waits for a commit."""
+        return self.kafka.is_at_end and self.checkpoints.checkpoint.empty()
+
+    @property
+    def is_delivering(self) -> bool:
+        return not self._delivering.is_idle
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """Those that have something to do."""
+        return [lane for lane in (self.consuming, self._delivering, *self._background.lanes) if not lane.is_idle]
+
+    def _fenced(self, token: str, reason: str) -> None:
+        if token in {entry.owner for entry in self._store.entries.values()}:
+            self._store.violations.append(f"{token} was fenced though the journal is its own: {reason}")
+        self.sink.fenced(token, reason)
+
+    # --- on the consumer's thread -----------------------------------------------------------------------------------
+
+    def assign(self, tps: list[TopicPartition]) -> None:
+        self.consuming.begin(lambda: self.application._on_assign(None, _kafka(tps)))
+
+    def consume(self, count: int) -> None:
+        """So many turns of the loop."""
+        self.consuming.begin(lambda: self._turns(count))
+
+    def checkpoint(self) -> None:
+        """The interval between commits is over."""
+        self.consuming.begin(lambda: self.checkpoints.commit_checkpoint(force=True))
+
+    def revoke(self) -> None:
+        """Give all partitions away in good order."""
+        self.consuming.begin(self._revoke)
+
+    def lose(self) -> None:
+        """Learn that the partitions are gone."""
+        self.consuming.begin(self._lose)
+
+    def stop(self) -> None:
+        """End in good order."""
+        self.consuming.begin(self._stop)
+
+    def _turns(self, count: int) -> None:
+        for _ in range(count):
+            self.application._process_message({TOPIC: self._dataframe})
+            self.checkpoints.commit_checkpoint()
+            self.application._consumer.resume_backpressured()  # type: ignore[no-untyped-call]
+
+    def _dataframe(self, value: Any, key: Any, timestamp: int, headers: Any) -> None:
+        for result in KINDS[value["kind"]]:
+            context = message_context()
+            self.sink.add(result, key, timestamp, headers, context.topic, context.partition, context.offset)
+
+    def _revoke(self) -> None:
+        tps = self.kafka.assigned
+        self.application._on_revoke(None, _kafka(tps))
+        self.kafka.forget(tps)
+        self.group.release(self.kafka)
+
+    def _lose(self) -> None:
+        tps = self.kafka.assigned
+        self.application._on_lost(None, _kafka(tps))
+        self.kafka.forget(tps)
+
+    def _stop(self) -> None:
+        self.application.request_stop()
+        self.checkpoints.commit_checkpoint(force=True)
+        self._revoke()
+        self.has_ended = True
+
+    # --- from outside -----------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Spark writes the next batch, if it can."""
+        if self.pipeline.can_prepare:
+            self.pipeline.prepare()
+        self._deliver()
+
+    def _deliver(self) -> None:
+        if self._delivering.is_idle and self.pipeline.can_deliver:
+            self._delivering.begin(self.pipeline.deliver)
+
+    def after_step(self) -> None:
+        """Look at what a step has brought.
+
+        Raises:
+            Exception: something that the connector should not have raised.
+        """
+        self._deliver()
+        error, self.consuming.error = self.consuming.error, None
+        if isinstance(error, ConnectorError):
+            self.consuming.begin(lambda: self.checkpoints.commit_delivered(self.sink.is_delivered))
+            self.has_ended = True
+        elif error is not None:
+            raise error
+        for lane in (self._delivering, *self._background.lanes):
+            if lane.error is not None:
+                raise lane.error
+        self._background.lanes = [lane for lane in self._background.lanes if not lane.is_idle]
+
+    def kill(self) -> None:
+        for lane in (self.consuming, self._delivering, *self._background.lanes):
+            lane.kill()
+        self.group.release(self.kafka)
+
+
+@contextmanager
+def time_stands_still(clock: Clock) -> Iterator[None]:
+    """Let those parts that take no clock look at this one."""
+    fake = SimpleNamespace(monotonic=clock, sleep=clock.advance)
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(app.checkpoints, "time", fake))
+        patches.enter_context(patch.object(app.claims, "time", fake))
+        patches.enter_context(patch("quixstreams.internal_consumer.consumer.monotonic", clock))
+        yield
+
+
+def _journal(store: MemoryStore, tp: TopicPartition, token: str, clock: Clock) -> Journal:
+    journal = Journal(
+        store,
+        journal_key(ROOT, "group", tp),
+        token,
+        roots=(f"{ROOT}/", f"{DEAD_LETTERS}/"),
+        clock=clock,
+        now=lambda: _EPOCH + clock.now,
+    )
+    journal._lock = LaneLock()  # type: ignore[assignment]
+    return journal
+
+
+def _application(sink: LakeSink, scratch: Path, kafka: Consumer) -> LakeApplication:
+    application = LakeApplication(
+        lake_sink=sink,
+        on_turn=lambda: None,
+        broker_address="127.0.0.1:9",
+        consumer_group="group",
+        commit_interval=1e9,
+        auto_create_topics=False,
+        broker_availability_timeout=0,
+        loglevel=None,
+        state_dir=scratch / "state",
+    )
+    producer: Any = application._producer
+    producer.poll = lambda _: None
+    producer.flush = lambda **_: 0  # how many messages are left
+    consumer: Any = application._consumer
+    for name in ("poll_row", "commit", "assign", "assignment", "position", "pause", "resume", "seek"):
+        setattr(consumer, name, getattr(kafka, name))
+    return application
+
+
+def _kafka(tps: list[TopicPartition]) -> list[KafkaTopicPartition]:
+    return [KafkaTopicPartition(*tp) for tp in tps]

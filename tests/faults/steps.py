@@ -1,0 +1,112 @@
+"""The steps of the delivery as the servers see them, and members that come to a given step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from app.errors import FatalError
+from app.storage.base import ObjectStore
+from tests.faults.members import BATCHES, PARTITIONS, PLACES, Member, Table
+from tests.faults.proxy import Answer, FaultProxy, Matches, Rule, Say, on
+
+JOURNAL = "/_journal/"
+DATA = "/p="
+A, F = len(PARTITIONS), len(PLACES)
+
+
+Left = Literal["nothing", "done", "complete", "registered", "incomplete"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Requests of one kind.
+
+    Args:
+        left: what a member before has left behind.
+        phase: what the member at hand does when they come.
+        server: who gets them.
+        matches: tells them from others of this phase.
+        calls: how many there are without a fault.
+    """
+
+    left: Left
+    phase: Literal["claim", "write"]
+    server: Literal["store", "catalog"]
+    matches: Matches
+    calls: int
+
+
+STEPS: Mapping[str, Step] = {
+    "claim read": Step("done", "claim", "store", on("GET", JOURNAL), A),
+    "claim write": Step("done", "claim", "store", on("PUT", JOURNAL), A),
+    "begin": Step("nothing", "claim", "store", on("PUT", JOURNAL), A),
+    "claim write of a pending batch": Step("complete", "claim", "store", on("PUT", JOURNAL, body='"pending"'), A),
+    # Once to see whether all is there, once more for the time of each file.
+    "roll-forward check": Step("complete", "claim", "store", on("GET", query="p%3D"), 2 * A * F),
+    "roll-forward footer": Step("complete", "claim", "store", on("GET", DATA), A * F),
+    "roll-forward register": Step("complete", "claim", "catalog", on("POST", "/add-files"), A),
+    "roll-forward write": Step("complete", "claim", "store", on("PUT", JOURNAL, body='"done"'), A),
+    "roll-back check": Step("incomplete", "claim", "store", on("GET", query="p%3D"), A * F),
+    "roll-back write": Step("incomplete", "claim", "store", on("PUT", JOURNAL, body='"done"'), A),
+    "revoked delete": Step("incomplete", "claim", "store", on("DELETE", DATA), A * F),
+    "intend": Step("nothing", "write", "store", on("PUT", JOURNAL, body='"pending"'), BATCHES * A),
+    "upload": Step("nothing", "write", "store", on("PUT", DATA), BATCHES * A * F),
+    "look": Step("nothing", "write", "store", on("GET", JOURNAL), BATCHES * A),
+    "create table": Step("nothing", "write", "catalog", on("PUT", "/tables/"), 1),
+    "register": Step("nothing", "write", "catalog", on("POST", "/add-files"), BATCHES),
+    "done": Step("nothing", "write", "store", on("PUT", JOURNAL, body='"done"'), BATCHES * A),
+}
+
+
+def s3_error(status: int, code: str, **headers: str) -> Answer:
+    """What an S3 server says when it refuses."""
+    body = f"<Error><Code>{code}</Code><Message>said so</Message></Error>".encode()
+    return Answer(status, body, {"Content-Type": "application/xml", **headers})
+
+
+def live(table: Table, scratch: Path, step: Step, rule: Rule, *, store: ObjectStore | None = None) -> None:
+    """A member's life, for whose phase the rule holds."""
+    with Member(table, scratch, store=store) as member:
+        if step.phase == "claim":
+            proxy_of(table, step).add(rule)
+        member.claim()
+        if step.phase == "claim":
+            proxy_of(table, step).remove(rule)
+        else:
+            proxy_of(table, step).add(rule)
+        member.write()
+
+
+def proxy_of(table: Table, step: Step) -> FaultProxy:
+    """The proxy that sees the requests of the step."""
+    return table.site.to_store if step.server == "store" else table.site.to_catalog
+
+
+_DEATHS: Mapping[Left, tuple[str, Matches]] = {
+    "incomplete": ("store", on("PUT", f"{DATA}{PLACES[-1]}/")),
+    "complete": ("catalog", on("POST", "/add-files")),
+    "registered": ("store", on("PUT", JOURNAL, body='"done"')),
+}
+
+
+def leave_behind(left: Left, table: Table, scratch: Path) -> None:
+    """Let a member live before, and die as it is said.
+
+    It dies after a batch, or amid its uploads, or with all uploaded, or registered too and not noted as done.
+    """
+    if left == "nothing":
+        return
+    with Member(table, scratch) as member:
+        member.claim()
+        if left == "done":
+            member.write(batches=1)
+        else:
+            server, matches = _DEATHS[left]
+            proxy = table.site.to_store if server == "store" else table.site.to_catalog
+            proxy.add(Rule(matches, Say(s3_error(403, "AccessDenied"))))
+            with pytest.raises(FatalError):
+                member.write(batches=1)
+    table.site.clear()

@@ -1,0 +1,223 @@
+"""Members of a group are killed, frozen and cut off under load, over and over: every row is there, and once.
+
+The short form runs with all other tests. ``make chaos`` runs the long one; ``CHAOS_SEED`` repeats a run's choices.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dev.kafka import LocalKafka
+from dev.minio import LocalMinio
+from tests.e2e.conftest import _parsed_classes
+from tests.e2e.connector import REPO, ConnectorProcess
+from tests.e2e.lake import mirror
+from tests.e2e.records import records
+from tests.e2e.scenario import Scenario, s3_store
+from tests.fakes.catalog_server import CatalogServer
+from tests.faults.tcp_detour import TcpDetour
+
+__all__ = ["_parsed_classes"]  # a fixture
+
+PARTITIONS = 6
+MEMBERS = 3
+SESSION_SECONDS = 20.0  # of the connector's consumer: who is silent for longer loses its partitions
+KILLS = int(os.environ.get("CHAOS_KILLS", "6"))
+SEED = int(os.environ.get("CHAOS_SEED", str(random.randrange(1_000_000))))
+RECORDS_A_SECOND = 2_000
+PATIENCE = 300.0
+
+
+@dataclass
+class Group:
+    """The members of the consumer group, each in its slot; the last slot's network can be cut."""
+
+    scenario: Scenario
+    settings: dict[str, str]
+    detour: TcpDetour
+    catalog: CatalogServer
+    members: list[ConnectorProcess] = field(default_factory=list)
+    ended: Counter[int] = field(default_factory=Counter)
+
+    def start_all(self) -> None:
+        self.members = [self._start(slot) for slot in range(MEMBERS)]
+
+    def _start(self, slot: int) -> ConnectorProcess:
+        cut_off = {"KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{self.detour.port}"} if slot == MEMBERS - 1 else {}
+        return self.scenario.connector(self.settings | cut_off)
+
+    def restart_the_dead(self) -> None:
+        """As a platform does. Members may end by themselves, but only for reasons that a restart sets right."""
+        for slot, member in enumerate(self.members):
+            code = member.exit_code
+            if code is not None:
+                assert code in (-signal.SIGKILL, 70, 75), f"ended with code {code}:\n{member.log[-6000:]}"
+                self.ended[code] += 1
+                self.members[slot] = self._start(slot)
+
+    def wait_until(self, happened: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not happened():
+            self.restart_the_dead()
+            assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}\n{self._tails()}"
+            time.sleep(0.5)
+
+    def wait(self, seconds: float) -> None:
+        """Let them work, and restart who dies."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.restart_the_dead()
+            time.sleep(0.2)
+
+    def _tails(self) -> str:
+        return "\n".join(f"--- member {slot}\n{member.log[-3000:]}" for slot, member in enumerate(self.members))
+
+
+@pytest.fixture
+def detour() -> Iterator[TcpDetour]:
+    with TcpDetour() as detour:
+        yield detour
+
+
+@pytest.fixture
+def group(s3_server: LocalMinio, bucket: str, detour: TcpDetour, tmp_path: Path) -> Iterator[Group]:
+    with ExitStack() as running:
+        kafka = LocalKafka(detour=detour.port)
+        detour.target = kafka.detour_port
+        running.enter_context(kafka)
+        catalog = running.enter_context(CatalogServer())
+        scenario = running.enter_context(closing(Scenario(kafka, tmp_path, PARTITIONS)))
+        settings = {
+            **s3_store(s3_server, bucket),
+            "CATALOG_URL": catalog.url,
+            "CATALOG_AUTH_TOKEN": catalog.token,
+            "HIVE_COLUMNS": "location",
+            "METADATA_COLUMNS": "__topic,__partition,__offset",
+            "BATCH_SIZE": "500",
+            "LOGLEVEL": "INFO",
+        }
+        yield Group(scenario, settings, detour, catalog)
+
+
+@contextmanager
+def load(scenario: Scenario) -> Iterator[list[int]]:
+    """Produce at a steady rate as long as the block lasts; yields how many there are, as the sole element."""
+    count, over = [0], threading.Event()
+
+    def produce() -> None:
+        while not over.wait(0.5):
+            some = RECORDS_A_SECOND // 2
+            scenario.produce(records(some, first=count[0], partitions=PARTITIONS))
+            count[0] += some
+
+    with ThreadPoolExecutor(1) as thread:
+        producing = thread.submit(produce)
+        try:
+            yield count
+        finally:
+            over.set()
+        producing.result()
+
+
+def kill_python(group: Group, slot: int, chance: random.Random) -> None:
+    group.members[slot].signal(signal.SIGKILL)
+    group.wait(chance.uniform(0, 10))
+
+
+def kill_java(group: Group, slot: int, chance: random.Random) -> None:
+    java = group.members[slot].java()
+    if java is not None:
+        with suppress(ProcessLookupError):
+            os.kill(java, signal.SIGKILL)
+    group.wait(chance.uniform(0, 10))
+
+
+def freeze(group: Group, slot: int, _: random.Random) -> None:
+    """A zombie: it does nothing for longer than its session lasts, then goes on where it was."""
+    frozen = group.members[slot]
+    frozen.signal(signal.SIGSTOP)
+    group.wait(SESSION_SECONDS + 10)
+    frozen.signal(signal.SIGCONT)
+    group.wait(5)
+
+
+def cut_off(group: Group, _slot: int, _: random.Random) -> None:
+    """The last member cannot reach Kafka for longer than its session lasts, but can reach the store."""
+    group.detour.cut()
+    group.wait(SESSION_SECONDS + 10)
+    group.detour.mend()
+    group.wait(5)
+
+
+Incident = Callable[[Group, int, random.Random], None]
+
+
+def incidents(chance: random.Random) -> list[Incident]:
+    """Kills in random order with a few zombies among them, one of each kind at least."""
+    kills: list[Incident] = [chance.choice((kill_python, kill_python, kill_java)) for _ in range(KILLS - 2)]
+    zombies: list[Incident] = [chance.choice((freeze, cut_off)) for _ in range(KILLS // 10)]
+    mixed: list[Incident] = [*kills, kill_python, kill_java, *zombies, freeze, cut_off]
+    chance.shuffle(mixed)
+    return mixed
+
+
+def test_every_row_is_there_once_whoever_dies(group: Group, s3_server: LocalMinio, bucket: str, tmp_path: Path) -> None:
+    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
+    chance = random.Random(SEED)
+    scenario = group.scenario
+    group.start_all()
+    with load(scenario) as produced:
+        group.wait_until(lambda: sum(scenario.committed()) > 0, "the first commit")
+        for incident in incidents(chance):
+            incident(group, chance.randrange(MEMBERS), chance)
+    total = produced[0]
+    group.wait_until(lambda: sum(scenario.committed()) >= total, f"{total:,} records committed")
+    for member in group.members:
+        assert member.stop() == 0, member.log[-6000:]
+    sweep(group)
+
+    lake = mirror(s3_server, bucket, tmp_path / "mirror")
+    counted = Counter(n for path in lake.files() for n in pq.ParquetFile(path).read(["n"])["n"].to_pylist())
+    doubled = [n for n, times in counted.items() if times > 1]
+    lost = sorted(set(range(total)) - counted.keys())
+    print(f"sent {total:,}, in the lake {counted.total():,}, doubled {len(doubled)}, lost {len(lost)}, {group.ended}")
+    assert not doubled
+    assert not lost
+    assert not list((tmp_path / "mirror").rglob("_dead_letter"))
+    stored = {str(path.relative_to(tmp_path / "mirror")) for path in lake.files()}
+    registered = {file["file_path"].removeprefix(f"s3://{bucket}/") for file in group.catalog.files(scenario.topic)}
+    assert registered == stored, "the catalog holds exactly the files of the table"
+    audited = audit(group)
+    assert audited.returncode == 0, audited.stdout
+
+
+def sweep(group: Group) -> None:
+    """Let one member more claim everything: that deletes again what was undone and appeared later."""
+    last = group.scenario.connector(group.settings)
+    last.wait_for_log("claimed: " + ", ".join([r"\S+ from \d+"] * PARTITIONS))
+    assert last.stop() == 0
+
+
+def audit(group: Group) -> subprocess.CompletedProcess[str]:
+    settings = {
+        **os.environ,
+        "input": group.scenario.topic,
+        "KAFKA_BOOTSTRAP_SERVERS": group.scenario.kafka.bootstrap_servers,
+        **group.settings,
+    }
+    return subprocess.run(
+        [sys.executable, str(REPO / "main.py"), "audit"], env=settings, capture_output=True, text=True, check=False
+    )

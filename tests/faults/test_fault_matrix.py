@@ -1,0 +1,91 @@
+"""Each step of the delivery meets each fault, at its first, second and last request; then all must be well again."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConnectorError
+from tests.faults.members import LAST, Table, recover
+from tests.faults.proxy import Answer, Cut, Fault, Hang, Lost, Reset, Rule, Say, nth
+from tests.faults.steps import STEPS, Step, leave_behind, live, s3_error
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
+
+def refusal(status: int, code: str, **headers: str) -> Callable[[Step], Fault]:
+    """The status, in the words of the server that is asked."""
+
+    def fault(step: Step) -> Fault:
+        if step.server == "store":
+            return Say(s3_error(status, code, **headers))
+        return Say(Answer(status, b'{"error": "said so"}', headers))
+
+    return fault
+
+
+FAULTS: Mapping[str, Callable[[Step], Fault]] = {
+    "429": refusal(429, "TooManyRequests", **{"Retry-After": "1"}),
+    "500": refusal(500, "InternalError"),
+    "503": refusal(503, "SlowDown"),
+    "reset": lambda _: Reset(),
+    "hang": lambda _: Hang(),
+    "cut body": lambda _: Cut(),
+    "lost answer": lambda _: Lost(),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the life of the member ends that meets the fault; without an error, it ends well by itself."""
+
+    error: type[ConnectorError] | None = None
+    message: str = ""
+
+
+WELL = Outcome()
+# All that is not in here ends well.
+OTHERWISE: Mapping[tuple[str, str], Outcome] = {}
+
+
+def places(calls: int) -> dict[str, int]:
+    """The requests of a step that are looked at, by name."""
+    named = {"first": 1, "second": 2, "last": calls}
+    return {
+        name: number for name, number in named.items() if number < calls or name == ("last" if calls > 1 else "first")
+    }
+
+
+def cells() -> Iterator[object]:
+    for step_name, step in STEPS.items():
+        for fault_name in FAULTS:
+            for place, number in places(step.calls).items():
+                expected = OTHERWISE.get((step_name, fault_name), WELL)
+                name = f"{step_name}, {fault_name}, {place}"
+                yield pytest.param(step, FAULTS[fault_name](step), number, expected, id=name)
+
+
+@pytest.mark.parametrize(("step", "fault", "number", "expected"), list(cells()))
+def test_a_step_meets_a_fault(
+    table: Table, tmp_path: Path, step: Step, fault: Fault, number: int, expected: Outcome
+) -> None:
+    leave_behind(step.left, table, tmp_path)
+    rule = Rule(step.matches, fault, nth(number))
+    if expected.error is None:
+        live(table, tmp_path, step, rule)
+        assert recover(table, tmp_path) == {LAST + 1}, "something was left to do"
+    else:
+        with pytest.raises(expected.error, match=expected.message):
+            live(table, tmp_path, step, rule)
+        recover(table, tmp_path)
+    assert rule.met == 1
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_steps_are_as_many_requests_as_is_said_above(table: Table, tmp_path: Path, name: str) -> None:
+    step = STEPS[name]
+    leave_behind(step.left, table, tmp_path)
+    rule = Rule(step.matches)
+    live(table, tmp_path, step, rule)
+    assert rule.matched == step.calls

@@ -1,0 +1,167 @@
+"""The process is killed between any two steps of a batch; the next one finishes or undoes what it finds.
+
+A proxy in front of the store and one in front of the catalog tell where the connector is, and kill it there.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dev.broker import Broker
+from dev.minio import LocalMinio
+from tests.e2e.conftest import _parsed_classes
+from tests.e2e.connector import REPO, ConnectorProcess
+from tests.e2e.lake import mirror
+from tests.e2e.records import records
+from tests.e2e.scenario import Scenario, s3_store
+from tests.fakes.catalog_server import CatalogServer
+from tests.faults.proxy import FaultProxy, Matches, Rule, nth, on
+
+__all__ = ["_parsed_classes"]  # a fixture
+
+LIGHT = Path(__file__).parent / "light"
+RECORDS = 2_000
+PARTITIONS = 2
+WRITES_BEGIN = on("PUT", "/_journal/", body='"state":"pending"')
+WRITES_DONE = on("PUT", "/_journal/", body='"state":"done"')
+STORES = on("PUT", ".parquet")
+REGISTERS = on("POST", "add-files")
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where the process dies: before or after the server has done the n-th request of a kind."""
+
+    matches: Matches
+    number: int
+    is_after: bool
+    at_catalog: bool = False
+
+
+# Of two partitions: their claims write one entry each, a batch one intent and two files for each.
+POINTS = {
+    "a claim is about to be written": Point(WRITES_DONE, 1, is_after=False),
+    "one of two claims is written": Point(WRITES_DONE, 1, is_after=True),
+    "a batch is in files and not announced": Point(WRITES_BEGIN, 1, is_after=False),
+    "one of two parts is announced": Point(WRITES_BEGIN, 1, is_after=True),
+    "the batch is announced": Point(WRITES_BEGIN, 2, is_after=True),
+    "the first file is stored": Point(STORES, 1, is_after=True),
+    "all files but one are stored": Point(STORES, 3, is_after=True),
+    "all files are stored": Point(STORES, 4, is_after=True),
+    "the batch is about to be registered": Point(REGISTERS, 1, is_after=False, at_catalog=True),
+    "the batch is registered": Point(REGISTERS, 1, is_after=True, at_catalog=True),
+    "one of two parts is done": Point(WRITES_DONE, 3, is_after=True),
+    "the batch is done and not committed": Point(WRITES_DONE, 4, is_after=True),
+}
+
+
+class Target:
+    """The process that is to die, known only after the proxies are."""
+
+    def __init__(self) -> None:
+        self.kill: Callable[[], None] = lambda: None
+        self.dies = threading.Event()
+
+    def die(self, *_: object) -> None:
+        self.kill()
+        self.dies.set()
+
+
+@dataclass
+class Place:
+    """A topic, and settings that lead to the store and the catalog, through proxies and without."""
+
+    scenario: Scenario
+    through_proxies: dict[str, str]
+    direct: dict[str, str]
+    store: FaultProxy
+    catalog: FaultProxy
+    catalog_server: CatalogServer
+
+    def kill_at(self, point: Point, target: Target) -> Rule:
+        rule = Rule(point.matches, when=nth(point.number))
+        if point.is_after:
+            rule.after = target.die
+        else:
+            rule.before = target.die
+        return (self.catalog if point.at_catalog else self.store).add(rule)
+
+
+@pytest.fixture
+def place(kafka: Broker, s3_server: LocalMinio, bucket: str, tmp_path: Path) -> Iterator[Place]:
+    with ExitStack() as running:
+        server = running.enter_context(CatalogServer())
+        store = running.enter_context(FaultProxy(s3_server.endpoint_url))
+        catalog = running.enter_context(FaultProxy(server.url))
+        scenario = running.enter_context(closing(Scenario(kafka, tmp_path, PARTITIONS)))
+        direct = {
+            **s3_store(s3_server, bucket),
+            "CATALOG_URL": server.url,
+            "CATALOG_AUTH_TOKEN": server.token,
+            "HIVE_COLUMNS": "location",
+            "BATCH_SIZE": str(RECORDS),
+        }
+        through_proxies = {**direct, "AWS_ENDPOINT_URL": store.url, "CATALOG_URL": catalog.url}
+        yield Place(scenario, through_proxies, direct, store, catalog, server)
+
+
+def kill_python(connector: ConnectorProcess) -> Callable[[], None]:
+    return lambda: connector.signal(signal.SIGKILL)
+
+
+def kill_java(connector: ConnectorProcess) -> Callable[[], None]:
+    def kill() -> None:
+        java = connector.java()
+        assert java is not None
+        os.kill(java, signal.SIGKILL)
+        connector.wait()  # the request under way is not answered before
+
+    return kill
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_between_two_steps(place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path, point: str) -> None:
+    target = Target()
+    rule = place.kill_at(POINTS[point], target)
+    place.scenario.produce(records(RECORDS, partitions=PARTITIONS))
+    first = place.scenario.connector(place.through_proxies, root=LIGHT)
+    target.kill = kill_python(first)
+    assert first.wait() == -signal.SIGKILL
+    assert rule.met == 1
+
+    second = place.scenario.connector(place.direct, root=LIGHT)
+    place.scenario.wait_until_committed(RECORDS, by=second)
+    assert second.stop() == 0
+    check_whole(place, s3_server, bucket, tmp_path)
+
+
+@pytest.mark.parametrize("point", ["a batch is in files and not announced", "all files but one are stored"])
+def test_java_dies_between_two_steps(
+    place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path, point: str
+) -> None:
+    target = Target()
+    place.kill_at(POINTS[point], target)
+    place.scenario.produce(records(RECORDS, partitions=PARTITIONS))
+    first = place.scenario.connector(place.through_proxies, root=REPO)
+    target.kill = kill_java(first)
+    assert first.wait() == 70
+    assert target.dies.wait(10)
+
+    second = place.scenario.connector(place.direct, root=LIGHT)
+    place.scenario.wait_until_committed(RECORDS, by=second)
+    assert second.stop() == 0
+    check_whole(place, s3_server, bucket, tmp_path)
+
+
+def check_whole(place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path) -> None:
+    """Every record is in the lake once, and the catalog holds exactly the files that are there."""
+    lake = mirror(s3_server, bucket, tmp_path / "mirror")
+    assert lake.numbers() == list(range(RECORDS))
+    stored = {f"s3://{bucket}/{path.relative_to(tmp_path / 'mirror')}" for path in lake.files()}
+    assert {file["file_path"] for file in place.catalog_server.files(place.scenario.topic)} == stored

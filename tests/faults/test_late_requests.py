@@ -1,0 +1,84 @@
+"""Members that stand still with a request on its way, while others take their partitions over; then it arrives."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from app.errors import RetryableError
+from app.storage.base import ObjectStore
+from tests.faults.members import BATCHES, LAST, PARTITIONS, PLACES, FencedOff, Member, Site, Table, recover, wait_until
+from tests.faults.proxy import Hold, Rule, nth, on
+from tests.faults.steps import DATA, STEPS, leave_behind, live, proxy_of
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
+AWAY = 60.0  # seconds; no time-out of the one that stands still ends its request
+
+# Steps of a claim after which the partition cannot be taken back; a late claim itself takes it back, without harm, and
+# its member then finds that its other partition is gone.
+TOO_LATE_TO_CLAIM = {
+    "begin",
+    "roll-forward check",
+    "roll-forward footer",
+    "roll-forward register",
+    "roll-forward write",
+    "roll-back check",
+    "roll-back write",
+}
+
+
+@pytest.fixture(scope="module")
+def patient(site: Site) -> ObjectStore:
+    """A store with time-outs as in production."""
+    return site.new_store()
+
+
+def fenced_at_claim(error: BaseException | None) -> bool:
+    return isinstance(error, RetryableError) and "was taken over by another member" in error.cause
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("name", STEPS)
+def test_a_request_arrives_after_another_member_has_written_everything(
+    table: Table, tmp_path: Path, patient: ObjectStore, monkeypatch: pytest.MonkeyPatch, name: str, place: str
+) -> None:
+    monkeypatch.setattr("tests.faults.members.CATALOG_TIMEOUT", AWAY)
+    step = STEPS[name]
+    leave_behind(step.left, table, tmp_path)
+    held = Rule(step.matches, Hold(), nth(1 if place == "first" else step.calls))
+    with ThreadPoolExecutor(1) as other_machine:
+        former = other_machine.submit(live, table, tmp_path, step, held, store=patient)
+        wait_until(lambda: held.met)
+        with Member(table, tmp_path) as member:
+            member.live()
+        proxy_of(table, step).release()
+        error = former.exception()
+    if step.phase == "write" or name == "revoked delete":
+        assert isinstance(error, FencedOff), f"{error!r}"
+    elif name in TOO_LATE_TO_CLAIM:
+        assert fenced_at_claim(error), f"{error!r}"
+    else:
+        assert isinstance(error, FencedOff) or fenced_at_claim(error), f"{error!r}"
+    table.assert_whole()
+    assert recover(table, tmp_path) == {LAST + 1}
+
+
+def test_a_file_that_arrives_after_its_member_has_died_is_deleted(
+    table: Table, tmp_path: Path, patient: ObjectStore
+) -> None:
+    held = table.site.to_store.add(Rule(on("PUT", DATA), Hold(), nth(4)))
+    with Member(table, tmp_path, store=patient) as former:
+        former.claim()
+        with ThreadPoolExecutor(1) as machine:
+            writing = machine.submit(former.write)
+            wait_until(lambda: held.met)
+            with Member(table, tmp_path) as member:
+                member.live()
+                former.die()
+                table.site.to_store.release()
+                wait_until(lambda: len(table.data_files) == BATCHES * len(PARTITIONS) * len(PLACES) + 1)
+                member.custody.delete_revoked()
+            table.assert_whole()
+            assert writing.exception() is not None
+    assert recover(table, tmp_path) == {LAST + 1}

@@ -1,0 +1,296 @@
+"""What quixstreams and its Kafka client do in odd moments, on a real broker: it loses, doubles and stops nothing."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from quixstreams import State
+
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.retry import Stopped
+from dev.kafka import LocalKafka
+from tests.fakes.moody_store import MoodyStore
+from tests.faults.connector_thread import ConnectorThread, Place
+
+AWAY = RetryableError("uploading to the lake", "no route to host")
+DENIED = FatalError("uploading to the lake", "access denied")
+two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
+# Whatever is read waits for the stop, or for what the test does.
+LAZY = {"BATCH_SIZE": "1000000", "COMMIT_INTERVAL": "3600"}
+
+
+@pytest.fixture
+def store(place: Place) -> MoodyStore:
+    return MoodyStore(place.store_folder)
+
+
+def _has_read(connector: ConnectorThread, rows: int) -> None:
+    connector.wait_until(lambda: connector.waiting_rows == rows, f"{rows} rows that wait")
+
+
+@contextmanager
+def _frozen(connector: ConnectorThread) -> Iterator[None]:
+    """Keep the consumer's loop from turning, so that the group goes on without this member."""
+    thaw = threading.Event()
+    connector.in_turn = thaw.wait
+    try:
+        yield
+    finally:
+        connector.in_turn = lambda: None
+        thaw.set()
+
+
+@two_partitions
+def test_a_rebalance_during_back_pressure_leaves_no_partition_paused(
+    place: Place, store: MoodyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.flush_wait._PAUSE_SECONDS", 3600.0)  # nothing but the rebalance ends it
+    store.refuse = lambda _: AWAY
+    first = place.connector(store=store)
+    place.produce(100)
+    first.wait_until(lambda: first.is_paused, "back-pressure")
+    store.refuse = lambda _: None
+
+    second = place.connector()
+    second.wait_until_consuming()
+    first.wait_until(lambda: len(first.partitions) == 1, "the rebalance")
+    place.produce(100)
+    place.wait_until_committed(100, 100, by=first)
+
+    first.stop()
+    second.stop()
+    place.assert_whole()
+
+
+def test_a_partition_lost_and_given_back_is_read_anew(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    connector = place.connector(LAZY)
+    place.produce(100)
+    _has_read(connector, 100)
+
+    with _frozen(connector):
+        connector.wait_until(lambda: place.members() == 0, "the end of its membership")
+    connector.wait_until(lambda: "lost: " in caplog.text and connector.partitions, "its return to the group")
+    _has_read(connector, 100)
+    place.produce(50)
+    _has_read(connector, 150)
+
+    connector.stop()
+    assert place.committed() == [150]
+    place.assert_whole()
+
+
+@two_partitions
+@pytest.mark.parametrize("learns_by", ["lost: ", "given away: "])
+def test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten(
+    place: Place, caplog: pytest.LogCaptureFixture, learns_by: str
+) -> None:
+    first = place.connector(LAZY)
+    place.produce(100)
+    _has_read(first, 100)
+
+    with _frozen(first):
+        if learns_by == "lost: ":  # else it is the other member's coming that ends its membership
+            first.wait_until(lambda: place.members() == 0, "the end of its membership")
+        second = place.connector()
+        place.wait_until_committed(50, 50, by=second)
+    first.wait_until(lambda: len(first.partitions) == 1, "its return to the group")
+    assert learns_by in caplog.text
+    place.produce(100)
+    _has_read(first, 50)
+
+    first.stop()
+    place.wait_until_committed(100, 100, by=second)
+    second.stop()
+    place.assert_whole()
+
+
+@two_partitions
+def test_a_flush_that_a_revocation_left_behind_seals_nothing_of_the_next_life(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = place.connector(LAZY)
+    place.produce(100)
+    _has_read(first, 100)
+    flush, late, outcome = first.sink.flush, threading.Event(), list[ConnectorError]()
+
+    def flush_late() -> None:
+        if threading.get_ident() != first.sink._consumer_thread:
+            late.wait()
+        try:
+            flush()
+        except ConnectorError as error:
+            outcome.append(error)
+            raise
+
+    monkeypatch.setattr(first.sink, "flush", flush_late)
+    second = place.connector()
+    second.wait_until_consuming()
+    first.wait_until(lambda: len(first.partitions) == 1, "the rebalance")
+    _has_read(first, 50)
+
+    late.set()
+    first.wait_until(lambda: outcome, "the end of the flush")
+    assert "they are gone already" in str(outcome[0])
+    assert first.waiting_rows == 50
+    assert first.writer.batches == 0
+
+    first.stop()
+    place.wait_until_committed(50, 50, by=second)
+    second.stop()
+    place.assert_whole()
+
+
+@two_partitions
+def test_a_failure_that_only_a_revocation_meets_ends_the_connector(place: Place, store: MoodyStore) -> None:
+    first = place.connector(LAZY, store=store)
+    place.produce(100)
+    _has_read(first, 100)
+    store.refuse = lambda _: DENIED
+
+    second = place.connector()
+
+    assert first.wait() is DENIED
+    place.wait_until_committed(50, 50, by=second)
+    second.stop()
+    place.assert_whole()
+
+
+def test_rows_of_one_record_are_in_one_batch(place: Place, store: MoodyStore) -> None:
+    def in_three(value: dict[str, int]) -> list[dict[str, int]]:
+        return [{**value, "piece": piece} for piece in range(3)]
+
+    held = threading.Event()
+
+    def hold_the_second(number: int) -> None:
+        if number == 1:
+            held.wait()
+            raise Stopped
+
+    first = place.connector(
+        BATCH_SIZE="2", before_write=hold_the_second, transform=lambda sdf: sdf.apply(in_three, expand=True)
+    )
+    place.produce(10)
+    first.wait_until(lambda: [j for j in place.journals().values() if (j["state"], j["end"]) == ("done", 0)])
+    first.crash()
+    held.set()
+    assert place.numbers() == [0, 0, 0]
+
+    second = place.connector(BATCH_SIZE="2", store=store, transform=lambda sdf: sdf.apply(in_three, expand=True))
+    place.wait_until_committed(10, by=second)
+    store.refuse = lambda _: AWAY
+    place.produce(10)
+    second.wait_until(lambda: second.is_paused, "back-pressure")
+    store.refuse = lambda _: None
+    place.wait_until_committed(20, by=second)
+    second.stop()
+    place.assert_whole([n for n in range(20) for _ in range(3)])
+
+
+def test_the_changelog_of_a_transform_with_state_is_left_to_the_framework(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    def count(value: dict[str, int], state: State[str, int]) -> dict[str, int]:
+        so_far: int = state.get("count", 0)
+        state.set("count", so_far + 1)
+        return {**value, "n": so_far}
+
+    changelog = f"changelog__{place.group}--{place.topic}--default"
+    place.kafka.create_topic(changelog)
+    for life in (1, 2):
+        connector = place.connector(transform=lambda sdf: sdf.apply(count, stateful=True))
+        connector.wait_until_consuming()
+        place.produce(100)
+        place.wait_until_committed(100 * life, by=connector)
+        connector.stop()
+
+    place.assert_whole()  # the count went on from the changelog
+    assert list(place.journals()) == [0]
+    assert "dead letter" not in caplog.text
+
+
+@two_partitions
+def test_a_partition_stays_paused_until_it_is_claimed_and_others_go_on(place: Place, store: MoodyStore) -> None:
+    store.refuse_small = lambda key: AWAY if key.endswith("/1.json") else None
+    place.produce(100)
+    connector = place.connector(store=store)
+    place.wait_until_committed(50, -1, by=connector)
+    assert connector.partitions == {0}
+
+    store.refuse = lambda _: AWAY
+    place.produce(100)
+    connector.wait_until(lambda: connector.is_paused, "back-pressure")
+    store.refuse = lambda _: None
+    place.wait_until_committed(100, -1, by=connector)  # back-pressure is over
+    place.produce(100)
+    place.wait_until_committed(150, -1, by=connector)
+    assert connector.partitions == {0}
+
+    store.refuse_small = lambda _: None
+    place.wait_until_committed(150, 150, by=connector)
+    connector.stop()
+    place.assert_whole()
+
+
+def test_a_stop_during_an_outage_ends_in_time_and_says_what_is_left(
+    place: Place, store: MoodyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.wiring._STOP_SECONDS", 0.5)
+    connector = place.connector(LAZY, store=store)
+    place.produce(100)
+    _has_read(connector, 100)
+    store.refuse = lambda _: AWAY
+
+    error = connector.end()
+
+    assert isinstance(error, RetryableError)
+    assert str(error).startswith("writing the last rows before the process ends: uploading to the lake: no route")
+    assert place.numbers() == []
+    again = place.connector()
+    place.wait_until_committed(100, by=again)
+    again.stop()
+    place.assert_whole()
+
+
+def test_a_topic_made_anew_while_it_is_read_ends_the_connector_and_the_next_start_goes_on(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = place.connector()
+    place.produce(100)
+    place.wait_until_committed(100, by=connector)
+    place.make_anew()
+    place.produce(50)
+
+    error = connector.wait()
+
+    assert isinstance(error, RetryableError | FatalError)
+    again = place.connector()
+    place.wait_until_committed(50, by=again)
+    assert "the topic was made anew since offset 99 was written" in caplog.text
+    again.stop()
+    place.assert_whole()
+
+
+def test_offsets_are_committed_once_their_coordinator_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with LocalKafka(heap="256m") as kafka, Place(kafka, tmp_path, monkeypatch) as place:
+        patient = {"max.poll.interval.ms": 300_000}  # of the loop, which a commit holds up
+        connector = place.connector(LAZY, kafka=patient)
+        place.produce(100)
+        _has_read(connector, 100)
+        kafka.stop()
+        application = connector.application
+        assert application is not None
+        connector.in_turn = lambda: application._checkpoints.commit_checkpoint(force=True)
+        connector.wait_until(lambda: "offsets not committed yet" in caplog.text, "a commit without an answer")
+        assert place.numbers() == list(range(100))
+
+        kafka.start()
+        place.produce(50)
+        place.wait_until_committed(150, by=connector)
+        connector.stop()
+        place.assert_whole()
