@@ -83,7 +83,7 @@ def _measure(messages: int, rounds: int, commit_interval: float) -> Report:
         stage = Stage(kafka, minio, commit_interval)
         announce(f"Producing {messages:,} messages")
         topic = stage.fill_topic(messages, PARTITIONS)
-        pairs = list(_rounds(stage, topic, rounds))
+        runs = list(_rounds(stage, topic, rounds))
         return Report(
             date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
             machine=machine,
@@ -92,22 +92,26 @@ def _measure(messages: int, rounds: int, commit_interval: float) -> Report:
             partitions=PARTITIONS,
             batch_size=BATCH_SIZE,
             commit_interval=commit_interval,
-            ours=[ours for ours, _ in pairs],
-            theirs=[theirs for _, theirs in pairs],
+            ours=[ours for ours, _, _ in runs],
+            at_least_once=[run for _, run, _ in runs],
+            theirs=[theirs for _, _, theirs in runs],
             busy_stop=_busy_stop(stage, topic),
             row_checks=list(_row_checks(stage, messages)),
         )
 
 
-def _rounds(stage: Stage, topic: Topic, rounds: int) -> Iterator[tuple[OurRun, Run]]:
+def _rounds(stage: Stage, topic: Topic, rounds: int) -> Iterator[tuple[OurRun, Run, Run]]:
     for number in range(1, rounds + 1):
         place = stage.new_place("connector", topic, BATCH_SIZE)
         ours = run_ours(stage, place)
         _tell_rate(f"round {number}, connector", ours.run)
+        place = stage.new_place("at-least-once", topic, BATCH_SIZE, DELIVERY_GUARANTEE="at-least-once")
+        at_least_once = run_ours(stage, place).run
+        _tell_rate(f"round {number}, connector at least once", at_least_once)
         place = stage.new_place("dependency", topic, BATCH_SIZE)
         theirs = run_theirs(stage, place)
         _tell_rate(f"round {number}, dependency", theirs)
-        yield ours, theirs
+        yield ours, at_least_once, theirs
 
 
 def _tell_rate(what: str, run: Run) -> None:

@@ -13,7 +13,10 @@ from bench.stage import HIVE_COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All figures of one benchmark; ``ours`` and ``theirs`` have one run per round."""
+    """All figures of one benchmark; ``ours``, ``at_least_once`` and ``theirs`` have one run per round.
+
+    ``ours`` are exactly once, ``at_least_once`` the connector without its journal.
+    """
 
     date: str
     machine: dict[str, str]
@@ -23,6 +26,7 @@ class Report:
     batch_size: int
     commit_interval: float
     ours: Sequence[OurRun]
+    at_least_once: Sequence[Run]
     theirs: Sequence[Run]
     busy_stop: BusyStop
     row_checks: Sequence[RowCheck]
@@ -40,18 +44,23 @@ class Report:
         """Our median over theirs."""
         return median(map(figure, self.our_runs)) / median(map(figure, self.theirs))
 
+    def guarantee_ratio(self, figure: Callable[[Run], float]) -> float:
+        """Our median over that without the journal."""
+        return median(map(figure, self.our_runs)) / median(map(figure, self.at_least_once))
+
     def as_data(self) -> dict[str, Any]:
         """All figures, with the derived ones, for JSON."""
         return {
             **asdict(self),
             "ratios": {name: round(self.ratio(rate), 3) for name, rate in _RATES},
+            "guarantee_ratios": {name: round(self.guarantee_ratio(rate), 3) for name, rate in _RATES},
             "passed": self.passed,
         }
 
 
 def as_markdown(report: Report) -> str:
     """The report as text that can be read as it is."""
-    parts = (_head(report), _rates(report), _costs(report), _checks(report), _machine(report))
+    parts = (_head(report), _rates(report), _guarantee(report), _costs(report), _checks(report), _machine(report))
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -95,6 +104,23 @@ _RATES: tuple[tuple[str, Callable[[Run], float]], ...] = (
     ("first message to last row committed", lambda run: run.consuming_rate),
     (f"first message to {LANDED_SHARE:.0%} of the rows landed", lambda run: run.landing_rate),
 )
+
+
+def _guarantee(report: Report) -> Iterator[str]:
+    yield "## What exactly-once delivery costs"
+    yield ""
+    yield from _paragraph("Messages per second of the connector with its journal and without it, in turn.")
+    yield ""
+    lines = [
+        [
+            name,
+            _spread(list(map(rate, report.our_runs)), 0),
+            _spread(list(map(rate, report.at_least_once)), 0),
+            f"**{report.guarantee_ratio(rate):.2f}**",
+        ]
+        for name, rate in _RATES
+    ]
+    yield from _table(["", "exactly once", "at least once", "ratio"], lines)
 
 
 def _costs(report: Report) -> Iterator[str]:

@@ -21,7 +21,7 @@ from dev.machine import ServiceError
 # Both log their assignment from the same call of quixstreams; the first message comes some milliseconds later.
 OURS_ASSIGNED = "app.application: assigned: "
 THEIRS_ASSIGNED = "quixstreams.app: Rebalancing: assigning partitions"
-FIRST_BATCH = "app.pipeline: batch 1 "
+FIRST_BATCH = "app.job: batch 1 "
 
 LOOK_AT_LOG_SECONDS = 0.05
 LOOK_AT_OFFSETS_SECONDS = 0.25

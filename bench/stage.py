@@ -61,7 +61,7 @@ class Stage:
         self._kafka.produce(name, records(messages, partitions))
         return Topic(name, messages, partitions, expected_totals(messages))
 
-    def new_place(self, what: str, topic: Topic, batch_size: int) -> Place:
+    def new_place(self, what: str, topic: Topic, batch_size: int, **variables: str) -> Place:
         """Make room for one run of ``what``; the variables serve the connector and the dependency's sink alike."""
         name = f"{what}-{uuid.uuid4().hex[:12]}"
         self.minio.client().create_bucket(Bucket=name)
@@ -78,6 +78,7 @@ class Stage:
             "COMMIT_INTERVAL": f"{self._commit_interval:g}",
             "HTTP_PORT": "0",
             "Quix__BlobStorage__Connection__Json": self._connection(name),
+            **variables,
         }
         return Place(name, topic, settings, LOGS / f"{what}.log")
 
