@@ -15,8 +15,9 @@ from typing import Literal, Protocol
 
 from app.custody import ByJournal
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal import FencedError, Journal
+from app.journal import Journal
 from app.journal_entry import JournaledFile
+from app.journal_object import FencedError
 from app.model import TopicPartition
 from app.retry import Stopped, until_it_works
 from app.start_position import KafkaPosition, Start, start_of

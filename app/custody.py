@@ -11,7 +11,8 @@ from functools import partial
 from typing import Protocol
 
 from app.errors import ConnectorError, RetryableError
-from app.journal import FencedError, Intent, Journal
+from app.journal import Intent, Journal
+from app.journal_object import FencedError
 
 # A process that was frozen for longer looks at the journal before it uploads anything more.
 _FRESH_SECONDS = 30.0

@@ -22,18 +22,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal_entry import JournaledFile, JournalEntry, Revoked, parse
-from app.storage.base import ChangedError, Document, ObjectStore, find
+from app.journal_entry import JournaledFile, JournalEntry, Revoked
+from app.journal_object import FencedError, JournalObject
+from app.storage.base import ObjectStore, find
 
 logger = logging.getLogger(__name__)
 
 _REVOKED_SECONDS = 24 * 3600
 _CLAIMS_TRIED = 5
-
-
-class FencedError(Exception):
-    """The entry is not our last version any more: another assignment owns the partition, or the table was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,28 +77,24 @@ class Journal:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self._object = JournalObject(store, key, owner, roots, clock)
         self._store = store
-        self._key = key
         self._owner = owner
-        self._roots = roots
         self._each = each
         self._clock = clock
         self._now = now
         self._lock = threading.RLock()
-        self._entry: JournalEntry | None = None
-        self._etag: str | None = None
-        self._looked_at = -float("inf")
         self._forgotten: set[str] = set()
 
     @property
     def entry(self) -> JournalEntry | None:
         """What it says, as far as is known here; ``None`` without one."""
-        return self._entry
+        return self._object.entry
 
     @property
     def seconds_since_look(self) -> float:
         """How long ago the entry was known to be ours."""
-        return self._clock() - self._looked_at
+        return self._clock() - self._object.known_at
 
     # --- at assignment ----------------------------------------------------------------------------------------------
 
@@ -122,17 +114,17 @@ class Journal:
         """
         with self._lock:
             for _ in range(_CLAIMS_TRIED):
-                found = self._read()
+                found = self._object.read()
                 if not is_wanted():
                     raise FencedError("the assignment ended before its journal was claimed")
                 if found is None:
                     return None
                 try:
-                    self._write(found.changed(owner=self._owner))
+                    self._object.write(found.changed(owner=self._owner))
                 except FencedError:
                     continue
                 return found
-            raise FencedError(f"others write {self._where} at the same time")
+            raise FencedError(f"others write {self._object.where} at the same time")
 
     def begin(self, end: int, topic_id: str) -> None:
         """Write ``done`` up to ``end``: for a partition without an entry, or to go on from another offset.
@@ -141,15 +133,16 @@ class Journal:
             FencedError: somebody else was quicker.
         """
         with self._lock:
-            if self._entry is None:
+            entry = self._object.entry
+            if entry is None:
                 first = JournalEntry(
                     seq=1, owner=self._owner, batch=-1, state="done", start=end + 1, end=end, topic_id=topic_id
                 )
-                self._write(first)
+                self._object.write(first)
                 return
-            goes_on = (self._entry.state, self._entry.end) == ("done", end)
-            if not goes_on or topic_id not in ("", self._entry.topic_id):  # an id that is not told is no other one
-                self._write(self._settled(start=end + 1, end=end, topic_id=topic_id))
+            goes_on = (entry.state, entry.end) == ("done", end)
+            if not goes_on or topic_id not in ("", entry.topic_id):  # an id that is not told is no other one
+                self._object.write(self._settled(start=end + 1, end=end, topic_id=topic_id))
 
     def settle(self, register: Callable[[Sequence[JournaledFile]], None]) -> None:
         """Finish or undo the batch that the former owner left behind, if any, and delete what was undone before.
@@ -169,15 +162,15 @@ class Journal:
                     self._roll_back(entry, missing)
                 else:
                     register(entry.files)
-                    self._write(self._settled())
-                    logger.info("%s: batch %d of a former owner was complete: kept", self._where, entry.batch)
+                    self._object.write(self._settled())
+                    logger.info("%s: batch %d of a former owner was complete: kept", self._object.where, entry.batch)
         self.delete_revoked()
 
     def switch_off(self) -> None:
         """Say that rows come from now on which the journal knows nothing of."""
         with self._lock:
             if self._claimed.state != "off":
-                self._write(self._settled(state="off"))
+                self._object.write(self._settled(state="off"))
 
     # --- batch by batch ---------------------------------------------------------------------------------------------
 
@@ -191,7 +184,7 @@ class Journal:
             entry = self._claimed
             if entry.state == "pending" and entry.batch == intent.batch:
                 return
-            self._write(
+            self._object.write(
                 entry.changed(
                     batch=intent.batch,
                     state="pending",
@@ -210,11 +203,7 @@ class Journal:
             FencedError: it is not.
         """
         with self._lock:
-            asked_at = self._clock()
-            found = self._store.read(self._key)
-            if found is None or found.etag != self._etag:
-                self._catch_up(found)
-            self._looked_at = asked_at
+            self._object.look()
 
     def done(self) -> None:
         """The intended batch is in the lake and registered.
@@ -224,7 +213,7 @@ class Journal:
         """
         with self._lock:
             if self._claimed.state == "pending":
-                self._write(self._settled())
+                self._object.write(self._settled())
 
     def advance(self, end: int) -> None:
         """Offsets up to ``end`` gave no more rows than those in the lake.
@@ -234,7 +223,7 @@ class Journal:
         """
         with self._lock:
             if self._claimed.state == "done" and end > self._claimed.end:
-                self._write(self._settled(start=end + 1, end=end))
+                self._object.write(self._settled(start=end + 1, end=end))
 
     def delete_revoked(self) -> None:
         """Delete what is on the revoked list, again: it may have appeared since."""
@@ -249,13 +238,9 @@ class Journal:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     @property
-    def _where(self) -> str:
-        return f"{self._store.uri}/{self._key}"
-
-    @property
     def _claimed(self) -> JournalEntry:
-        assert self._entry is not None, "claim() or begin() comes first"  # noqa: S101
-        return self._entry
+        assert self._object.entry is not None, "claim() or begin() comes first"  # noqa: S101
+        return self._object.entry
 
     def _settled(self, **values: object) -> JournalEntry:
         settled = {"state": "done", "files": (), "also": (), "revoked": self._still_revoked}
@@ -266,59 +251,6 @@ class Journal:
         """The list without what was deleted when it had been on it for a day, however long nobody was there to."""
         return tuple(item for item in self._claimed.revoked if item.key not in self._forgotten)
 
-    def _read(self) -> JournalEntry | None:
-        found = self._store.read(self._key)
-        if found is None:
-            self._entry, self._etag = None, None
-            return None
-        try:
-            entry = parse(found.body, self._roots)
-        except ValueError as error:
-            raise FatalError(
-                f"reading the journal {self._where}",
-                f"{error}",
-                "If a newer release wrote it, update this one. Else restore the object. Deleting it makes the "
-                "connector go on from the offset committed in Kafka, and rows may then come twice",
-            ) from None
-        self._entry, self._etag = entry, found.etag
-        return entry
-
-    def _write(self, entry: JournalEntry) -> None:
-        asked_at = self._clock()  # a process may be frozen while it waits for the answer
-        try:
-            self._etag = self._store.write(self._key, entry.to_body(), replaces=self._etag)
-        except ChangedError:
-            self._catch_up(self._store.read(self._key))
-            raise RetryableError(f"writing the journal {self._where}", "an earlier write came through late") from None
-        self._entry = entry
-        self._looked_at = asked_at
-
-    def _catch_up(self, found: Document | None) -> None:
-        """Go on from a later version that is our own, from a write that got no answer and was not repeated.
-
-        Raises:
-            FencedError: it is not ours; our own objects that it revokes are deleted before.
-        """
-        if found is None:
-            raise FencedError(f"{self._where} is gone: the table was deleted")
-        try:
-            entry = parse(found.body, self._roots)
-        except ValueError as error:
-            raise FencedError(f"{self._where} was overwritten by something else: {error}") from None
-        if entry.owner == self._owner and (self._entry is None or entry.seq > self._entry.seq):
-            self._entry, self._etag = entry, found.etag
-            return
-        if self._entry is not None:
-            for key in {revoked.key for revoked in entry.revoked} & set(self._entry.objects):
-                self._delete_if_possible(key)
-        raise FencedError(f"{self._where} was taken over by another member of the consumer group")
-
-    def _delete_if_possible(self, key: str) -> None:
-        try:
-            self._store.delete(key)
-        except ConnectorError as error:  # of any kind: we are about to end this assignment anyway
-            logger.info("%s; its new owner deletes it too", error)
-
     def _size_of(self, key: str) -> int | None:
         found = find(self._store, key)
         return found.size if found else None
@@ -326,10 +258,10 @@ class Journal:
     def _roll_back(self, entry: JournalEntry, missing: Sequence[str]) -> None:
         since = int(self._now())
         revoked = (*entry.revoked, *(Revoked(key=key, since=since) for key in entry.objects))
-        self._write(self._settled(end=entry.start - 1, revoked=revoked))
+        self._object.write(self._settled(end=entry.start - 1, revoked=revoked))
         logger.info(
             "%s: batch %d of a former owner was not complete (%d of %d objects missing): undone, its rows come again",
-            self._where,
+            self._object.where,
             entry.batch,
             len(missing),
             len(entry.objects),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import FatalError
-from app.journal import FencedError
+from app.journal_object import FencedError
 from tests.unit.journal_bench import KEY, OURS, THEIRS, Bench, intent, key_of
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.errors import RetryableError
-from app.journal import FencedError, Journal
+from app.journal import Journal
+from app.journal_object import FencedError
 from tests.unit.journal_bench import KEY, OURS, THEIRS, Bench, intent, key_of
 
 Step = Callable[[Journal], None]

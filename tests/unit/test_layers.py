@@ -62,8 +62,15 @@ LAYERS = (
         "app.storage.s3_errors",
         "app.variables",
     ),
-    ("app.footers", "app.group", "app.journal", "app.storage.s3_conditional", "app.storage.s3_config", "app.unsettled"),
-    ("app.storage.s3_client",),
+    (
+        "app.footers",
+        "app.group",
+        "app.journal_object",
+        "app.storage.s3_conditional",
+        "app.storage.s3_config",
+        "app.unsettled",
+    ),
+    ("app.journal", "app.storage.s3_client"),
     (
         "app.catalog.quix",
         "app.custody",
