@@ -113,6 +113,7 @@ class Member:
         self.custody = ByJournal(self.sink.is_owner, self._fenced, 1)
         self.custody._pool = AtOnce()  # type: ignore[assignment]
         registrar = Registrar(catalog, f"{URI}/{ROOT}", properties("p"), TOPIC, catalog.table())
+        registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
             clock,
             writer=ArrowWriter(),

@@ -139,7 +139,7 @@ def kill_python(group: Group, slot: int, chance: random.Random) -> None:
 
 def kill_java(group: Group, slot: int, chance: random.Random) -> None:
     java = group.members[slot].java()
-    if java is not None:
+    if java is not None and "CONNECTED!" in group.members[slot].log:  # before, it would be a Java that does not start
         with suppress(ProcessLookupError):
             os.kill(java, signal.SIGKILL)
     group.wait(chance.uniform(0, 10))
