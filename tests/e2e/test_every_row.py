@@ -110,7 +110,9 @@ def test_a_local_folder_without_partitions(scenario: Scenario, spark: SparkReade
     assert lake.tally_by_duckdb() == lake.tally_by_spark(spark) == Tally.of(range(5_000))
     assert all(file.parent == lake.folder for file in lake.files())
     others = {path for path in (scenario.folder / "lake").rglob("[!.]*") if path.is_file()} - set(lake.files())
-    assert others == {lake.folder / "_journal" / "schema.json"}, "nothing but data files and the schema, in the table"
+    journal = lake.folder / "_journal"
+    kept = {journal / "schema.json", journal / scenario.group / scenario.topic / "0.json"}
+    assert others == kept, "nothing but data files, the schema and the journal of the partition"
     assert {field.name for field in pq.read_schema(lake.files()[0])} == {*STORED_COLUMNS, "location"}
     assert not connector.complaints()
     assert not list(connector.temporary.iterdir()), "the temporary folder is left as it was found"
