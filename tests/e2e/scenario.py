@@ -17,6 +17,7 @@ from tests.e2e.lake import Lake
 from tests.e2e.records import records
 
 _AT_ONCE = 2_000  # records; a load of some ten thousand a second
+_TIMES_A_SECOND = 4  # where a rate is wanted
 
 
 class Scenario:
@@ -42,8 +43,8 @@ class Scenario:
         self.kafka.produce(self.topic, wanted)
 
     @contextmanager
-    def load(self) -> Iterator[list[int]]:
-        """Produce records from 0 on without a pause, as long as the block lasts.
+    def load(self, a_second: int | None = None) -> Iterator[list[int]]:
+        """Produce records from 0 on, as long as the block lasts: so many a second, or without a pause.
 
         Yields:
             How many there are, as the sole element.
@@ -52,9 +53,10 @@ class Scenario:
         over = threading.Event()
 
         def produce() -> None:
-            while not over.is_set():
-                self.produce(records(_AT_ONCE, first=count[0], partitions=self.partitions))
-                count[0] += _AT_ONCE
+            some = a_second // _TIMES_A_SECOND if a_second else _AT_ONCE
+            while not over.wait(1 / _TIMES_A_SECOND if a_second else 0):
+                self.produce(records(some, first=count[0], partitions=self.partitions))
+                count[0] += some
 
         with ThreadPoolExecutor(1) as thread:
             producing = thread.submit(produce)

@@ -8,12 +8,10 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +23,6 @@ from dev.minio import LocalMinio
 from tests.e2e.conftest import _parsed_classes
 from tests.e2e.connector import REPO, ConnectorProcess
 from tests.e2e.lake import mirror
-from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.tcp_detour import TcpDetour
@@ -112,26 +109,6 @@ def group(s3_server: LocalMinio, bucket: str, detour: TcpDetour, tmp_path: Path)
         yield Group(scenario, settings, detour, catalog)
 
 
-@contextmanager
-def load(scenario: Scenario) -> Iterator[list[int]]:
-    """Produce at a steady rate as long as the block lasts; yields how many there are, as the sole element."""
-    count, over = [0], threading.Event()
-
-    def produce() -> None:
-        while not over.wait(0.5):
-            some = RECORDS_A_SECOND // 2
-            scenario.produce(records(some, first=count[0], partitions=PARTITIONS))
-            count[0] += some
-
-    with ThreadPoolExecutor(1) as thread:
-        producing = thread.submit(produce)
-        try:
-            yield count
-        finally:
-            over.set()
-        producing.result()
-
-
 def kill_python(group: Group, slot: int, chance: random.Random) -> None:
     group.members[slot].signal(signal.SIGKILL)
     group.wait(chance.uniform(0, 10))
@@ -179,7 +156,7 @@ def test_every_row_is_there_once_whoever_dies(group: Group, s3_server: LocalMini
     chance = random.Random(SEED)
     scenario = group.scenario
     group.start_all()
-    with load(scenario) as produced:
+    with scenario.load(RECORDS_A_SECOND) as produced:
         group.wait_until(lambda: sum(scenario.committed()) > 0, "the first commit")
         for incident in incidents(chance):
             incident(group, chance.randrange(MEMBERS), chance)

@@ -4,11 +4,7 @@ The short form runs with all other tests; ``make soak`` runs for half an hour.
 """
 
 import os
-import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +12,7 @@ from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario, _parsed_classes, new_scenario
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Tally, mirror
-from tests.e2e.records import records
-from tests.e2e.scenario import Scenario, s3_store
+from tests.e2e.scenario import s3_store
 
 __all__ = ["_parsed_classes", "new_scenario"]  # fixtures
 
@@ -59,26 +54,6 @@ def _resident_mb(process: Path) -> float:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) / 1024
 
 
-@contextmanager
-def steady_load(scenario: Scenario) -> Iterator[list[int]]:
-    """Produce at a steady rate as long as the block lasts; yields how many there are, as the sole element."""
-    count, over = [0], threading.Event()
-
-    def produce() -> None:
-        while not over.wait(0.2):
-            some = RECORDS_A_SECOND // 5
-            scenario.produce(records(some, first=count[0], partitions=PARTITIONS))
-            count[0] += some
-
-    with ThreadPoolExecutor(1) as thread:
-        producing = thread.submit(produce)
-        try:
-            yield count
-        finally:
-            over.set()
-        producing.result()
-
-
 def test_nothing_grows_under_load(
     new_scenario: NewScenario, s3_server: LocalMinio, bucket: str, tmp_path: Path
 ) -> None:
@@ -92,7 +67,7 @@ def test_nothing_grows_under_load(
     connector = scenario.connector(settings)
     connector.wait_until_ready()
     readings: list[Reading] = []
-    with steady_load(scenario) as produced:
+    with scenario.load(RECORDS_A_SECOND) as produced:
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             time.sleep(1)
