@@ -115,10 +115,11 @@ def kill_python(group: Group, slot: int, chance: random.Random) -> None:
 
 
 def kill_java(group: Group, slot: int, chance: random.Random) -> None:
-    java = group.members[slot].java()
-    if java is not None and "CONNECTED!" in group.members[slot].log:  # before, it would be a Java that does not start
-        with suppress(ProcessLookupError):
-            os.kill(java, signal.SIGKILL)
+    """Kill the Java of a member at work; one that is starting is killed itself, for its Java would not have started."""
+    member = group.members[slot]
+    java = member.java() if "CONNECTED!" in member.log else None
+    with suppress(ProcessLookupError):
+        os.kill(java or member.pid, signal.SIGKILL)
     group.wait(chance.uniform(0, 10))
 
 
