@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TypeVar
 
@@ -17,6 +20,7 @@ from dev.machine import ServiceError
 from dev.minio import LocalMinio
 from tests.services.kafka_container import docker_engine, kafka_container
 
+REPO = Path(__file__).resolve().parents[1]
 Service = TypeVar("Service")
 ENGINE = pytest.StashKey[str | None]()
 
@@ -59,6 +63,21 @@ def bucket(s3_server: LocalMinio) -> str:
     name = f"lake-{uuid.uuid4().hex[:12]}"
     s3_server.client().create_bucket(Bucket=name)
     return name
+
+
+@pytest.fixture(scope="session")
+def parsed_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Start every connector's Java with an archive of parsed classes, as the image does: in half of the time."""
+    folder = tmp_path_factory.mktemp("classes")
+    archive = folder / "spark.jsa"
+    with (folder / "archive.log").open("wb") as log:
+        subprocess.run(
+            [sys.executable, "-m", "dev.class_archive", str(archive)], cwd=REPO, stdout=log, stderr=log, check=True
+        )
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={archive}")
+        yield
+    archive.unlink()
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """What the scenarios share: the way to set one up, a quick start for Java, and a Spark to read with."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -9,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from dev.broker import Broker
-from tests.e2e.connector import REPO
 from tests.e2e.scenario import Scenario
 from tests.e2e.spark_reader import SparkReader, spark_reader
 
@@ -22,19 +19,9 @@ def scenario(new_scenario: NewScenario) -> Scenario:
     return new_scenario()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _parsed_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Start every connector's Java with an archive of parsed classes, as the image does: in half of the time."""
-    folder = tmp_path_factory.mktemp("classes")
-    archive = folder / "spark.jsa"
-    with (folder / "archive.log").open("wb") as log:
-        subprocess.run(
-            [sys.executable, "-m", "dev.class_archive", str(archive)], cwd=REPO, stdout=log, stderr=log, check=True
-        )
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={archive}")
-        yield
-    archive.unlink()
+@pytest.fixture(autouse=True)
+def _quick_java(parsed_classes: None) -> None:
+    """Every connector here starts Java."""
 
 
 @pytest.fixture

@@ -20,14 +20,11 @@ import pytest
 
 from dev.kafka import LocalKafka
 from dev.minio import LocalMinio
-from tests.e2e.conftest import _parsed_classes
 from tests.e2e.connector import REPO, ConnectorProcess
 from tests.e2e.lake import mirror
 from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.tcp_detour import TcpDetour
-
-__all__ = ["_parsed_classes"]  # a fixture
 
 PARTITIONS = 6
 MEMBERS = 3
@@ -152,6 +149,7 @@ def incidents(chance: random.Random) -> list[Incident]:
     return mixed
 
 
+@pytest.mark.usefixtures("parsed_classes")
 def test_every_row_is_there_once_whoever_dies(group: Group, s3_server: LocalMinio, bucket: str, tmp_path: Path) -> None:
     print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
     chance = random.Random(SEED)

@@ -15,15 +15,12 @@ import pytest
 
 from dev.broker import Broker
 from dev.minio import LocalMinio
-from tests.e2e.conftest import _parsed_classes
 from tests.e2e.connector import REPO, ConnectorProcess
 from tests.e2e.lake import mirror
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.proxy import FaultProxy, Matches, Rule, nth, on
-
-__all__ = ["_parsed_classes"]  # a fixture
 
 LIGHT = Path(__file__).parent / "light"
 RECORDS = 2_000
@@ -141,6 +138,7 @@ def test_a_kill_between_two_steps(place: Place, s3_server: LocalMinio, bucket: s
     check_whole(place, s3_server, bucket, tmp_path)
 
 
+@pytest.mark.usefixtures("parsed_classes")
 @pytest.mark.parametrize("point", ["a batch is in files and not announced", "all files but one are stored"])
 def test_java_dies_between_two_steps(
     place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path, point: str

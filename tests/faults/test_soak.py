@@ -8,13 +8,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from dev.minio import LocalMinio
-from tests.e2e.conftest import NewScenario, _parsed_classes, new_scenario
+from tests.e2e.conftest import NewScenario, new_scenario
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Tally, mirror
 from tests.e2e.scenario import s3_store
 
-__all__ = ["_parsed_classes", "new_scenario"]  # fixtures
+__all__ = ["new_scenario"]  # a fixture
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "60"))
 PARTITIONS = 4
@@ -54,6 +56,7 @@ def _resident_mb(process: Path) -> float:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) / 1024
 
 
+@pytest.mark.usefixtures("parsed_classes")
 def test_nothing_grows_under_load(
     new_scenario: NewScenario, s3_server: LocalMinio, bucket: str, tmp_path: Path
 ) -> None:
