@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from unittest.mock import patch
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.context import message_context
 
+import app.assignment
 import app.checkpoints
 import app.claims
 from app.application import LakeApplication
@@ -276,6 +278,11 @@ def time_stands_still(clock: Clock) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(patch.object(app.checkpoints, "time", fake))
         patches.enter_context(patch.object(app.claims, "time", fake))
+        # Tokens order what is done for several partitions: with random ones, no run could be repeated.
+        tokens = (f"{number:08x}" for number in count())
+        patches.enter_context(
+            patch.object(app.assignment, "secrets", SimpleNamespace(token_hex=lambda _: next(tokens)))
+        )
         patches.enter_context(patch("quixstreams.internal_consumer.consumer.monotonic", clock))
         yield
 
