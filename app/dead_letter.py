@@ -46,6 +46,11 @@ class DeadLetter(NamedTuple):
     rejected_at: datetime
 
 
+def object_roots(table_root: str) -> tuple[str, str]:
+    """What the keys of all objects of a table start with: those in its folder, and its dead letters."""
+    return f"{table_root}/", f"{dead_letter_root(table_root)}/"
+
+
 def dead_letter_root(table_root: str) -> str:
     """The folder of a table's dead letter: ``lake/readings`` → ``lake/_dead_letter/readings``."""
     root, slash, table = table_root.rpartition("/")

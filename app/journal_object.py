@@ -14,6 +14,26 @@ class FencedError(Exception):
     """The entry is not our last version any more: another assignment owns the partition, or the table was deleted."""
 
 
+def read_entry(store: ObjectStore, key: str, roots: tuple[str, ...]) -> tuple[JournalEntry, str] | None:
+    """An entry, whoever wrote it, and the ETag of its version; ``None`` where there is none.
+
+    Raises:
+        FatalError: it cannot be understood.
+    """
+    found = store.read(key)
+    if found is None:
+        return None
+    try:
+        return parse(found.body, roots), found.etag
+    except ValueError as error:
+        raise FatalError(
+            f"reading the journal {store.uri}/{key}",
+            f"{error}",
+            "If a newer release wrote it, update this one. Else restore the object. Deleting it makes the "
+            "connector go on from the offset committed in Kafka, and rows may then come twice",
+        ) from None
+
+
 class JournalObject:
     """One entry in the store. For one thread at a time.
 
@@ -54,21 +74,8 @@ class JournalObject:
         Raises:
             FatalError: it cannot be understood.
         """
-        found = self._store.read(self._key)
-        if found is None:
-            self.entry, self._etag = None, None
-            return None
-        try:
-            entry = parse(found.body, self._roots)
-        except ValueError as error:
-            raise FatalError(
-                f"reading the journal {self.where}",
-                f"{error}",
-                "If a newer release wrote it, update this one. Else restore the object. Deleting it makes the "
-                "connector go on from the offset committed in Kafka, and rows may then come twice",
-            ) from None
-        self.entry, self._etag = entry, found.etag
-        return entry
+        self.entry, self._etag = read_entry(self._store, self._key, self._roots) or (None, None)
+        return self.entry
 
     def write(self, entry: JournalEntry) -> None:
         """Put the entry in the place of the one that is known.

@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from app.dead_letter import dead_letter_root
-from app.errors import FatalError
-from app.journal_entry import journal_folder, parse
+from app.dead_letter import object_roots
+from app.journal_entry import journal_folder
+from app.journal_object import read_entry
 from app.storage.base import ObjectStore
-
-_SCHEMA = "schema.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +23,17 @@ def unsettled(store: ObjectStore, table_root: str) -> Unsettled:
         ConnectorError: the store's; ``FatalError`` for a journal that cannot be understood.
     """
     folder = journal_folder(table_root)
-    roots = (f"{table_root}/", f"{dead_letter_root(table_root)}/")
+    roots = object_roots(table_root)
     pending: set[str] = set()
     revoked: set[str] = set()
     for found in store.list(folder):
         below = found.key.removeprefix(folder)
         if "/" not in below or not below.endswith(".json"):  # the table's schema, a probe
             continue
-        document = store.read(found.key)
-        if document is None:
+        read = read_entry(store, found.key, roots)
+        if read is None:
             continue  # the table is being deleted
-        try:
-            entry = parse(document.body, roots)
-        except ValueError as error:
-            hint = "If a newer release wrote it, update this one. Else restore the object"
-            raise FatalError(f"reading the journal {store.uri}/{found.key}", str(error), hint) from None
+        entry, _ = read
         pending.update(entry.objects)
         revoked.update(item.key for item in entry.revoked)
     return Unsettled(frozenset(pending), frozenset(revoked))

@@ -14,7 +14,7 @@ from app.catalog.quix import QuixCatalog
 from app.claims import Claims
 from app.connection import LocalTarget
 from app.custody import ByAssignment, ByJournal
-from app.dead_letter import dead_letter_root
+from app.dead_letter import object_roots
 from app.delivery import Registrar
 from app.errors import ConfigError
 from app.group import client_id
@@ -194,7 +194,7 @@ def new_claims(
             store,
             journal_key(root, group, tp),
             token,
-            roots=(f"{root}/", f"{dead_letter_root(root)}/"),
+            roots=object_roots(root),
             each=objects.map,
         ),
         custody=custody if isinstance(custody, ByJournal) else None,

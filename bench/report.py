@@ -40,20 +40,16 @@ class Report:
     def our_runs(self) -> list[Run]:
         return [ours.run for ours in self.ours]
 
-    def ratio(self, figure: Callable[[Run], float]) -> float:
-        """Our median over theirs."""
-        return median(map(figure, self.our_runs)) / median(map(figure, self.theirs))
-
-    def guarantee_ratio(self, figure: Callable[[Run], float]) -> float:
-        """Our median over that without the journal."""
-        return median(map(figure, self.our_runs)) / median(map(figure, self.at_least_once))
+    def ratio(self, figure: Callable[[Run], float], others: Sequence[Run]) -> float:
+        """Our median over that of other runs."""
+        return median(map(figure, self.our_runs)) / median(map(figure, others))
 
     def as_data(self) -> dict[str, Any]:
         """All figures, with the derived ones, for JSON."""
         return {
             **asdict(self),
-            "ratios": {name: round(self.ratio(rate), 3) for name, rate in _RATES},
-            "guarantee_ratios": {name: round(self.guarantee_ratio(rate), 3) for name, rate in _RATES},
+            "ratios": {name: round(self.ratio(rate, self.theirs), 3) for name, rate in _RATES},
+            "guarantee_ratios": {name: round(self.ratio(rate, self.at_least_once), 3) for name, rate in _RATES},
             "passed": self.passed,
         }
 
@@ -87,16 +83,7 @@ def _rates(report: Report) -> Iterator[str]:
         f"say in when that is; the rate at which {LANDED_SHARE:.0%} of the rows came into the bucket is free of that."
     )
     yield ""
-    lines = [
-        [
-            name,
-            _spread(list(map(rate, report.our_runs)), 0),
-            _spread(list(map(rate, report.theirs)), 0),
-            f"**{report.ratio(rate):.2f}**",
-        ]
-        for name, rate in _RATES
-    ]
-    yield from _table(["", "connector", "dependency", "ratio"], lines)
+    yield from _compared(report, report.theirs, ("connector", "dependency"))
 
 
 _RATES: tuple[tuple[str, Callable[[Run], float]], ...] = (
@@ -111,16 +98,20 @@ def _guarantee(report: Report) -> Iterator[str]:
     yield ""
     yield from _paragraph("Messages per second of the connector with its journal and without it, in turn.")
     yield ""
+    yield from _compared(report, report.at_least_once, ("exactly once", "at least once"))
+
+
+def _compared(report: Report, others: Sequence[Run], names: tuple[str, str]) -> Iterator[str]:
     lines = [
         [
             name,
             _spread(list(map(rate, report.our_runs)), 0),
-            _spread(list(map(rate, report.at_least_once)), 0),
-            f"**{report.guarantee_ratio(rate):.2f}**",
+            _spread(list(map(rate, others)), 0),
+            f"**{report.ratio(rate, others):.2f}**",
         ]
         for name, rate in _RATES
     ]
-    yield from _table(["", "exactly once", "at least once", "ratio"], lines)
+    yield from _table(["", *names, "ratio"], lines)
 
 
 def _costs(report: Report) -> Iterator[str]:

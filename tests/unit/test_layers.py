@@ -68,9 +68,8 @@ LAYERS = (
         "app.journal_object",
         "app.storage.s3_conditional",
         "app.storage.s3_config",
-        "app.unsettled",
     ),
-    ("app.journal", "app.storage.s3_client"),
+    ("app.journal", "app.storage.s3_client", "app.unsettled"),
     (
         "app.catalog.quix",
         "app.custody",
