@@ -1,7 +1,7 @@
 """Lets a partition be consumed once its journal is claimed, from where the claim says. For the consumer's thread."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
@@ -19,6 +19,7 @@ class Claiming(Protocol):
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None: ...
     def finished(self) -> list[Claim]: ...
+    def is_same_topic(self, tp: TopicPartition) -> bool: ...
 
 
 class Admission:
@@ -27,11 +28,13 @@ class Admission:
     Args:
         consumer: the consumer of quixstreams.
         claims: claims journals in the background.
+        expect: told the topic, partition and offset where each admitted partition begins.
     """
 
-    def __init__(self, consumer: Any, claims: Claiming) -> None:
+    def __init__(self, consumer: Any, claims: Claiming, expect: Callable[[str, int, int], None]) -> None:
         self._consumer = consumer
         self._claims = claims
+        self._expect = expect
         self._waiting: dict[TopicPartition, Claim | None] = {}
 
     @property
@@ -81,10 +84,32 @@ class Admission:
             if error.args[0].code() == KafkaError._STATE:
                 return False
             raise RetryableError(f"going to offset {begin.offset} of {claim.tp}", error.args[0].str()) from None
+        self._expect(*claim.tp, claim.start.offset)
         if claim.start.moves_group:
             self._commit(begin)
         self._consumer.resume([_kafka(claim.tp)])
         return True
+
+    def put_right(self, tp: TopicPartition, given: int, expected: int) -> None:
+        """Go to the offset that is expected: the client gave one before it.
+
+        librdkafka goes back to a topic's beginning when a seek overtakes its own search for that beginning, which was
+        under way since the assignment: half a second later it searches again.
+
+        Raises:
+            RetryableError: the topic is not the one that was claimed, or Kafka does not tell.
+        """
+        if not self._claims.is_same_topic(tp):
+            raise RetryableError(
+                f"consuming {tp}",
+                f"Kafka gives offset {given} where {expected} comes next: the topic was made anew",
+                "The next start finds out and goes on from the right place",
+            )
+        try:
+            self._consumer.seek(_kafka(tp, expected))
+        except KafkaException as error:
+            raise RetryableError(f"going to offset {expected} of {tp}", error.args[0].str()) from None
+        logger.warning("%s: the Kafka client went back to offset %s; sent on to %s again", tp, given, expected)
 
     def _commit(self, begin: KafkaTopicPartition) -> None:
         """Commit where the group begins.

@@ -14,6 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, KafkaErro
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
+from quixstreams.context import message_context
 from quixstreams.exceptions import PartitionAssignmentError
 from quixstreams.kafka.exceptions import KafkaConsumerException
 from quixstreams.models import RawConfluentKafkaMessageProto, Row
@@ -77,7 +78,7 @@ class LakeApplication(Application):
     def connect(self, ownership: Ownership) -> None:
         """Give the application what claims its partitions, before it runs."""
         self._ownership = ownership
-        self._admission = Admission(self._consumer, ownership)
+        self._admission = Admission(self._consumer, ownership, self._checkpoints.expect)
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -136,10 +137,18 @@ class LakeApplication(Application):
         begin = self._lake_sink.begin_record
 
         def run(value: Any, key: Any, timestamp: int, headers: Any) -> None:
-            begin()
-            execute(value, key, timestamp, headers)
+            message = message_context()
+            if self._comes_in_turn(message.topic, message.partition, message.offset):
+                begin()
+                execute(value, key, timestamp, headers)
 
         return run
+
+    def _comes_in_turn(self, topic: str, partition: int, offset: int) -> bool:
+        expected = self._checkpoints.expected(topic, partition)
+        if offset < expected:
+            self._admission.put_right(TopicPartition(topic, partition), offset, expected)
+        return offset >= expected
 
     def _consuming_failed(
         self, error: Exception, message: RawConfluentKafkaMessageProto | None, _: logging.Logger
@@ -148,10 +157,11 @@ class LakeApplication(Application):
         if message is None:
             return _kafka_failed(error)
         rejected = _not_deserialized(error, message)
-        self._lake_sink.begin_record()
-        self._lake_sink.reject(rejected, _HINT_DESERIALIZERS)
-        # The framework stores the offset of what it could read only: this one would come again after each restart.
-        self._checkpoints.store_offset(rejected.tp.topic, rejected.tp.partition, rejected.offset)
+        if self._comes_in_turn(*rejected.tp, rejected.offset):
+            self._lake_sink.begin_record()
+            self._lake_sink.reject(rejected, _HINT_DESERIALIZERS)
+            # The framework stores the offset of what it could read only: this one would come again after each restart.
+            self._checkpoints.store_offset(*rejected.tp, rejected.offset)
         return True
 
     def _processing_failed(self, error: Exception, row: Row | None, _: logging.Logger) -> bool:

@@ -48,7 +48,7 @@ class Checkpoints(ProcessingContext):
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
-        self._given: dict[tuple[str, int], int] = {}
+        self._next: dict[tuple[str, int], int] = {}
 
     def init_checkpoint(self) -> None:
         """See ``ProcessingContext.init_checkpoint``."""
@@ -59,23 +59,21 @@ class Checkpoints(ProcessingContext):
 
     def expect_anything(self) -> None:
         """Offsets may go back from here: to the last commit after a pause, to anywhere after an assignment."""
-        self._given.clear()
+        self._next.clear()
+
+    def expect(self, topic: str, partition: int, offset: int) -> None:
+        """No message before this offset is to come from this partition."""
+        self._next[topic, partition] = offset
+
+    def expected(self, topic: str, partition: int) -> int:
+        """The first offset that may come from this partition."""
+        return self._next.get((topic, partition), 0)
 
     def store_offset(self, topic: str, partition: int, offset: int) -> None:
-        """See ``ProcessingContext.store_offset``.
-
-        Raises:
-            RetryableError: Kafka gives an offset that is not after the one before.
-        """
-        tp = (topic, partition)
-        if offset <= self._given.get(tp, -1):
-            raise RetryableError(
-                f"consuming {topic}[{partition}]",
-                f"Kafka gives offset {offset} after {self._given[tp]}: the topic was made anew, or lost records",
-                "The next start finds out and goes on from the right place",
-            )
-        self._given[tp] = offset
-        super().store_offset(topic, partition, offset)
+        """See ``ProcessingContext.store_offset``; a message that came out of turn was not processed and counts not."""
+        if offset >= self.expected(topic, partition):
+            self._next[topic, partition] = offset + 1
+            super().store_offset(topic, partition, offset)
 
     def sealed(self, batch: int) -> None:
         """All offsets stored so far are those of rows in batches up to this one."""

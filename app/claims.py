@@ -32,6 +32,7 @@ class Positions(Protocol):
     """What Kafka says of a topic-partition; see ``app.positions``."""
 
     def of(self, tp: TopicPartition) -> KafkaPosition: ...
+    def topic_id(self, topic: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Claims:
         self._stands = stands
         self._reset: Literal["earliest", "latest"] = reset
         self._prefer_committed = prefer_committed
-        self._claimed_before: set[TopicPartition] = set()
+        self._topic_ids: dict[TopicPartition, str] = {}  # of all that were ever claimed
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="claim")
         self._stop = threading.Event()
         self._advanced_at = self._swept_at = time.monotonic()
@@ -105,6 +106,11 @@ class Claims:
                 raise item
             if self._stands(item.token):
                 claims.append(item)
+
+    def is_same_topic(self, tp: TopicPartition) -> bool:
+        """Whether the topic is surely the one that was there when this partition was claimed; asks Kafka."""
+        topic_id = self._positions.topic_id(tp.topic)
+        return bool(topic_id) and topic_id == self._topic_ids.get(tp)
 
     def advance(self, ends: Mapping[str, int]) -> None:
         """The offsets up to these, by the token of the assignment, are committed. Never raises, and does not wait.
@@ -171,13 +177,13 @@ class Claims:
         kafka = self._positions.of(tp)
         if not self._stands(token):  # that may have taken long, and the next owner's first journal would meet ours
             raise FencedError("the assignment ended before its start was known")
-        prefer_committed = self._prefer_committed and tp not in self._claimed_before
+        prefer_committed = self._prefer_committed and tp not in self._topic_ids
         start = start_of(journal.entry, kafka, reset=self._reset, prefer_committed=prefer_committed)
         if self._custody:
             journal.begin(start.offset - 1, kafka.topic_id)
         elif found is not None:
             journal.switch_off()
-        self._claimed_before.add(tp)
+        self._topic_ids[tp] = kafka.topic_id
         return start
 
 

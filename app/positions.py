@@ -42,9 +42,9 @@ class KafkaPositions:
         if min(low, high) < 0:
             raise _unknown(tp, f"the broker answers {low} and {high}")
         offset = committed.offset if committed.offset >= 0 else None
-        return KafkaPosition(offset, low, high, self._topic_id(tp.topic))
+        return KafkaPosition(offset, low, high, self.topic_id(tp.topic))
 
-    def _topic_id(self, topic: str) -> str:
+    def topic_id(self, topic: str) -> str:
         """The id of the topic's present life; empty where the broker does not tell, which is not a change of it."""
         answer = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)[topic]
         try:

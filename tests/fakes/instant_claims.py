@@ -13,6 +13,7 @@ class InstantClaims:
     def __init__(self) -> None:
         self.starts: dict[TopicPartition, Start] = {}
         self.held_back: set[TopicPartition] = set()
+        self.made_anew: set[str] = set()
         self.advanced: list[dict[str, int]] = []
         self._begun: dict[TopicPartition, str] = {}
 
@@ -22,6 +23,9 @@ class InstantClaims:
     def finished(self) -> list[Claim]:
         through = [tp for tp in self._begun if tp not in self.held_back]
         return [Claim(tp, self._begun.pop(tp), self.starts.get(tp, Start(0))) for tp in through]
+
+    def is_same_topic(self, tp: TopicPartition) -> bool:
+        return tp.topic not in self.made_anew
 
     def advance(self, ends: Mapping[str, int]) -> None:
         self.advanced.append(dict(ends))

@@ -263,7 +263,10 @@ class _Topic:
     """Nothing committed: the journal alone says where to go on."""
 
     def of(self, tp: TopicPartition) -> KafkaPosition:
-        return KafkaPosition(committed=None, low=0, high=LAST + 1, topic_id="sensors-1")
+        return KafkaPosition(committed=None, low=0, high=LAST + 1, topic_id=self.topic_id(tp.topic))
+
+    def topic_id(self, topic: str) -> str:
+        return f"{topic}-1"
 
 
 def recover(table: Table, scratch: Path) -> set[int]:

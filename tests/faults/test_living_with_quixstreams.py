@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 from quixstreams import State
 
 from app.errors import ConnectorError, FatalError, RetryableError
@@ -270,6 +271,24 @@ def test_a_topic_made_anew_while_it_is_read_ends_the_connector_and_the_next_star
     place.wait_until_committed(50, by=again)
     assert "the topic was made anew since offset 99 was written" in caplog.text
     again.stop()
+    place.assert_whole()
+
+
+def test_a_client_that_goes_back_by_itself_is_sent_on_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """As librdkafka does half a second after a seek that overtook its own search for the topic's beginning."""
+    connector = place.connector()
+    place.produce(100)
+    place.wait_until_committed(100, by=connector)
+    application = connector.application
+    assert application is not None
+    slips = iter([TopicPartition(place.topic, 0, 0)])
+    connector.in_turn = lambda: [application._consumer.seek(slip) for slip in slips]
+
+    connector.wait_until(lambda: "went back to offset 0; sent on to 100 again" in caplog.text, "the slip")
+    place.produce(50)
+
+    place.wait_until_committed(150, by=connector)
+    connector.stop()
     place.assert_whole()
 
 

@@ -38,6 +38,9 @@ class Positions:
             raise self.errors.pop(0)
         return self.position
 
+    def topic_id(self, topic: str) -> str:
+        return self.position.topic_id
+
 
 class Bench:
     """Claims over a real folder; Kafka and the catalog are played."""

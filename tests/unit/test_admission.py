@@ -69,7 +69,11 @@ class Bench:
     def __init__(self) -> None:
         self.consumer = PlayedConsumer()
         self.claims = InstantClaims()
-        self.admission = Admission(self.consumer, self.claims)
+        self.expected: dict[TopicPartition, int] = {}
+        self.admission = Admission(self.consumer, self.claims, self._expect)
+
+    def _expect(self, topic: str, partition: int, offset: int) -> None:
+        self.expected[TopicPartition(topic, partition)] = offset
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
@@ -123,6 +127,35 @@ def test_a_partition_is_resumed_only_once_it_is_where_it_is_to_begin(bench: Benc
     bench.admission.begin({P0: "aaaaaaaa"})
     bench.admission.turn()
     assert bench.consumer.calls == ["seek 0 to 42", "resume 0"]
+
+
+def test_no_record_before_the_claim_is_expected_from_then_on(bench: Bench) -> None:
+    bench.claims.starts = {P0: Start(42)}
+    bench.admission.begin({P0: "aaaaaaaa"})
+    assert bench.expected == {}
+    bench.admission.turn()
+    assert bench.expected == {P0: 42}
+
+
+def test_a_client_that_went_back_is_sent_on_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.admission.put_right(P0, given=3, expected=42)
+    assert bench.consumer.calls == ["seek 0 to 42"]
+    assert warnings(caplog) == [
+        (logging.WARNING, "sensors[0]: the Kafka client went back to offset 3; sent on to 42 again")
+    ]
+
+
+def test_in_a_topic_made_anew_no_offset_of_the_former_one_is_sought(bench: Bench) -> None:
+    bench.claims.made_anew = {"sensors"}
+    with pytest.raises(RetryableError, match=r"consuming sensors\[0\]: Kafka gives offset 3 where 42 .* made anew"):
+        bench.admission.put_right(P0, given=3, expected=42)
+    assert bench.consumer.calls == []
+
+
+def test_a_client_that_cannot_be_sent_on_is_worth_a_restart(bench: Bench) -> None:
+    bench.consumer.seek_errors = [KafkaError._STATE]
+    with pytest.raises(RetryableError, match=r"going to offset 42 of sensors\[0\]"):
+        bench.admission.put_right(P0, given=3, expected=42)
 
 
 def test_what_is_admitted_is_left_alone_from_then_on(bench: Bench) -> None:

@@ -10,6 +10,7 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app import application as module
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.start_position import Start
 from tests.unit.application_bench import TP, Bench, record
 
 
@@ -55,6 +56,29 @@ def test_errors_of_our_own_are_never_passed_over(lenient: Bench) -> None:
     assert not module._kafka_failed(RuntimeError("a bug"))
     own: ConnectorError = RetryableError("uploading", "503")
     assert not lenient.application._processing_failed(own, record(0), logging.getLogger())
+
+
+def test_records_that_come_again_by_a_slip_of_the_client_become_no_rows(lenient: Bench) -> None:
+    lenient.turn(record(0), record(1), record(0), record(1), record(2))
+    lenient.checkpoint()
+    assert lenient.written == [0, 1, 2]
+    assert lenient.commits == [{TP: 3}]
+    assert lenient.calls.count("seek 0 to 2") == 2
+
+
+def test_records_before_the_claim_become_no_rows(lenient: Bench) -> None:
+    lenient.claims.starts = {TP: Start(5)}
+    lenient.turn(record(0), record(5))
+    assert lenient.calls.count("seek 0 to 5") == 2
+    lenient.checkpoint()
+    assert (lenient.written, lenient.commits) == ([5], [{TP: 6}])
+
+
+def test_records_of_a_topic_made_anew_end_the_process(lenient: Bench) -> None:
+    lenient.turn(record(0), record(1))
+    lenient.claims.made_anew = {TP.topic}
+    with pytest.raises(RetryableError, match="made anew"):
+        lenient.turn(record(0))
 
 
 def test_a_failed_pipeline_ends_the_loop_at_the_next_turn(bench: Bench) -> None:

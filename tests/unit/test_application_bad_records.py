@@ -128,6 +128,15 @@ def test_a_bad_record_at_the_end_of_the_topic_is_committed_too(lenient: Bench) -
     assert [part.offsets.last for part in lenient.pipeline.batches[0].parts] == [7]
 
 
+def test_a_bad_record_that_comes_again_by_a_slip_of_the_client_is_put_aside_once(lenient: Bench) -> None:
+    lenient.turn(record(0))
+    assert undeserialized(lenient, 1)
+    assert undeserialized(lenient, 1)
+    lenient.checkpoint()
+    assert len(lenient.told) == 1
+    assert [one.offset for batch in lenient.pipeline.batches for one in batch.rejected] == [1]
+
+
 def test_a_record_whose_transform_fails_half_way_is_put_aside_as_a_whole(lenient: Bench) -> None:
     lenient.transform = lambda value: [value, value] if value["n"] != 1 else [value, value, "text"]
     lenient.turn(record(0), record(1), record(2))

@@ -309,3 +309,20 @@ def test_a_claim_fenced_after_its_assignment_ended_says_nothing(bench: Bench) ->
     asking.open()
     wait_idle(claims)
     assert claims.finished() == []
+
+
+@pytest.mark.parametrize(("now", "same"), [("id", True), ("another", False), ("", False)])
+def test_a_topic_is_the_claimed_one_only_where_the_broker_says_so(bench: Bench, now: str, same: bool) -> None:
+    claims = bench.claims()
+    claims.begin({P0: A})
+    through(claims)
+    bench.positions.position = KafkaPosition(None, 0, 100, now)
+    assert claims.is_same_topic(P0) is same
+
+
+def test_two_unknown_topics_are_not_the_same(bench: Bench) -> None:
+    bench.positions.position = KafkaPosition(None, 0, 100, "")
+    claims = bench.claims()
+    claims.begin({P0: A})
+    through(claims)
+    assert not claims.is_same_topic(P0)
