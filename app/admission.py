@@ -42,6 +42,10 @@ class Admission:
         """Whether no partition waits for its claim."""
         return not self._waiting
 
+    def waits(self, tp: TopicPartition) -> bool:
+        """Whether this partition waits for its claim."""
+        return tp in self._waiting
+
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
         """Pause these partitions, just assigned, and claim them for the assignments with these tokens."""
         self._consumer.pause([_kafka(tp) for tp in tokens])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_NOT_AVAILABLE, KafkaError
+from confluent_kafka import OFFSET_BEGINNING, KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
@@ -20,10 +20,11 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 from quixstreams.models import RawConfluentKafkaMessageProto, Row
 
 from app.admission import Admission, Claiming
-from app.bad_records import NotARowError
 from app.checkpoints import Checkpoints
 from app.errors import ConnectorError, DataError, FatalError, RetryableError
-from app.model import Rejected, TopicPartition, known_timestamp
+from app.model import TopicPartition
+from app.raw_lane import RawLane
+from app.rejections import not_deserialized, not_processed
 from app.sink import LakeSink
 
 logger = logging.getLogger(__name__)
@@ -34,10 +35,6 @@ _LASTING_CONSUMER_ERRORS = frozenset(
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
     }
-)
-
-_HINT_DESERIALIZERS = (
-    "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"
 )
 
 
@@ -74,11 +71,23 @@ class LakeApplication(Application):
         lake_sink.on_sealed = self._checkpoints.sealed
         self._checkpoints.on_committed = self._committed
         self._ownership: Ownership | None = None
+        self._raw_lane: RawLane | None = None
 
     def connect(self, ownership: Ownership) -> None:
         """Give the application what claims its partitions, before it runs."""
         self._ownership = ownership
         self._admission = Admission(self._consumer, ownership, self._checkpoints.expect)
+
+    def read_whole_batches(self) -> None:
+        """Hand messages to the sink as they come, for they need no ``transform()``; after ``connect()``."""
+        self._raw_lane = RawLane(
+            consumer=self._consumer,
+            sink=self._lake_sink,
+            checkpoints=self._checkpoints,
+            waits=self._admission.waits,
+            put_right=self._admission.put_right,
+            failed=_kafka_failed,
+        )
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -113,7 +122,10 @@ class LakeApplication(Application):
             return
         self._admission.turn()
         try:
-            super()._process_message(self._watched(dataframe_composed))  # type: ignore[no-untyped-call]
+            if self._raw_lane:
+                self._consume(self._raw_lane)
+            else:
+                super()._process_message(self._watched(dataframe_composed))  # type: ignore[no-untyped-call]
         except DataError as error:
             self._commit_before(error)
             raise
@@ -125,6 +137,15 @@ class LakeApplication(Application):
         if self._lake_sink.is_full:
             self._checkpoints.commit_checkpoint(force=True)
         self._on_turn()
+
+    def _consume(self, lane: RawLane) -> None:
+        """What a turn of the framework's loop does, with as many messages as there are."""
+        self._producer.poll(self._config.producer_poll_timeout)
+        consumed = lane.turn()
+        self._run_tracker.set_message_consumed(consumed)
+        if consumed:
+            self._producer._broker_available()  # type: ignore[no-untyped-call]
+            self._consumer._broker_available()  # type: ignore[no-untyped-call]
 
     def _watched(self, composed: dict[str, Callable[..., None]]) -> dict[str, Callable[..., None]]:
         """The same executors, telling the sink where each record begins."""
@@ -156,10 +177,11 @@ class LakeApplication(Application):
         """Whether the loop may go on; a message that does not deserialize is rejected and counts as consumed."""
         if message is None:
             return _kafka_failed(error)
-        rejected = _not_deserialized(error, message)
+        refusal = not_deserialized(error, message)  # type: ignore[arg-type] # it has come without an error of Kafka's
+        rejected = refusal.rejected
         if self._comes_in_turn(*rejected.tp, rejected.offset):
             self._lake_sink.begin_record()
-            self._lake_sink.reject(rejected, _HINT_DESERIALIZERS)
+            self._lake_sink.reject(rejected, refusal.hint)
             # The framework stores the offset of what it could read only: this one would come again after each restart.
             self._checkpoints.store_offset(*rejected.tp, rejected.offset)
         return True
@@ -168,8 +190,8 @@ class LakeApplication(Application):
         """Whether the loop may go on; a record at which ``transform()`` failed, or that became no row, is rejected."""
         if isinstance(error, ConnectorError) or row is None:
             return False
-        hint = error.hint if isinstance(error, NotARowError) else "Correct transform() in app/transform.py"
-        self._lake_sink.reject(_not_processed(error, row), hint)
+        refusal = not_processed(error, row)
+        self._lake_sink.reject(refusal.rejected, refusal.hint)
         return True
 
     def _commit_before(self, error: DataError) -> None:
@@ -248,22 +270,3 @@ def _kafka_failed(error: Exception) -> bool:
         ) from None
     logger.warning("Kafka: %s; going on", kafka_error.str())
     return True
-
-
-def _not_deserialized(error: Exception, message: RawConfluentKafkaMessageProto) -> Rejected:
-    kind, timestamp = message.timestamp()
-    return Rejected(
-        TopicPartition(str(message.topic()), int(message.partition() or 0)),
-        int(message.offset() or 0),
-        timestamp if kind != TIMESTAMP_NOT_AVAILABLE else None,
-        message.key(),
-        message.value(),
-        message.headers(),
-        f"it does not deserialize: {error}",
-    )
-
-
-def _not_processed(error: Exception, row: Row) -> Rejected:
-    reason = str(error) if isinstance(error, NotARowError) else f"transform() raised {error!r}"
-    tp = TopicPartition(row.topic, row.partition)
-    return Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)

@@ -1,8 +1,9 @@
 """One life of a topic-partition at this member: from its assignment to its revocation."""
 
 import secrets
+from collections.abc import Sequence
 
-from app.model import BatchPart, OffsetRange, Rejected, Row, TopicPartition
+from app.model import BatchPart, Message, OffsetRange, Rejected, Row, TopicPartition
 
 
 class Assignment:
@@ -12,12 +13,13 @@ class Assignment:
     still running) can touch a later one.
     """
 
-    __slots__ = ("_next_number", "_sealed_to", "rejected", "replayed_to", "rows", "token", "tp")
+    __slots__ = ("_next_number", "_sealed_to", "messages", "rejected", "replayed_to", "rows", "token", "tp")
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.token = secrets.token_hex(4)
         self.rows: list[Row] = []
+        self.messages: list[Message] = []  # that are still to become rows, by rising offsets
         self.rejected: list[Rejected] = []
         # After back-pressure, rows up to this offset come again though they are in a batch already. At any other time a
         # lower offset is no repetition: a buffered join gives out records late, a topic may be made anew.
@@ -28,21 +30,24 @@ class Assignment:
     @property
     def waiting(self) -> int:
         """Records that wait to be sealed, rejected ones among them."""
-        return len(self.rows) + len(self.rejected)
+        return len(self.rows) + len(self.messages) + len(self.rejected)
 
-    def seal(self) -> tuple[BatchPart, list[Row], list[Rejected]]:
+    def seal(self) -> tuple[BatchPart, list[Row], list[Message], list[Rejected]]:
         """Take out what waits; there is at least one record."""
         rows, self.rows = self.rows, []
+        messages, self.messages = self.messages, []
         rejected, self.rejected = self.rejected, []
         offsets = [row.offset for row in rows] + [record.offset for record in rejected]
+        offsets += [message.offset() for message in messages[:1] + messages[-1:]]
         part = BatchPart(OffsetRange(self.tp, min(offsets), max(offsets)), self.token, self._next_number)
         self._sealed_to = max(self._sealed_to, part.offsets.last)
         self._next_number += 1
-        return part, rows, rejected
+        return part, rows, messages, rejected
 
     def rewind(self) -> None:
         """The consumer goes back to its last commit: drop what waits, and skip what is sealed when it comes."""
         self.rows = []
+        self.messages = []
         self.rejected = []
         self.replayed_to = self._sealed_to
 
@@ -52,6 +57,15 @@ class Assignment:
             return True
         self.replayed_to = -1
         return False
+
+    def add_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Take messages by rising offsets, but for those in a batch already; returns what was taken."""
+        if messages[0].offset() <= self.replayed_to:
+            messages = [message for message in messages if message.offset() > self.replayed_to]
+        if messages:
+            self.replayed_to = -1
+            self.messages += messages
+        return messages
 
     def discard(self, offset: int) -> None:
         """Drop the waiting rows of a record that must not be written."""

@@ -75,6 +75,12 @@ class Checkpoints(ProcessingContext):
             self._next[topic, partition] = offset + 1
             super().store_offset(topic, partition, offset)
 
+    def store_offsets(self, topic: str, partition: int, first: int, last: int) -> None:
+        """As if the offset of each message from the first to the last were stored."""
+        self.store_offset(topic, partition, first)
+        if last > first:
+            self.store_offset(topic, partition, last)
+
     def sealed(self, batch: int) -> None:
         """All offsets stored so far are those of rows in batches up to this one."""
         self._sealed.append((batch, dict(self.checkpoint._tp_offsets)))

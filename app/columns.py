@@ -129,7 +129,7 @@ def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool) -> pa.Arr
         return _parse(array, kind)
     if fixed and kind == pa.string() and array.type in (pa.int64(), pa.bool_()):
         return array.cast(kind)  # the same text as in JSON
-    return recast(array, kind) if _accepts(kind, array.type) else None
+    return recast(array, kind) if accepts(kind, array.type) else None
 
 
 def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -155,36 +155,36 @@ def _is_plain(kind: pa.DataType, depth: int = 0) -> bool:
     return pa.types.is_null(kind) or kind in _PLAIN
 
 
-def _accepts(kind: pa.DataType, found: pa.DataType) -> bool:
+def accepts(kind: pa.DataType, found: pa.DataType) -> bool:
     """Whether an array of the type ``found`` may become one of ``kind``, as far as the types can tell."""
-    if _is_void(found):
+    if is_void(found):
         return True
     if pa.types.is_struct(kind) and pa.types.is_struct(found):
         known = {field.name: field.type for field in kind}
         return all(
-            _accepts(known[field.name], field.type) if field.name in known else _is_void(field.type) for field in found
+            accepts(known[field.name], field.type) if field.name in known else is_void(field.type) for field in found
         )
     if pa.types.is_list(kind) and pa.types.is_list(found):
-        return _accepts(kind.value_type, found.value_type)
+        return accepts(kind.value_type, found.value_type)
     if pa.types.is_integer(found):
         return kind in (pa.int64(), pa.int32(), pa.float64())
     return bool(_canonical(found) == kind)
 
 
-def _is_void(kind: pa.DataType) -> bool:
+def is_void(kind: pa.DataType) -> bool:
     """Whether no value can have such a type: null, and a struct of nothing else."""
-    return pa.types.is_null(kind) or (pa.types.is_struct(kind) and all(_is_void(field.type) for field in kind))
+    return pa.types.is_null(kind) or (pa.types.is_struct(kind) and all(is_void(field.type) for field in kind))
 
 
 def _has_void_struct(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
-        return _is_void(kind) or any(_has_void_struct(field.type) for field in kind)
+        return is_void(kind) or any(_has_void_struct(field.type) for field in kind)
     return pa.types.is_list(kind) and _has_void_struct(kind.value_type)
 
 
 def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast without loss; fields of structs by name, and a struct without any value becomes null."""
-    if _is_void(array.type):
+    if is_void(array.type):
         return pa.nulls(len(array), kind)
     if pa.types.is_struct(kind):
         # By position: a name that begins with a dot or a bracket would be read as a path.

@@ -1,16 +1,28 @@
 """Where a row comes from, as columns of its own: METADATA_COLUMNS."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
-from app.model import Headers, Row, TopicPartition, known_timestamp
+from app.model import Headers, TopicPartition, known_timestamp
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 
+class Origin(Protocol):
+    """What Kafka says of a record: its offset, its timestamp in ms or -1, its headers."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def headers(self) -> Headers | None: ...
+
+
 def metadata_columns(
-    names: Sequence[str], rows: Sequence[Row], tps: Sequence[TopicPartition]
+    names: Sequence[str], rows: Sequence[Origin], tps: Sequence[TopicPartition]
 ) -> Mapping[str, pa.Array]:
     """The columns that the user asked for, each as long as ``rows``.
 
@@ -29,7 +41,7 @@ def _headers(headers: Headers | None) -> list[dict[str, str | bytes | None]] | N
     return [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in headers]
 
 
-METADATA: Mapping[str, Callable[[Sequence[Row], Sequence[TopicPartition]], pa.Array]] = {
+METADATA: Mapping[str, Callable[[Sequence[Origin], Sequence[TopicPartition]], pa.Array]] = {
     "__topic": lambda _, tps: pa.array([tp.topic for tp in tps], pa.string()),
     "__partition": lambda _, tps: pa.array([tp.partition for tp in tps], pa.int32()),
     "__offset": lambda rows, _: pa.array([row.offset for row in rows], pa.int64()),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 KEY_COLUMN = "__key"  # where a table has the Kafka key
 
@@ -41,6 +41,22 @@ class Row(NamedTuple):
     timestamp: int
     offset: int
     headers: Headers | None = None
+
+
+class Message(Protocol):
+    """A record as it comes from Kafka, without an error; ``confluent_kafka.Message`` in production.
+
+    Its length is that of the value in bytes.
+    """
+
+    def __len__(self) -> int: ...
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def headers(self) -> list[tuple[str, bytes]] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +119,9 @@ class BatchPart:
 class Batch:
     """Rows sealed together, on their way to the store.
 
-    ``rows`` has one list per part, in the order of ``parts``; ``size`` is their estimated size in Python, in bytes.
-    ``rejected`` holds the records of the same offsets that were refused before they became rows.
+    ``rows`` and ``messages`` have one list per part, in the order of ``parts``; messages are still to become rows.
+    ``size`` is their estimated size in Python, in bytes. ``rejected`` holds the records of the same offsets that were
+    refused before they became rows.
     """
 
     number: int
@@ -113,6 +130,7 @@ class Batch:
     rows: tuple[list[Row], ...]
     size: int
     rejected: tuple[Rejected, ...] = ()
+    messages: tuple[list[Message], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

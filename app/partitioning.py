@@ -118,7 +118,7 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array
             reasons = error.reasons | reasons
     if reasons:
         raise BadRowsError(dict(sorted(reasons.items())))
-    return [_fill_null(strings[column], spec.null_value) for column in spec.columns]
+    return [fill_null(strings[column], spec.null_value) for column in spec.columns]
 
 
 def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
@@ -141,7 +141,8 @@ def _without_any_timestamp(rows: Sequence[Row], moments: Sequence[Any], column: 
     return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
 
 
-def _fill_null(strings: pa.Array, null_value: str) -> pa.Array:
+def fill_null(strings: pa.Array, null_value: str) -> pa.Array:
+    """The texts of a partition column with the null folder's for those that are null or empty."""
     empty = pc.equal(strings, "")
     return pc.if_else(pc.fill_null(empty, True), null_value, strings)
 

@@ -137,7 +137,7 @@ class _Batch:
             value = known_timestamp(row.timestamp) if lacks else row.value[name]
             if kind is None:
                 kind = leaf_type(to_python(value))
-            values.append(_in_form_of(kind, value) if lacks and value is not None else value)
+            values.append(in_form_of(kind, value) if lacks and value is not None else value)
         return values
 
     def add_keys(self) -> None:
@@ -247,7 +247,7 @@ def _refusal(value: Any) -> str | None:
     return None
 
 
-def _in_form_of(kind: pa.DataType | None, ms: int) -> Any:
+def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
     """A Kafka timestamp (ms since the epoch) in the form of a column's type; ``None`` where it has none."""
     if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ms

@@ -28,6 +28,7 @@ from app.health import Health, HealthServer, Probe
 from app.journal_entry import journal_folder
 from app.partitioning import PartitionSpec
 from app.pipeline import Pipeline
+from app.rejections import MessageReader
 from app.scratch import make_scratch
 from app.settings import Settings
 from app.sink import LakeSink
@@ -38,6 +39,7 @@ from app.transform import transform
 from app.wiring import (
     FLUSH_SECONDS,
     REVOKE_SECONDS,
+    can_read_whole_batches,
     new_application,
     new_bad_records,
     new_catalog,
@@ -130,15 +132,22 @@ class _Service:
         store, registrar, spec = self._open_table()
         schema = new_schema(self._settings, store)
         _patiently(schema.open)
-        stager = new_stager(self._settings, spec, schema, bad_records)
         application, topic = self._open_topic(sink)
+        dataframe = application.dataframe(topic)
+        given = dataframe.stream
+        transformed = transform(dataframe)
+        is_raw = can_read_whole_batches(self._settings) and transformed is dataframe and transformed.stream is given
+        reader = MessageReader(topic, self._settings.memory.max_record_bytes) if is_raw else None
+        stager = new_stager(self._settings, spec, schema, bad_records, reader)
         _wait(spark_up)
         custody = new_custody(self._settings, sink)
         sink.connect(self._new_pipeline(store, registrar, spec, stager, custody))
         _patiently(lambda: self._check_journals(store, application.config.consumer_group))
         self._claims = new_claims(self._settings, store, registrar, custody, application, sink)
         application.connect(self._claims)
-        transform(application.dataframe(topic)).sink(sink)
+        transformed.sink(sink)
+        if is_raw:
+            application.read_whole_batches()
         self._health.started(spark_alive=lambda: self._spark.alive, ready=lambda: _readiness(sink, application))
         self._application = application  # from here on a signal stops the loop, and no longer the start
         self.connected = True

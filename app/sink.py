@@ -8,7 +8,7 @@ Invariants kept here:
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Protocol
 
@@ -21,10 +21,12 @@ from app.bad_records import BadRecords, no_object, too_big
 from app.errors import RetryableError
 from app.fences import Fences
 from app.flush_wait import Delivering, FlushWait
-from app.model import Batch, Rejected, Row, TopicPartition
+from app.model import Batch, Message, Rejected, Row, TopicPartition
 from app.row_size import RowSizer, deep_size
 
 logger = logging.getLogger(__name__)
+
+_MESSAGE_OVERHEAD = 300  # of the message, its key and its value as objects of Python
 
 
 class BatchWriter(Delivering, Protocol):
@@ -197,6 +199,15 @@ class LakeSink(BaseSink):
     def is_assigned(self) -> bool:
         return bool(self._assignments)
 
+    def is_assigned_to(self, tp: TopicPartition) -> bool:
+        return tp in self._assignments
+
+    def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
+        """Buffer messages of an assigned partition, by rising offsets; the pipeline makes rows of them."""
+        taken = self._assignments[tp].add_messages(messages)
+        self._rows += len(taken)
+        self._bytes += sum(map(len, taken)) + _MESSAGE_OVERHEAD * len(taken)
+
     def is_owner(self, token: str) -> bool:
         """Whether the assignment with this token still stands; safe from any thread."""
         return token in self._owners
@@ -292,11 +303,12 @@ class LakeSink(BaseSink):
         sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.waiting]
         if not sealed:
             return
-        parts, rows, rejected = zip(*sealed, strict=True)
+        parts, rows, messages, rejected = zip(*sealed, strict=True)
         self._last_batch += 1
         self._gathering_since = self._clock()
         size, self._rows, self._bytes = self._bytes, 0, 0
-        self._writer.submit(Batch(self._last_batch, reason, parts, rows, size, tuple(chain.from_iterable(rejected))))
+        refused = tuple(chain.from_iterable(rejected))
+        self._writer.submit(Batch(self._last_batch, reason, parts, rows, size, refused, messages))
         self.on_sealed(self._last_batch)
 
     def _owners_changed(self) -> None:

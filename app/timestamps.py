@@ -36,12 +36,32 @@ def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
         BadRowsError: values that are no timestamps, or outside the years 1 to 9999; all of them.
     """
     seconds = _seconds(values)
-    inside = pc.and_(pc.greater_equal(seconds, _FIRST_SECOND), pc.less_equal(seconds, _LAST_SECOND))
-    unusable = pc.invert(pc.fill_null(inside, False))
+    unusable = pc.invert(pc.fill_null(_is_inside(seconds), False))
     rows = pc.indices_nonzero(unusable).to_pylist() if pc.any(unusable).as_py() else []
     reasons = {row: _reason(values[row]) for row in rows if values[row] is not None}
     if reasons:
         raise BadRowsError(reasons)
+    return _parts(seconds)
+
+
+def time_parts_of_column(column: pa.Array) -> Mapping[str, pa.Array] | None:
+    """The same for a column of numbers or text without nulls; ``None`` where some are no usable timestamps."""
+    if pa.types.is_integer(column.type):
+        seconds = _epoch_seconds(column.cast(pa.int64()))
+    elif pa.types.is_floating(column.type):
+        seconds = _epoch_seconds_of_doubles(column)
+    elif pa.types.is_string(column.type):
+        seconds = _seconds_of_texts(column.to_pylist())
+    else:
+        return None
+    return _parts(seconds) if pc.all(pc.fill_null(_is_inside(seconds), False)).as_py() else None
+
+
+def _is_inside(seconds: pa.Array) -> pa.Array:
+    return pc.and_(pc.greater_equal(seconds, _FIRST_SECOND), pc.less_equal(seconds, _LAST_SECOND))
+
+
+def _parts(seconds: pa.Array) -> Mapping[str, pa.Array]:
     # Many rows share an hour: the calendar is asked once for each that occurs.
     hours = _floor_divide(seconds, 3600).dictionary_encode()
     stamps = pc.multiply(hours.dictionary, 3600).cast(pa.timestamp("s"))
@@ -88,6 +108,10 @@ def _seconds_of_integers(values: Sequence[Any]) -> pa.Array:
         numbers = pa.array(values, pa.int64())
     except (OverflowError, pa.ArrowInvalid):  # nanoseconds beyond the year 2262 need more than 64 bits
         return pa.array([None if value is None else _seconds_of_integer(int(value)) for value in values], pa.int64())
+    return _epoch_seconds(numbers)
+
+
+def _epoch_seconds(numbers: pa.Array) -> pa.Array:
     seconds = numbers
     sizes = pc.min_max(numbers).as_py()
     largest = max(abs(sizes["min"]), abs(sizes["max"]))
@@ -111,7 +135,12 @@ def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
 
 
 def _seconds_of_floats(values: Sequence[Any]) -> pa.Array:
-    numbers = pa.array([None if value is None else float(value) for value in values], pa.float64())
+    return _epoch_seconds_of_doubles(
+        pa.array([None if value is None else float(value) for value in values], pa.float64())
+    )
+
+
+def _epoch_seconds_of_doubles(numbers: pa.Array) -> pa.Array:
     seconds = numbers
     for bound, per_second in reversed(_UNITS):
         beyond = pc.greater(pc.abs(numbers), float(bound))

@@ -9,6 +9,7 @@ from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.application import LakeApplication
 from app.bad_records import BadRecords
+from app.batch_conversion import BatchConverter
 from app.catalog.base import Catalog, CatalogTable, TableProperties
 from app.catalog.quix import QuixCatalog
 from app.claims import Claims
@@ -23,7 +24,9 @@ from app.journal import Journal
 from app.journal_entry import journal_key
 from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec
 from app.positions import KafkaPositions
+from app.records import Rules
 from app.recovery import Recovery
+from app.rejections import MessageReader
 from app.schema_keeper import SchemaKeeper
 from app.settings import Settings
 from app.sink import LakeSink
@@ -32,6 +35,7 @@ from app.storage.base import ObjectStore
 from app.storage.local import LocalStore
 from app.storage.s3 import S3Store
 from app.table import open_table
+from app.whole_batches import WholeBatches
 
 logger = logging.getLogger(__name__)
 
@@ -137,17 +141,38 @@ def new_schema(settings: Settings, store: ObjectStore) -> SchemaKeeper:
     return SchemaKeeper(store, table_root(settings), settings.column_types)
 
 
-def new_stager(settings: Settings, spec: PartitionSpec, schema: SchemaKeeper, bad_records: BadRecords) -> Stager:
-    """Steps 1 and 2."""
-    return Stager(
+def can_read_whole_batches(settings: Settings) -> bool:
+    """Whether the deserializers and the rules for bad records let messages be converted many at once.
+
+    A bad record that is to end the process does so with what came before it in the lake, which needs each to be looked
+    at by itself.
+    """
+    defaults = (settings.key_deserializer, settings.value_deserializer) == ("str", "json")
+    return defaults and settings.on_bad_record != "fail"
+
+
+def new_stager(
+    settings: Settings,
+    spec: PartitionSpec,
+    schema: SchemaKeeper,
+    bad_records: BadRecords,
+    reader: MessageReader | None = None,
+) -> Stager:
+    """Steps 1 and 2; ``reader`` reads single messages where the batches are to be of messages."""
+    rules = Rules(spec.timestamp_column, frozenset(spec.columns), frozenset(settings.column_types))
+    converter = BatchConverter(
         spec=spec,
         table_root=table_root(settings),
         schema=schema,
-        fixed=frozenset(settings.column_types),
+        rules=rules,
         metadata=settings.metadata_columns,
-        sort_column=settings.sort_column,
         bad_records=bad_records,
+        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, settings.memory.max_record_bytes)
+        if reader
+        else None,
+        reader=reader,
     )
+    return Stager(converter, spec, settings.sort_column)
 
 
 def new_sink(settings: Settings, bad_records: BadRecords) -> LakeSink:

@@ -27,14 +27,12 @@ from app.pipeline import Pipeline
 from app.recovery import Recovery
 from app.retry import Stopped
 from app.sink import LakeSink
-from app.staging import Stager
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
-from tests.fakes.memory_schema import MemorySchema
 from tests.faults.kafka_model import TOPIC, Consumer, Group
 from tests.faults.lanes import AtOnce, Lane, LaneLock, LanePool, LaneStop, pause
 from tests.faults.memory_lake import DEAD_LETTERS, ROOT, URI, MemoryStore, WatchfulCatalog
-from tests.unit.batches import properties, spec
+from tests.unit.batches import properties, spec, stager
 
 MAX_BUFFER_BYTES = 6_000
 LARGEST_RECORD = 2_000  # as the sink counts it, with a wide margin
@@ -119,15 +117,7 @@ class Member:
         self.pipeline = SteppedPipeline(
             clock,
             writer=ArrowWriter(),
-            stager=Stager(
-                spec=spec("p"),
-                table_root=ROOT,
-                schema=MemorySchema(),
-                fixed=frozenset(),
-                metadata=("__offset",),
-                sort_column=None,
-                bad_records=bad_records,
-            ),
+            stager=stager(spec("p"), table_root=ROOT, metadata=("__offset",)),
             store=store,
             table_root=ROOT,
             registrar=registrar,

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.bad_records import BadRecords, OnBadRecord
+from app.batch_conversion import BatchConverter, Schema
 from app.catalog.base import TableProperties
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
 from app.partitioning import HIVE_NULL, PartitionSpec
-from app.staging import Schema, Stager
+from app.records import Rules
+from app.staging import Stager
 from tests.fakes.memory_schema import MemorySchema
 
 TP = TopicPartition("sensors", 0)
@@ -61,12 +63,12 @@ def stager(
     sort_column: str | None = None,
 ) -> Stager:
     """A staging step that keeps the table's schema in memory."""
-    return Stager(
+    converter = BatchConverter(
         spec=wanted,
         table_root=table_root,
         schema=schema or MemorySchema(),
-        fixed=frozenset(),
+        rules=Rules(wanted.timestamp_column, frozenset(wanted.columns)),
         metadata=metadata,
-        sort_column=sort_column,
         bad_records=BadRecords(choice, lambda _: None),
     )
+    return Stager(converter, wanted, sort_column)

@@ -15,11 +15,11 @@ def test_each_life_has_a_token_of_its_own() -> None:
 def test_sealing_takes_out_all_rows_with_their_offsets_and_counts_the_batches() -> None:
     life = Assignment(TP)
     life.rows += [row({}, 5), row({}, 9)]
-    first, rows, _ = life.seal()
+    first, rows, _, _ = life.seal()
     assert [found.offset for found in rows] == [5, 9]
     assert life.rows == []
     life.rows.append(row({}, 10))
-    second, _, _ = life.seal()
+    second, _, _, _ = life.seal()
     assert [(part.offsets.first, part.offsets.last, part.number) for part in (first, second)] == [
         (5, 9, 0),
         (10, 10, 1),
@@ -31,7 +31,7 @@ def test_sealing_takes_out_all_rows_with_their_offsets_and_counts_the_batches() 
 def test_rows_that_come_late_are_within_the_offsets_of_their_batch() -> None:
     life = Assignment(TP)
     life.rows += [row({}, 5), row({}, 6), row({}, 2)]
-    part, _, _ = life.seal()
+    part, _, _, _ = life.seal()
     assert (part.offsets.first, part.offsets.last) == (2, 6)
 
 

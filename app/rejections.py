@@ -1,0 +1,72 @@
+"""Records that the framework could not bring as far as a row, as they go to the dead letter."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from quixstreams.models import Row as FrameworkRow
+from quixstreams.models import Topic
+
+from app.bad_records import NotARowError, no_object, too_big
+from app.model import Message, Rejected, Row, TopicPartition, known_timestamp
+
+HINT_DESERIALIZERS = (
+    "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"
+)
+_HINT_TRANSFORM = "Correct transform() in app/transform.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A record that is no row, and what can be done about it."""
+
+    rejected: Rejected
+    hint: str
+
+
+def not_deserialized(error: Exception, message: Message) -> Refusal:
+    """A message that its deserializers could not read."""
+    rejected = Rejected(
+        TopicPartition(message.topic(), message.partition()),
+        message.offset(),
+        known_timestamp(message.timestamp()[1]),
+        message.key(),
+        message.value(),
+        message.headers(),
+        f"it does not deserialize: {error}",
+    )
+    return Refusal(rejected, HINT_DESERIALIZERS)
+
+
+def not_processed(error: Exception, row: FrameworkRow) -> Refusal:
+    """A record at which ``transform()`` failed, or that became no row."""
+    is_ours = isinstance(error, NotARowError)
+    reason = str(error) if is_ours else f"transform() raised {error!r}"
+    tp = TopicPartition(row.topic, row.partition)
+    rejected = Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)
+    return Refusal(rejected, error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM)
+
+
+class MessageReader:
+    """Reads messages one by one, as the framework and the sink do where records are processed one by one.
+
+    Args:
+        topic: knows the deserializers.
+        max_record_bytes: the largest message that becomes a row.
+    """
+
+    def __init__(self, topic: Topic, max_record_bytes: int) -> None:
+        self._topic = topic
+        self.max_record_bytes = max_record_bytes
+
+    def read(self, message: Message) -> Row | Refusal:
+        """The message's row, or why it has none."""
+        try:
+            row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
+        except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
+            return not_deserialized(error, message)
+        if not isinstance(row.value, dict):
+            return not_processed(no_object(row.value), row)
+        size = len(message)
+        if size > self.max_record_bytes:
+            return not_processed(too_big(size, self.max_record_bytes), row)
+        return Row(row.value, row.key, row.timestamp, row.offset, row.headers)
