@@ -79,7 +79,11 @@ class LakeApplication(Application):
         self._admission = Admission(self._consumer, ownership, self._checkpoints.expect)
 
     def read_whole_batches(self) -> None:
-        """Hand messages to the sink as they come, for they need no ``transform()``; after ``connect()``."""
+        """Hand messages to the sink as they come, for they need no ``transform()``; after ``connect()``.
+
+        There is neither state nor a produced record then that has to be safe before offsets are committed.
+        """
+        self._checkpoints.lake = self._lake_sink
         self._raw_lane = RawLane(
             consumer=self._consumer,
             sink=self._lake_sink,
@@ -121,6 +125,8 @@ class LakeApplication(Application):
             self.stop()
             return
         self._admission.turn()
+        if self._checkpoints.lake and self._lake_sink.is_full and self._lake_sink.wait_for_room():
+            return  # the framework's loop goes on: signals, rebalances, commits
         try:
             if self._raw_lane:
                 self._consume(self._raw_lane)
@@ -134,7 +140,7 @@ class LakeApplication(Application):
                 raise error.__cause__ from None
             raise
         self._lake_sink.turn()
-        if self._lake_sink.is_full:
+        if self._lake_sink.is_full and not (self._checkpoints.lake and self._lake_sink.wait_for_room()):
             self._checkpoints.commit_checkpoint(force=True)
         self._on_turn()
 

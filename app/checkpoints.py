@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -35,6 +35,14 @@ _PASSING_COMMIT_ERRORS = frozenset(
 )
 
 
+class Lake(Protocol):
+    """What is asked of the sink where offsets are committed batch by batch; see ``app.sink.LakeSink``."""
+
+    def begin_checkpoint(self) -> bool: ...
+    def is_delivered(self, number: int) -> bool: ...
+    def committed(self, number: int) -> None: ...
+
+
 class Checkpoints(ProcessingContext):
     """Keeps a checkpoint whose offsets could not be committed for a passing reason, and tries it again.
 
@@ -43,17 +51,20 @@ class Checkpoints(ProcessingContext):
     """
 
     on_committed: Callable[[Mapping[tuple[str, int], int]], None] = staticmethod(lambda _: None)
+    lake: Lake | None = None  # where offsets may be committed batch by batch, while the next ones are under way
     last_chance: bool = False  # the process ends: there is no later turn of the loop to try again
     _next_try: float = 0.0
 
     def __init__(self, **fields: Any) -> None:
         super().__init__(**fields)
         self._next: dict[tuple[str, int], int] = {}
+        self._due_at = 0.0
 
     def init_checkpoint(self) -> None:
         """See ``ProcessingContext.init_checkpoint``."""
         super().init_checkpoint()  # type: ignore[no-untyped-call]
         self._sealed: list[tuple[int, dict[tuple[str, int], int]]] = []
+        self._due_at = time.monotonic() + self.commit_interval
         if self.consumer.backpressured_tps:
             self.expect_anything()
 
@@ -90,9 +101,8 @@ class Checkpoints(ProcessingContext):
         delivered = [offsets for batch, offsets in self._sealed if is_delivered(batch)]
         if not delivered or not delivered[-1]:
             return
-        offsets = [KafkaTopicPartition(*tp, offset + 1) for tp, offset in delivered[-1].items()]
         try:
-            self.consumer.commit(offsets=offsets, asynchronous=False)
+            self.consumer.commit(offsets=_after(delivered[-1]), asynchronous=False)
         except KafkaException as error:
             logger.warning("offsets of what is in the lake already are not committed (%s)", error.args[0].str())
 
@@ -102,6 +112,8 @@ class Checkpoints(ProcessingContext):
         Raises:
             RetryableError: the process ends and the offsets could not be committed in a few tries.
         """
+        if self.lake and not (force or revoking or self.last_chance) and self._go_on(self.lake):
+            return
         too_early = self._next_try - time.monotonic()
         if too_early > 0 and not (revoking or self.last_chance):
             if not force:
@@ -122,18 +134,58 @@ class Checkpoints(ProcessingContext):
                 time.sleep(_COMMIT_PAUSE_SECONDS)
         self._next_try = time.monotonic() + _COMMIT_PAUSE_SECONDS
 
+    def _go_on(self, lake: Lake) -> bool:
+        """Commit what is in the lake by now, without waiting for the rest; ``False`` where it is to be waited for."""
+        now = time.monotonic()
+        if now >= self._next_try:
+            self._commit_what_is_in(lake)
+        if now < self._due_at:
+            return True
+        if not lake.begin_checkpoint():
+            return False
+        self._due_at = now + self.commit_interval
+        return True
+
+    def _commit_what_is_in(self, lake: Lake) -> None:
+        delivered = 0
+        while delivered < len(self._sealed) and lake.is_delivered(self._sealed[delivered][0]):
+            delivered += 1
+        if not delivered:
+            return
+        batch, offsets = self._sealed[delivered - 1]
+        error = self._try(lambda: self.consumer.commit(offsets=_after(offsets), asynchronous=False))
+        if error is not None:
+            logger.warning("offsets not committed yet (%s); trying again", error.str())
+            self._next_try = time.monotonic() + _COMMIT_PAUSE_SECONDS
+            return
+        del self._sealed[:delivered]
+        # Back-pressure goes back to here.
+        self.checkpoint._starting_tp_offsets.update({tp: offset + 1 for tp, offset in offsets.items()})
+        lake.committed(batch)
+        self.on_committed(offsets)
+
     def _try_commit(self, force: bool, revoking: bool) -> KafkaError | None:
         """Commit if due; a passing error is returned, a lasting one raised."""
         before, offsets = self._checkpoint, self.checkpoint._tp_offsets
-        try:
-            super().commit_checkpoint(force=force, revoking=revoking)
-        except CheckpointConsumerCommitError as error:
-            kafka_error: KafkaError = error.error
-            if kafka_error.code() in _PASSING_COMMIT_ERRORS:
-                return kafka_error
-            raise FatalError(
-                "committing offsets", kafka_error.str(), "Check the user's rights on the consumer group"
-            ) from None
-        if self._checkpoint is not before and offsets and not revoking:
+        # Where offsets are committed batch by batch, it is due when the sink says so.
+        error = self._try(lambda: super(Checkpoints, self).commit_checkpoint(force or bool(self.lake), revoking))
+        if error is None and self._checkpoint is not before and offsets and not revoking:
             self.on_committed(offsets)
+        return error
+
+    def _try(self, commit: Callable[[], object]) -> KafkaError | None:
+        """Commit; a passing error is returned, a lasting one raised."""
+        try:
+            commit()
+        except (CheckpointConsumerCommitError, KafkaException) as error:
+            found: KafkaError = error.error if isinstance(error, CheckpointConsumerCommitError) else error.args[0]
+            if found.code() in _PASSING_COMMIT_ERRORS:
+                return found
+            raise FatalError(
+                "committing offsets", found.str(), "Check the user's rights on the consumer group"
+            ) from None
         return None
+
+
+def _after(offsets: Mapping[tuple[str, int], int]) -> list[KafkaTopicPartition]:
+    return [KafkaTopicPartition(*tp, offset + 1) for tp, offset in offsets.items()]

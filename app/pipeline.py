@@ -151,6 +151,11 @@ class Pipeline:
             self._changed.wait_for(lambda: self._delivered >= number or self._failure is not None, seconds)
             return self._delivered >= number
 
+    def wait_for_change(self, seconds: float) -> None:
+        """Wait until a batch has come a step further, or so long."""
+        with self._changed:
+            self._changed.wait(seconds)
+
     def stop(self) -> None:
         """Give up what is under way and end the threads, as far as they are not stuck in a call."""
         self._stop.set()
@@ -203,11 +208,14 @@ class Pipeline:
         job.dead_letters = dead_letters(staged.rejected, self._table_root, job.folder)
         with self._changed:
             self._held_bytes -= batch.size
+            self._changed.notify_all()
         return job, staged.file
 
     def _write_next(self) -> None:
         job, staged = _unless_failed(self._staged.get())
-        self._taken_by_writer = job.number
+        with self._changed:
+            self._taken_by_writer = job.number
+            self._changed.notify_all()
         files = []
         if staged:
             files = job.timed("spark", lambda: self._writer.write(staged, job.folder / "written"))

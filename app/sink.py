@@ -26,7 +26,11 @@ from app.row_size import RowSizer, deep_size
 
 logger = logging.getLogger(__name__)
 
-_MESSAGE_OVERHEAD = 300  # of the message, its key and its value as objects of Python
+_FULL_SECONDS = 60.0  # with the deadline of a flush less than the client may stay away from its broker
+_LOOK_SECONDS = 0.25
+# Of a message, its key and its value as objects of Python; and the value a second time as columns.
+_MESSAGE_OVERHEAD = 300
+_COPIES = 2
 
 
 class BatchWriter(Delivering, Protocol):
@@ -37,6 +41,7 @@ class BatchWriter(Delivering, Protocol):
     @property
     def held_bytes(self) -> int: ...
     def submit(self, batch: Batch) -> None: ...
+    def wait_for_change(self, seconds: float) -> None: ...
 
 
 class LakeSink(BaseSink):
@@ -91,6 +96,8 @@ class LakeSink(BaseSink):
         self._last_batch = 0
         self._flushed_batch = 0
         self._gathering_since = clock()
+        self._full_since: float | None = None
+        self._is_due = False  # a checkpoint waits for the writer to take what waits
         self._consumer_thread = threading.get_ident()
         self._revoking = False
         self._revocation = threading.Lock()  # held while a flush on another thread seals, and to end a revocation
@@ -206,7 +213,7 @@ class LakeSink(BaseSink):
         """Buffer messages of an assigned partition, by rising offsets; the pipeline makes rows of them."""
         taken = self._assignments[tp].add_messages(messages)
         self._rows += len(taken)
-        self._bytes += sum(map(len, taken)) + _MESSAGE_OVERHEAD * len(taken)
+        self._bytes += _COPIES * sum(map(len, taken)) + _MESSAGE_OVERHEAD * len(taken)
 
     def is_owner(self, token: str) -> bool:
         """Whether the assignment with this token still stands; safe from any thread."""
@@ -229,7 +236,9 @@ class LakeSink(BaseSink):
         """
         self.raise_failure()
         self._fences.end_if_lasting(self._owners)
-        if self._rows >= self._batch_size and self._writer.is_idle and self._has_gathered:
+        if self._is_due and self._writer.is_idle:
+            self._seal("checkpoint")
+        elif self._rows >= self._batch_size and self._writer.is_idle and self._has_gathered:
             self._seal(f"{self._rows:,} rows waiting, writer idle")
 
     @property
@@ -286,6 +295,38 @@ class LakeSink(BaseSink):
         """Whether all batches up to this one are in the lake; unknown, thus not, where rows of them were dropped."""
         return self._writer.wait_delivered(number, 0.0) and not self._fences.any_of(self._owners)
 
+    def begin_checkpoint(self) -> bool:
+        """A checkpoint is due: begin to write what waits; ``False`` where a flush has to find out what is the matter.
+
+        A flush waits until the pipeline is empty, and then the pipeline waits for the next rows.
+        """
+        if self._writer.obstacle is not None or self._writer.failure is not None or self._fences.any_of(self._owners):
+            return False
+        self._is_due = self._rows > 0
+        return self._is_due or not self._writer.wait_delivered(self._last_batch, 0.0)
+
+    def committed(self, number: int) -> None:
+        """The offsets of all batches up to this one are committed."""
+        self._flushed_batch = max(self._flushed_batch, number)
+        self.last_flush_ok = True
+
+    def wait_for_room(self) -> bool:
+        """The buffer is full: wait a moment for the pipeline.
+
+        Returns:
+            Whether to go on; ``False`` where a flush has to find out why it stays full.
+        """
+        if not self.is_full:
+            self._full_since = None
+            return True
+        self._full_since = self._full_since or self._clock()
+        if self._writer.obstacle is not None or self._clock() - self._full_since > _FULL_SECONDS:
+            return False
+        if self._rows and self._writer.is_idle:
+            self._seal("buffer full")
+        self._writer.wait_for_change(_LOOK_SECONDS)
+        return True
+
     def raise_failure(self) -> None:
         """Raise what stopped the pipeline, if anything did."""
         failure = self._writer.failure
@@ -300,6 +341,7 @@ class LakeSink(BaseSink):
         return self._pipeline
 
     def _seal(self, reason: str) -> None:
+        self._is_due = False
         sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.waiting]
         if not sealed:
             return

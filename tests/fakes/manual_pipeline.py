@@ -35,5 +35,8 @@ class ManualPipeline:
             self.on_wait()
         return self.delivered >= number
 
+    def wait_for_change(self, seconds: float) -> None:
+        self.wait_delivered(len(self.batches), seconds)
+
     def deliver_all(self) -> None:
         self.delivered = len(self.batches)

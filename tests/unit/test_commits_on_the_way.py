@@ -1,0 +1,143 @@
+"""Offsets are committed batch by batch while the next batches are under way, where no transform() stands between."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError
+
+from app.errors import FatalError, RetryableError
+from tests.unit.application_bench import COORDINATOR_AWAY, TP, Bench, record
+
+AWAY = RetryableError("uploading to the lake", "no route to host")
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
+    bench = Bench(monkeypatch, tmp_path)
+    bench.checkpoints.lake = bench.sink
+    bench.pipeline.on_wait = lambda: None
+    monkeypatch.setattr(
+        bench.application._consumer,
+        "trigger_backpressure",
+        lambda offsets_to_seek, resume_after: bench.calls.append(f"back to {offsets_to_seek}"),
+    )
+    bench.assign()
+    bench.turn()
+    return bench
+
+
+def due(bench: Bench) -> None:
+    """The commit interval is over."""
+    bench.checkpoints._due_at = 0.0
+    bench.turn()
+    bench.turn()
+
+
+def test_a_checkpoint_begins_a_batch_and_does_not_wait_for_it(bench: Bench) -> None:
+    bench.turn(record(0), record(1))
+    due(bench)
+    bench.turn(record(2))
+    assert (bench.written, bench.commits, bench.pipeline.waits) == ([0, 1], [], 0)
+
+
+def test_offsets_are_committed_as_soon_as_their_batch_is_in_the_lake(bench: Bench) -> None:
+    bench.turn(record(0), record(1))
+    due(bench)
+    bench.turn(record(2))
+    bench.pipeline.deliver_all()
+    bench.turn()
+    assert bench.commits == [{TP: 2}]
+    bench.turn()
+    assert bench.commits == [{TP: 2}]
+    due(bench)
+    bench.pipeline.deliver_all()
+    bench.turn()
+    assert bench.commits == [{TP: 2}, {TP: 3}]
+
+
+def test_of_several_batches_only_those_in_the_lake_count(bench: Bench) -> None:
+    for offset in range(3):
+        bench.turn(record(offset))
+        due(bench)
+    bench.pipeline.delivered = 2
+    bench.turn()
+    assert bench.commits == [{TP: 2}]
+
+
+def test_rows_wait_for_a_writer_that_is_busy(bench: Bench) -> None:
+    bench.pipeline.is_idle = False
+    bench.turn(record(0))
+    due(bench)
+    assert bench.written == []
+    bench.pipeline.is_idle = True
+    bench.turn()
+    assert bench.written == [0]
+
+
+def test_offsets_of_records_without_rows_are_committed_too(bench: Bench) -> None:
+    bench.transform = lambda _: []
+    bench.turn(record(0))
+    due(bench)
+    assert bench.commits == [{TP: 1}]
+
+
+def test_a_commit_that_fails_for_a_while_is_tried_again(bench: Bench) -> None:
+    bench.turn(record(0))
+    due(bench)
+    bench.pipeline.deliver_all()
+    bench.commit_errors = [COORDINATOR_AWAY]
+    bench.turn()
+    assert bench.commits == []
+    bench.checkpoints._next_try = 0.0
+    bench.turn()
+    assert bench.commits == [{TP: 1}]
+
+
+def test_a_commit_that_is_forbidden_ends_the_process(bench: Bench) -> None:
+    bench.turn(record(0))
+    due(bench)
+    bench.pipeline.deliver_all()
+    bench.commit_errors = [KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)]
+    with pytest.raises(FatalError, match="rights on the consumer group"):
+        bench.turn()
+
+
+def test_a_destination_that_is_away_is_found_out_at_the_checkpoint(bench: Bench) -> None:
+    bench.turn(record(0))
+    due(bench)
+    bench.pipeline.deliver_all()
+    bench.turn(record(1), record(2))
+    bench.pipeline.obstacle = AWAY
+    bench.checkpoints._due_at = 0.0
+    bench.turn()
+    assert bench.calls[-1] == "back to {('sensors', 0): 1}"  # where the last commit ended
+    assert not bench.sink.last_flush_ok
+    bench.pipeline.obstacle = None
+    bench.pipeline.deliver_all()
+    bench.turn(record(1), record(2), record(3))
+    due(bench)
+    bench.pipeline.deliver_all()
+    bench.turn()
+    assert (bench.written, bench.commits[-1]) == ([0, 1, 2, 3], {TP: 4})
+    assert bench.sink.last_flush_ok
+
+
+def test_a_full_buffer_waits_for_room_and_takes_no_more(bench: Bench) -> None:
+    bench.turn(record(0))
+    bench.pipeline.held_bytes = 20_000_000
+    bench.pipeline.is_idle = False
+    bench.turn(record(1))
+    assert (len(bench.records), bench.commits, bench.pipeline.batches) == (1, [], [])
+    bench.pipeline.held_bytes = 0
+    bench.pipeline.is_idle = True
+    bench.turn()
+    due(bench)
+    assert bench.written == [0, 1]
+
+
+def test_a_buffer_that_stays_full_is_flushed(bench: Bench) -> None:
+    bench.turn(record(0))
+    bench.pipeline.held_bytes = 20_000_000
+    bench.pipeline.obstacle = AWAY
+    bench.turn()
+    assert bench.calls[-1] == "back to {('sensors', 0): 0}"
