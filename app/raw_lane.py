@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 # The client waits this long for that many messages: the delay of the first one where few come.
 _POLL_SECONDS = 0.1
+_FIRST_MESSAGES = 100
 _POLL_MESSAGES = 10_000
 _POLL_BYTES = 8 * 2**20
 
@@ -53,7 +54,8 @@ class RawLane:
         self._waits = waits
         self._put_right = put_right
         self._failed = failed
-        self._most = _POLL_MESSAGES
+        self._most = _FIRST_MESSAGES
+        self._size = 0  # of a message on average, in bytes
 
     def turn(self) -> bool:
         """Consume what is there; whether there was anything.
@@ -62,11 +64,12 @@ class RawLane:
             KafkaConsumerException: Kafka's client reports what cannot be passed over.
             ConnectorError: the offsets are not those that are to come.
         """
-        consumed: list[Any] = self._consumer.consume(num_messages=self._most, timeout=_POLL_SECONDS)
+        most = max(1, min(self._most, self._sink.room_for(self._size)))
+        consumed: list[Any] = self._consumer.consume(num_messages=most, timeout=_POLL_SECONDS)
         if not consumed:
             return False
         messages = [message for message in consumed if message.error() is None]
-        self._bound(messages)
+        self._measure(messages)
         for tp, of_tp in _by_partition(messages):
             self._take(tp, of_tp)
         if len(messages) < len(consumed):  # the good ones first: an error may end the process
@@ -96,15 +99,15 @@ class RawLane:
                 expected = offset + 1
             elif went_back_to is None:
                 went_back_to = offset
-        if went_back_to is not None and offsets[-1] < expected - 1:
+        if went_back_to is not None:
             self._put_right(tp, went_back_to, expected)
         return kept
 
-    def _bound(self, messages: Sequence[Message]) -> None:
+    def _measure(self, messages: Sequence[Message]) -> None:
         """Ask for less at once where messages are large."""
-        size = sum(map(len, messages))
-        if size:
-            self._most = max(1, min(_POLL_MESSAGES, _POLL_BYTES * len(messages) // size))
+        if messages:
+            self._size = max(1, sum(map(len, messages)) // len(messages))
+            self._most = min(_POLL_MESSAGES, _POLL_BYTES // self._size)
 
     def _report(self, error: Any) -> None:
         failure = KafkaConsumerException(error=error)

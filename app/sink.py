@@ -215,6 +215,11 @@ class LakeSink(BaseSink):
         self._rows += len(taken)
         self._bytes += _COPIES * sum(map(len, taken)) + _MESSAGE_OVERHEAD * len(taken)
 
+    def room_for(self, message_bytes: int) -> int:
+        """How many more messages of this size the buffer takes."""
+        room = self._max_buffer_bytes - self._bytes - self._writer.held_bytes
+        return room // (_COPIES * message_bytes + _MESSAGE_OVERHEAD)
+
     def is_owner(self, token: str) -> bool:
         """Whether the assignment with this token still stands; safe from any thread."""
         return token in self._owners
