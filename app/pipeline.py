@@ -1,6 +1,6 @@
 """A batch's way from rows to the catalog, off the consumer's thread.
 
-1 records   rows → one Arrow table                      ┐ thread "stage"
+1 convert   records → one Arrow table                   ┐ thread "stage"
 2 stage     uncompressed Parquet in the scratch folder  ┘
 3 spark     partitioned Parquet write                     thread "write"
 4 intend    the journals announce the files             ┐
