@@ -6,10 +6,10 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint run image bench chaos soak clean python java
+.PHONY: help venv demo test lint run image bench bench-scaling chaos soak clean python java
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(READY) ## make .venv from requirements-dev.txt (the other targets do it by themselves)
 
@@ -30,8 +30,11 @@ run: python java $(READY) ## the connector, with the settings of the environment
 image: $(READY) ## build the container image
 	@$(PY) -m dev.image
 
-bench: python java $(READY) ## messages per second, memory and start time, beside the dependency's own sink
-	@$(PY) -m bench
+bench: python java $(READY) ## messages per second, processor time and memory beside other sinks; BENCH='--help' tells more
+	@$(PY) -m bench $(BENCH)
+
+bench-scaling: python java $(READY) ## the same of the connector alone, along rows, partitions, folders, width and replicas
+	@$(PY) -m bench.scaling $(BENCH)
 
 chaos: python java $(READY) ## 50 members killed, frozen or cut off under load; CHAOS_SEED repeats a run
 	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PY) -m pytest -s tests/faults/test_crash_loop.py
@@ -41,7 +44,7 @@ soak: python java $(READY) ## half an hour of load: memory, files and threads mu
 
 clean: ## remove .venv, the demo's lake and everything else that was made here
 	@if [ -e demo-lake/.made-by-the-demo ]; then rm -rf demo-lake; fi
-	@rm -rf $(VENV) .venv-bench .cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-bench .venv-bench-spark .cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -path './.*' -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 # Without a shell's error text and Python's traceback, what is missing is said in one line.

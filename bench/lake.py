@@ -1,15 +1,16 @@
 """Reads a table back from its bucket: by its files' footers, with DuckDB and with Spark."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from bench.timeline import LandedFile
 from bench.totals import TOTALS_SQL, Totals, WrongRowsError, differences, row_count, totals_of
 from dev.lake import query
 from dev.minio import LocalMinio
@@ -49,37 +50,23 @@ def _download(client: "S3Client", bucket: str, item: "ObjectTypeDef", folder: Pa
     os.utime(path, (came_in, came_in))
 
 
-class LandedFile(NamedTuple):
-    """When a file came in, in seconds since the epoch, and how many rows its footer tells."""
-
-    time: float
-    rows: int
-
-
 def landed_files(table: Path) -> list[LandedFile]:
     """The files of the table in the order in which they came in."""
-    return sorted(
-        LandedFile(file.stat().st_mtime, pq.read_metadata(file).num_rows) for file in table.rglob("*.parquet")
-    )
+    return sorted(_landed(file) for file in table.rglob("*.parquet"))
 
 
-def time_landed(files: Sequence[LandedFile], rows: float) -> float:
-    """When so many rows had come in, in seconds since the epoch; ``files`` as ``landed_files`` returns them.
-
-    Raises:
-        WrongRowsError: there are fewer.
-    """
-    landed = 0
-    for file in files:
-        landed += file.rows
-        if landed >= rows:
-            return file.time
-    raise WrongRowsError(f"{landed:,} rows in the lake by the files' footers, at least {rows:,.0f} expected")
+def _landed(file: Path) -> LandedFile:
+    stat = file.stat()
+    return LandedFile(stat.st_mtime, pq.read_metadata(file).num_rows, stat.st_size)
 
 
-def duckdb_totals(table: Path) -> Totals:
-    """What DuckDB reads; partition values stay the text that the folders have."""
-    source = f"read_parquet('{table}/**/*.parquet', hive_partitioning = true, hive_types_autocast = false)"
+def hive_source(table: Path) -> str:
+    """The table as a DuckDB source; partition values stay the text that the folders have."""
+    return f"read_parquet('{table}/**/*.parquet', hive_partitioning = true, hive_types_autocast = false)"
+
+
+def duckdb_totals(source: str) -> Totals:
+    """What DuckDB reads from a source that has the columns of ``TOTALS_SQL``."""
     return totals_of(query(TOTALS_SQL.format(source=source)))
 
 
@@ -118,18 +105,28 @@ def reading_session(folder: Path) -> Iterator[SparkSession]:
         session.stop()
 
 
-def check_table(table: Path, expected: Totals) -> None:
+def check_table(table: Path, expected: Totals, source: str | None = None) -> list[LandedFile]:
     """Compare footers and DuckDB's sums with what was produced.
+
+    Args:
+        table: the folder with the files.
+        expected: what was produced.
+        source: how DuckDB is to read them, if not as Hive partitions.
+
+    Returns:
+        The files.
 
     Raises:
         WrongRowsError: a row is missing, doubled, changed or in the wrong folder.
     """
-    rows = sum(file.rows for file in landed_files(table))
+    files = landed_files(table)
+    rows = sum(file.rows for file in files)
     if not rows:
         raise WrongRowsError(f"no row in the lake, {row_count(expected):,} expected")
-    wrong = differences(expected, duckdb_totals(table))
+    wrong = differences(expected, duckdb_totals(source or hive_source(table)))
     if rows != row_count(expected) or wrong:
         raise WrongRowsError(
             f"{rows:,} rows in the lake by the files' footers, {row_count(expected):,} expected\n"
             + "\n".join(f"    {line}" for line in wrong[:FIRST_DIFFERENCES])
         )
+    return files

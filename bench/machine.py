@@ -4,16 +4,11 @@ import os
 import platform
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-from bench.environment import peer_python, versions
 from dev.java import find_java
 from dev.kafka_jars import KAFKA_VERSION
 from dev.minio_binary import minio_binary
-
-OUR_PACKAGES = ("quixstreams", "confluent-kafka", "orjson", "pyarrow", "pyspark", "boto3")
-THEIR_PACKAGES = ("quixstreams", "confluent-kafka", "orjson", "pyarrow", "s3fs", "aiobotocore")
 
 
 def facts() -> dict[str, str]:
@@ -29,8 +24,6 @@ def facts() -> dict[str, str]:
         "Java": _first_line(find_java(), "-version"),
         "Kafka": KAFKA_VERSION,
         "MinIO": _first_line(minio_binary(), "--version"),
-        "This connector": _listed(versions(sys.executable, OUR_PACKAGES)),
-        "The dependency's sink": _listed(versions(peer_python(), THEIR_PACKAGES)),
     }
 
 
@@ -42,7 +35,3 @@ def _first(path: str, pattern: str) -> str:
 def _first_line(*command: str) -> str:
     told = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
     return told.stdout.splitlines()[0].replace('"', "")
-
-
-def _listed(found: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in found.items())

@@ -1,109 +1,135 @@
-"""What is produced: sensor readings, the same ones at every call, and what they add up to."""
+"""What is produced: sensor readings, the same ones at every call, and what they add up to.
 
-import json
-import random
-from collections.abc import Iterable, Iterator, Sequence
+DuckDB makes both: five million readings take seconds instead of minutes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from typing import NamedTuple
 
-from bench.totals import Group, Sums, Totals
+import duckdb
+
+from bench.totals import Totals, totals_of
 from dev.broker import Record
 
-LOCATIONS = ("amsterdam", "barcelona", "copenhagen", "dortmund")
-DEVICES = 40
+# Divisible by every number of partitions up to 4, and by 6, 8, 12, 16 and 24: all get as many readings, give or take
+# one, and a device keeps to one of them.
+DEVICES = 48
 LOW_BATTERY = 10  # percent
-STEP_MS = 20
-DAY_MS = 86_400_000
-# The middle one of the readings is taken here, so that year=2025/month=03/day=31 goes over into month=04/day=01.
-MIDDLE_MS = int(datetime(2025, 4, 1, tzinfo=UTC).timestamp() * 1000)
+CHUNK = 100_000
+# The middle one of the readings, one a millisecond, is taken here: year=2025/month=03/day=31 goes over into
+# month=04/day=01.
+MIDNIGHT_MS = int(datetime(2025, 4, 1, tzinfo=UTC).timestamp() * 1000)
+NOON_MS = MIDNIGHT_MS + 43_200_000
+
+# Temperature in hundredths of °C, humidity in tenths of a percent. Two rounds of multiplying and folding make
+# numbers that look like weather and are the same everywhere.
+READINGS = """
+SELECT seq, seq % {devices} AS device, {begin} + seq AS ts_ms,
+       'thermometer-hall-' || lpad((seq % {devices})::VARCHAR, 4, '0') AS name,
+       'site-' || lpad(((seq // {devices} + seq) % {locations})::VARCHAR, 4, '0') AS location,
+       500 + roll % 3000 AS temperature, 300 + (roll >> 9) % 600 AS humidity, (roll >> 18) % 101 AS battery
+FROM (SELECT seq, (xor(half, half >> 15) * 1103515245) % 4294967296 AS roll
+      FROM (SELECT range AS seq, (range * 2654435761 + {messages}) % 4294967296 AS half FROM range({first}, {end})))
+"""
+TOTALS = """
+SELECT name, location, strftime(make_timestamp(ts_ms * 1000), '%Y') AS year,
+       strftime(make_timestamp(ts_ms * 1000), '%m') AS month, strftime(make_timestamp(ts_ms * 1000), '%d') AS day,
+       count(*), count(DISTINCT seq), sum(seq), sum(ts_ms), sum(temperature), sum(humidity), sum(battery)
+FROM ({readings}) WHERE {condition} GROUP BY ALL
+"""
 
 
-class Reading(NamedTuple):
-    """What one device measured; temperature in hundredths of °C and humidity in tenths of a percent."""
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The readings of one topic.
 
-    seq: int
-    ts_ms: int
-    device: int
-    temperature: int
-    humidity: int
-    battery: int
+    Attributes:
+        messages, partitions: how many.
+        locations: different values of the last Hive column; neighbouring readings are of different ones.
+        over_midnight: whether half of the readings are of the next day.
+        notes: further text columns, of 48 bytes each in the message.
+        plain: with the name of the device and a status; without, a message has about 105 bytes instead of 185.
+    """
 
+    messages: int
+    partitions: int
+    locations: int = 4
+    over_midnight: bool = True
+    notes: int = 0
+    plain: bool = True
 
-def readings(count: int) -> Iterator[Reading]:
-    """Yield readings in the order of time, from all devices alike."""
-    chance = random.Random(count)  # noqa: S311 - weather, not cryptography
-    begin = MIDDLE_MS - count // 2 * STEP_MS
-    for seq in range(count):
-        roll = chance.getrandbits(32)
-        yield Reading(
-            seq=seq,
-            ts_ms=begin + seq * STEP_MS,
-            device=seq % DEVICES,
-            temperature=500 + roll % 3000,
-            humidity=300 + (roll >> 12) % 600,
-            battery=(roll >> 22) % 101,
-        )
+    @property
+    def name(self) -> str:
+        shape = (self.messages, self.partitions, self.locations, 2 - (not self.over_midnight), self.notes, self.plain)
+        return "readings-" + "-".join(str(int(part)) for part in shape)
 
-
-def records(count: int, partitions: int) -> Iterator[Record]:
-    """Yield the readings as records of about 190 bytes; a device keeps to one partition."""
-    for reading in readings(count):
-        value = {
-            "ts_ms": reading.ts_ms,
-            "device": _device(reading.device),
-            "location": _location(reading.device),
-            "temperature": reading.temperature / 100,
-            "humidity": reading.humidity / 10,
-            "status": "operating normally" if reading.battery > LOW_BATTERY else "battery is low",
-            "battery": reading.battery,
-            "seq": reading.seq,
-        }
-        yield _device(reading.device), json.dumps(value), reading.ts_ms, reading.device % partitions
+    def message_bytes(self) -> float:
+        """The size of a message's value on average, from the first thousand."""
+        sizes = [len(value or "") for _, value, _, _ in records(self, last=1_000)]
+        return sum(sizes) / len(sizes)
 
 
-def expected_totals(count: int) -> Totals:
+def records(workload: Workload, last: int | None = None) -> Iterator[Record]:
+    """Yield the readings as records, all or those before ``last``, in the order of time."""
+    end = workload.messages if last is None else min(last, workload.messages)
+    with duckdb.connect() as database:
+        for first in range(0, end, CHUNK):
+            readings = _readings(workload, first, min(end, first + CHUNK))
+            columns = f"name, {_json(workload)}, ts_ms, device % {workload.partitions}"
+            yield from database.execute(f"SELECT {columns} FROM ({readings})").fetchall()
+
+
+def expected_totals(workload: Workload) -> Totals:
     """What the readings add up to, per key and Hive partition."""
-    return add_up(readings(count))
+    return _totals(workload, "true")
 
 
-def add_up(some: Iterable[Reading]) -> Totals:
-    totals: dict[Group, list[int]] = {}
-    for reading in some:
-        numbers = (reading.seq, reading.ts_ms, reading.temperature, reading.humidity, reading.battery)
-        sums = totals.setdefault(_group(reading), [0] * len(Sums._fields))
-        sums[0] += 1
-        sums[1] += 1
-        for index, number in enumerate(numbers, start=2):
-            sums[index] += number
-    return {group: Sums(*sums) for group, sums in totals.items()}
+def totals_of_first(workload: Workload, numbers: Sequence[int]) -> Totals:
+    """What the first ``numbers[p]`` readings of each partition p add up to."""
+    partition = f"seq % {workload.partitions}"
+    some = " OR ".join(
+        f"({partition} = {number} AND seq // {workload.partitions} < {count})" for number, count in enumerate(numbers)
+    )
+    return _totals(workload, some)
 
 
-def first_of_each_partition(count: int, numbers: Sequence[int]) -> Iterator[Reading]:
-    """Yield the first ``numbers[p]`` readings of each partition p, of a topic with ``count`` of them."""
-    left = list(numbers)
-    for reading in readings(count):
-        partition = reading.device % len(left)
-        if left[partition]:
-            left[partition] -= 1
-            yield reading
+def _totals(workload: Workload, condition: str) -> Totals:
+    readings = _readings(workload, 0, workload.messages)
+    with duckdb.connect() as database:
+        return totals_of(database.execute(TOTALS.format(readings=readings, condition=condition)).fetchall())
 
 
-def _group(reading: Reading) -> Group:
-    return Group(_device(reading.device), _location(reading.device), *_date(reading.ts_ms // DAY_MS))
+def _readings(workload: Workload, first: int, end: int) -> str:
+    middle = MIDNIGHT_MS if workload.over_midnight else NOON_MS
+    return READINGS.format(
+        devices=DEVICES,
+        locations=workload.locations,
+        begin=middle - workload.messages // 2,
+        messages=workload.messages,
+        first=first,
+        end=end,
+    )
 
 
-@cache
-def _date(day: int) -> tuple[str, str, str]:
-    """Year, month and day in UTC as the folders spell them, of the day since the epoch."""
-    date = datetime.fromtimestamp(day * DAY_MS / 1000, UTC)
-    return f"{date:%Y}", f"{date:%m}", f"{date:%d}"
+def _json(workload: Workload) -> str:
+    """The message as an SQL expression."""
+    low = f"CASE WHEN battery > {LOW_BATTERY} THEN 'operating normally' ELSE 'battery is low' END"
+    fields = [
+        ("ts_ms", "ts_ms"),
+        *([("device", _text("name"))] if workload.plain else []),
+        ("location", _text("location")),
+        ("temperature", "temperature / 100"),
+        ("humidity", "humidity / 10"),
+        *([("status", _text(low))] if workload.plain else []),
+        ("battery", "battery"),
+        ("seq", "seq"),
+        *((f"note_{number:03}", _text(f"md5((seq * 1000 + {number})::VARCHAR)")) for number in range(workload.notes)),
+    ]
+    comma, colon = (", ", ": ") if workload.plain else (",", ":")
+    members = f", '{comma}', ".join(f"'\"{name}\"{colon}', {value}" for name, value in fields)
+    return f"concat('{{', {members}, '}}')"
 
 
-def _device(number: int) -> str:
-    return f"thermometer-{_location(number)}-{number:04d}"
-
-
-def _location(number: int) -> str:
-    # every partition sees every location, with 1, 3 and 4 partitions
-    return LOCATIONS[number // len(LOCATIONS) % len(LOCATIONS)]
+def _text(value: str) -> str:
+    return f"'\"' || {value} || '\"'"

@@ -1,34 +1,49 @@
-"""What was found, as data and as text."""
+"""What was found, as data, as text and as a picture."""
 
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any
 
+from bench.bars import FIGURES, Verdict, verdicts
+from bench.laps import Lap
+from bench.picture import Pair, as_svg
 from bench.row_checks import RowCheck
-from bench.run import LANDED_SHARE, BusyStop, OurRun, Run
-from bench.stage import HIVE_COLUMNS
+from bench.sinks.base import HIVE_COLUMNS, Sink
+from bench.stopping import Stop
+from bench.tables import document, paragraph, spread, table
+from bench.timeline import WARM_FROM, WARM_TO
+
+MEGABYTE = 1_000_000
+# Title, digits, attribute of Run
+COLUMNS = (
+    ("msg/s cold", 0, "cold_rate"),
+    ("msg/s warm", 0, "warm_rate"),
+    ("CPU-s per M rows", 1, "cpu_per_million"),
+    ("CPU-s per M rows, warm", 1, "warm_cpu_seconds"),
+    ("peak MB", 0, "peak_mb"),
+    ("first file after s", 1, "first_seconds"),
+    ("files", 0, "files"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All figures of one benchmark; ``ours``, ``at_least_once`` and ``theirs`` have one run per round.
+    """All figures of one benchmark.
 
-    ``ours`` are exactly once, ``at_least_once`` the connector without its journal.
+    Attributes:
+        laps: the first one is over the topic that the picture shows.
+        sinks: by name, those that could be run.
+        not_run: the reason, by the title of the sink.
+        stops: None when they were left out, as ``row_checks`` are empty then.
     """
 
     date: str
-    machine: dict[str, str]
-    messages: int
-    message_bytes: float
-    partitions: int
-    batch_size: int
-    commit_interval: float
-    ours: Sequence[OurRun]
-    at_least_once: Sequence[Run]
-    theirs: Sequence[Run]
-    busy_stop: BusyStop
+    machine: Mapping[str, str]
+    rounds: int
+    laps: Sequence[Lap]
+    sinks: Mapping[str, Sink]
+    not_run: Mapping[str, str]
+    stops: tuple[Stop, Stop] | None
     row_checks: Sequence[RowCheck]
 
     @property
@@ -36,124 +51,155 @@ class Report:
         """Whether every row came out as it went in. A run with other rows never gets into a report."""
         return all(check.passed for check in self.row_checks)
 
-    @property
-    def our_runs(self) -> list[Run]:
-        return [ours.run for ours in self.ours]
-
-    def ratio(self, figure: Callable[[Run], float], others: Sequence[Run]) -> float:
-        """Our median over that of other runs."""
-        return median(map(figure, self.our_runs)) / median(map(figure, others))
-
     def as_data(self) -> dict[str, Any]:
         """All figures, with the derived ones, for JSON."""
         return {
-            **asdict(self),
-            "ratios": {name: round(self.ratio(rate, self.theirs), 3) for name, rate in _RATES},
-            "guarantee_ratios": {name: round(self.ratio(rate, self.at_least_once), 3) for name, rate in _RATES},
+            "date": self.date,
+            "machine": dict(self.machine),
+            "laps": [_lap_data(lap) for lap in self.laps],
+            "settings": {name: sink.settings for name, sink in self.sinks.items()},
+            "not_run": dict(self.not_run),
+            "bars": [{**asdict(verdict), "ratio": verdict.ratio} for verdict in verdicts(self.laps)],
+            "stops": [asdict(stop) for stop in self.stops or ()],
+            "row_checks": [asdict(check) for check in self.row_checks],
             "passed": self.passed,
         }
 
 
+def _lap_data(lap: Lap) -> dict[str, Any]:
+    runs = {
+        name: [{**asdict(run), "cold_rate": run.cold_rate, "cpu_per_million": run.cpu_per_million} for run in found]
+        for name, found in lap.runs.items()
+    }
+    return {**asdict(lap), "runs": runs}
+
+
 def as_markdown(report: Report) -> str:
     """The report as text that can be read as it is."""
-    parts = (_head(report), _rates(report), _guarantee(report), _costs(report), _checks(report), _machine(report))
-    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+    return document(
+        [
+            _head(report),
+            *(_lap(report, lap) for lap in report.laps),
+            _not_run(report),
+            _bars(report),
+            _settings(report),
+            _stops(report),
+            _checks(report),
+            _machine(report),
+        ]
+    )
+
+
+def as_picture(report: Report) -> str:
+    """The medians of the first lap as an SVG, the fastest sink first."""
+    lap = report.laps[0]
+    pairs = [
+        Pair(report.sinks[name].title, cold, lap.middle(name, "warm_rate"), report.sinks[name].is_ours)
+        for name in lap.runs
+        if (cold := lap.middle(name, "cold_rate")) is not None
+    ]
+    pairs.sort(key=lambda pair: pair.cold, reverse=True)
+    return as_svg(f"Messages per second, {lap.messages:,} messages of {lap.message_bytes:.0f} bytes", pairs)
 
 
 def _head(report: Report) -> Iterator[str]:
+    lap = report.laps[0]
     yield "# Benchmark"
     yield ""
-    yield from _paragraph(
-        f"{report.date}. {report.messages:,} JSON messages of {report.message_bytes:.0f} bytes on average in "
-        f"{report.partitions} partitions, `HIVE_COLUMNS={HIVE_COLUMNS}`; Kafka, MinIO and "
-        f"the sink on one machine. The connector with `BATCH_SIZE={report.batch_size}` and "
-        f"`COMMIT_INTERVAL={report.commit_interval:g}`, the dependency's `QuixTSDataLakeSink` with "
-        f"`commit_every={report.batch_size}` and its default commit interval of 5 s, in turn; "
-        f"rounds: {len(report.ours)}. After each run all rows were read back and compared, by key and sum, with what "
-        "was produced. Only ratios mean something elsewhere."
+    yield from paragraph(
+        f"{report.date}. JSON messages of {lap.message_bytes:.0f} bytes on average in {lap.partitions} partitions, "
+        f"`HIVE_COLUMNS={HIVE_COLUMNS}`; Kafka, MinIO and the sink on one machine, the sinks in turn on the same "
+        f"topic, each with its own consumer group; rounds: {report.rounds}. After each run all rows were read back "
+        "and compared, by key and sum, with what was produced. Medians, with the lowest and the highest. Only ratios "
+        "mean something elsewhere."
+    )
+    yield ""
+    yield from paragraph(
+        "*Cold* is from the start of the process to when its last row is committed: by the consumer group's offsets, "
+        "by the checkpoint of the streaming query, by the table's snapshot. *Warm* is the rate from when "
+        f"{WARM_FROM:.0%} of the rows lay in files in their place to when {WARM_TO:.0%} did, by the files' times. "
+        "Processor time is user and system of all processes of the sink, from their start on or during the warm "
+        "part; memory is resident memory of all of them together, twice a second. A dash: too few batches to tell."
     )
 
 
-def _rates(report: Report) -> Iterator[str]:
-    yield "## Messages per second"
+def _lap(report: Report, lap: Lap) -> Iterator[str]:
+    yield f"## {lap.messages:,} messages"
     yield ""
-    yield from _paragraph(
-        "Medians, with the lowest and the highest. Consuming begins with the assignment of the partitions, which comes "
-        "some milliseconds before the first message. The last rows of a topic wait for a commit, so the clock has its "
-        f"say in when that is; the rate at which {LANDED_SHARE:.0%} of the rows came into the bucket is free of that."
-    )
-    yield ""
-    yield from _compared(report, report.theirs, ("connector", "dependency"))
-
-
-_RATES: tuple[tuple[str, Callable[[Run], float]], ...] = (
-    ("start of the process to last row committed", lambda run: run.whole_rate),
-    ("first message to last row committed", lambda run: run.consuming_rate),
-    (f"first message to {LANDED_SHARE:.0%} of the rows landed", lambda run: run.landing_rate),
-)
-
-
-def _guarantee(report: Report) -> Iterator[str]:
-    yield "## What exactly-once delivery costs"
-    yield ""
-    yield from _paragraph("Messages per second of the connector with its journal and without it, in turn.")
-    yield ""
-    yield from _compared(report, report.at_least_once, ("exactly once", "at least once"))
-
-
-def _compared(report: Report, others: Sequence[Run], names: tuple[str, str]) -> Iterator[str]:
     lines = [
         [
-            name,
-            _spread(list(map(rate, report.our_runs)), 0),
-            _spread(list(map(rate, others)), 0),
-            f"**{report.ratio(rate, others):.2f}**",
+            f"**{report.sinks[name].title}**" if report.sinks[name].is_ours else report.sinks[name].title,
+            *(spread(lap.values(name, figure), digits) for _, digits, figure in COLUMNS),
+            spread([run.size / MEGABYTE for run in runs], 1),
         ]
-        for name, rate in _RATES
+        for name, runs in lap.runs.items()
     ]
-    yield from _table(["", *names, "ratio"], lines)
+    yield from table(["", *(title for title, _, _ in COLUMNS), "MB"], lines)
 
 
-def _costs(report: Report) -> Iterator[str]:
-    yield "## What it takes"
+def _not_run(report: Report) -> Iterator[str]:
+    if not report.not_run:
+        return
+    yield "## Not run"
     yield ""
-    yield from _paragraph(
-        "Memory is resident memory at its peak, processor time is user and system of all processes of the sink."
+    for title, reason in report.not_run.items():
+        first, *_ = reason.splitlines()
+        yield from paragraph(f"- {title}: {first}")
+
+
+def _bars(report: Report) -> Iterator[str]:
+    yield "## Beside each other"
+    yield ""
+    yield from paragraph("This connector's median over the other's, and what it is to be at least.")
+    yield ""
+    yield from table(
+        ["beside", "messages", "figure", "connector", "other", "ratio", "at least", "reached"],
+        [_bar(report, verdict) for verdict in verdicts(report.laps)],
     )
-    yield ""
-    ours, theirs = report.our_runs, report.theirs
-    lines = [
-        [name, *(_spread(list(map(figure, runs)), digits) for runs in (ours, theirs))]
-        for name, digits, figure in _COMMON_COSTS
+
+
+def _bar(report: Report, verdict: Verdict) -> list[str]:
+    bar = verdict.bar
+    sink = report.sinks.get(bar.other)
+    digits = 1 if bar.less_is_better else 0
+    ours, theirs = ([] if value is None else [value] for value in (verdict.ours, verdict.theirs))
+    return [
+        sink.title if sink else bar.other,
+        f"{verdict.messages:,}",
+        FIGURES[bar.figure] + (", less is better" if bar.less_is_better else ""),
+        spread(ours, digits),
+        spread(theirs, digits),
+        "-" if verdict.ratio is None else f"**{verdict.ratio:.2f}**",
+        f"{bar.at_least:.1f}",
+        {True: "yes", False: "**no**", None: "not measured"}[verdict.reached],
     ]
-    java = [run.java_peak_mb for run in ours if run.java_peak_mb is not None]
-    lines.append(["memory of Java, MB", _spread(java, 0), "none"])
-    stops = [run.idle_stop_seconds for run in report.ours]
-    lines.append(["SIGTERM to exit with nothing left to write, s", _spread(stops, 2), "not measured"])
-    busy = f"{report.busy_stop.seconds:.2f}, once, with {report.busy_stop.committed:,} rows landed and committed"
-    lines.append(["SIGTERM to exit while batches are under way, s", busy, "not measured"])
-    yield from _table(["", "connector", "dependency"], lines)
 
 
-_COMMON_COSTS: tuple[tuple[str, int, Callable[[Run], float]], ...] = (
-    ("start of the process to first message, s", 1, lambda run: run.start_seconds),
-    ("processor time until then, s", 1, lambda run: run.start_cpu_seconds),
-    ("processor time of Python from then on, s per million rows", 1, lambda run: run.python_cpu_per_million),
-    ("processor time of Java from then on, s per million rows", 1, lambda run: run.java_cpu_per_million),
-    ("files written", 0, lambda run: run.files),
-    ("memory of Python, MB", 0, lambda run: run.python_peak_mb),
-)
+def _settings(report: Report) -> Iterator[str]:
+    yield "## Settings"
+    yield ""
+    yield from table(["", ""], [[sink.title, sink.settings] for sink in report.sinks.values()])
 
 
-def _spread(values: Sequence[float], digits: int) -> str:
-    lowest, middle, highest = (f"{value:,.{digits}f}" for value in (min(values), median(values), max(values)))
-    return f"{middle} ({lowest} to {highest})" if len(values) > 1 else middle
+def _stops(report: Report) -> Iterator[str]:
+    if not report.stops:
+        return
+    idle, busy = report.stops
+    yield "## Stopping"
+    yield ""
+    yield from paragraph(
+        f"From SIGTERM to the end of the connector: {idle.seconds:.2f} s with nothing left to write, "
+        f"{busy.seconds:.2f} s while batches were under way, with {busy.committed:,} rows landed and committed. "
+        "Each once."
+    )
 
 
 def _checks(report: Report) -> Iterator[str]:
+    if not report.row_checks:
+        return
     yield "## Every row counted"
     yield ""
-    yield from _paragraph(
+    yield from paragraph(
         "The connector's table read back: the rows in the files' footers, and what DuckDB and Spark read, by key and "
         "sum in each Hive partition. *yes* means equal to what was produced."
     )
@@ -165,27 +211,10 @@ def _checks(report: Report) -> Iterator[str]:
         ]
         for check in report.row_checks
     ]
-    yield from _table(["partitions", "`BATCH_SIZE`", "rows", "files", "footers", "DuckDB", "Spark"], lines)
+    yield from table(["partitions", "`BATCH_SIZE`", "rows", "files", "footers", "DuckDB", "Spark"], lines)
 
 
 def _machine(report: Report) -> Iterator[str]:
     yield "## Machine"
     yield ""
-    yield from _table(["", ""], [list(fact) for fact in report.machine.items()])
-
-
-def _paragraph(text: str) -> list[str]:
-    return textwrap.wrap(text, 110, break_on_hyphens=False)
-
-
-def _table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A Markdown table whose columns also stand under each other in plain text."""
-    widths = [max(map(len, column)) for column in zip(titles, *lines, strict=True)]
-    yield _table_line(titles, widths)
-    yield "|" + "|".join("-" * (width + 2) for width in widths) + "|"
-    for line in lines:
-        yield _table_line(line, widths)
-
-
-def _table_line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+    yield from table(["", ""], [list(fact) for fact in report.machine.items()])

@@ -7,10 +7,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench.lake import duckdb_totals, landed_files, reading_session, spark_totals
-from bench.run import run_ours
-from bench.stage import Stage
-from bench.totals import Totals, differences, row_count
+from bench.lake import download, duckdb_totals, hive_source, landed_files, reading_session, spark_totals
+from bench.messages import Workload
+from bench.run import wait_for_rows
+from bench.sinks.base import table_in
+from bench.sinks.connector import ConnectorSink
+from bench.stage import Stage, Topic
+from bench.totals import differences, row_count
 
 PARTITIONS = (1, 3)
 FEW_ROWS = 300  # for a batch size of 1
@@ -43,31 +46,27 @@ def check_rows(stage: Stage, most_rows: int) -> Iterator[RowCheck]:
     """Yield a check for each number of partitions and each batch size, with at most ``most_rows`` rows."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder, reading_session(Path(folder)) as spark:
         for partitions in PARTITIONS:
-            few = stage.fill_topic(FEW_ROWS, partitions)
-            many = stage.fill_topic(min(MANY_ROWS, most_rows), partitions)
+            few = stage.topic(Workload(FEW_ROWS, partitions))
+            many = stage.topic(Workload(min(MANY_ROWS, most_rows), partitions))
             for topic, batch_size in ((few, 1), (many, 1_000), (many, 100_000)):
-                place = stage.new_place("rows", topic, batch_size)
-                comparison = _Comparison(spark)
-                files = run_ours(stage, place, comparison.check).run.files
-                yield RowCheck(
-                    partitions=partitions,
-                    batch_size=batch_size,
-                    rows=topic.messages,
-                    files=files,
-                    footers=comparison.footers,
-                    duckdb=comparison.duckdb,
-                    spark=comparison.spark,
-                )
+                yield _check(stage, topic, batch_size, spark)
 
 
-class _Comparison:
-    """Takes down what each reader sees instead of ending the benchmark at the first difference."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self.footers = self.duckdb = self.spark = False
-
-    def check(self, table: Path, expected: Totals) -> None:
-        self.footers = sum(file.rows for file in landed_files(table)) == row_count(expected)
-        self.duckdb = not differences(expected, duckdb_totals(table))
-        self.spark = not differences(expected, spark_totals(self._spark, table))
+def _check(stage: Stage, topic: Topic, batch_size: int, spark: SparkSession) -> RowCheck:
+    sink = ConnectorSink("rows", "this connector", {"BATCH_SIZE": str(batch_size), "COMMIT_INTERVAL": "5"})
+    with stage.place(sink.name, topic) as place:
+        with sink.start(stage, place) as processes:
+            wait_for_rows(sink, stage, place, processes, topic.messages)
+        folder = place.folder / "lake"
+        download(stage.minio, place.name, folder)
+        table = table_in(folder)
+        files = landed_files(table)
+        return RowCheck(
+            partitions=topic.partitions,
+            batch_size=batch_size,
+            rows=topic.messages,
+            files=len(files),
+            footers=sum(file.rows for file in files) == row_count(topic.expected),
+            duckdb=not differences(topic.expected, duckdb_totals(hive_source(table))),
+            spark=not differences(topic.expected, spark_totals(spark, table)),
+        )

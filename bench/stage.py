@@ -1,43 +1,51 @@
 """Where runs take place: a Kafka with filled topics, a MinIO, and a fresh place in both for each run."""
 
-import json
+import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from bench.messages import expected_totals, records
+from bench.messages import Workload, expected_totals, records
 from bench.totals import Totals
 from dev.broker import QUIET
 from dev.connector import REPO
 from dev.kafka import LocalKafka
+from dev.machine import announce
 from dev.minio import LocalMinio
 
-HIVE_COLUMNS = "year,month,day,location"
-PREFIX, TABLE = "data", "readings"
 LOGS = REPO / ".cache" / "bench"
 ASK_SECONDS = 30.0
+DELETED_AT_ONCE = 1_000  # as many as S3 takes in one request
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that holds ``messages`` readings, and what they add up to."""
+    """A topic that holds the readings of ``workload``, and what they add up to."""
 
     name: str
-    messages: int
-    partitions: int
+    workload: Workload
     expected: Totals
+
+    @property
+    def messages(self) -> int:
+        return self.workload.messages
+
+    @property
+    def partitions(self) -> int:
+        return self.workload.partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A consumer group without offsets and an empty bucket, both named ``name``, and the variables that lead there."""
+    """A consumer group without offsets and an empty bucket, both named ``name``, and an empty folder."""
 
     name: str
     topic: Topic
-    settings: Mapping[str, str]
+    folder: Path
     log: Path
 
 
@@ -46,62 +54,49 @@ class Stage:
 
     Args:
         kafka, minio: running.
-        commit_interval: of the connector, in seconds.
     """
 
-    def __init__(self, kafka: LocalKafka, minio: LocalMinio, commit_interval: float) -> None:
-        self._kafka = kafka
+    def __init__(self, kafka: LocalKafka, minio: LocalMinio) -> None:
+        self.kafka = kafka
         self.minio = minio
-        self._commit_interval = commit_interval
+        self._topics: dict[Workload, Topic] = {}
 
-    def fill_topic(self, messages: int, partitions: int) -> Topic:
-        """Create a topic and produce the readings to it."""
-        name = f"readings-{messages}-{partitions}"
-        self._kafka.create_topic(name, partitions)
-        self._kafka.produce(name, records(messages, partitions))
-        return Topic(name, messages, partitions, expected_totals(messages))
+    def topic(self, workload: Workload) -> Topic:
+        """The topic with these readings, which are produced when they are asked for first."""
+        if workload not in self._topics:
+            announce(f"Producing {workload.messages:,} messages to {workload.partitions} partitions")
+            self.kafka.create_topic(workload.name, workload.partitions)
+            self.kafka.produce(workload.name, records(workload))
+            self._topics[workload] = Topic(workload.name, workload, expected_totals(workload))
+        return self._topics[workload]
 
-    def new_place(self, what: str, topic: Topic, batch_size: int, **variables: str) -> Place:
-        """Make room for one run of ``what``; the variables serve the connector and the dependency's sink alike."""
+    @contextmanager
+    def place(self, what: str, topic: Topic) -> Iterator[Place]:
+        """Make room for one run of ``what``; bucket and folder are gone after the block, the log stays."""
         name = f"{what}-{uuid.uuid4().hex[:12]}"
         self.minio.client().create_bucket(Bucket=name)
         LOGS.mkdir(parents=True, exist_ok=True)
-        settings = {
-            "KAFKA_BOOTSTRAP_SERVERS": self._kafka.bootstrap_servers,
-            "input": topic.name,
-            "CONSUMER_GROUP": name,
-            "AUTO_OFFSET_RESET": "earliest",
-            "TABLE_NAME": TABLE,
-            "S3_PREFIX": PREFIX,
-            "HIVE_COLUMNS": HIVE_COLUMNS,
-            "BATCH_SIZE": str(batch_size),
-            "COMMIT_INTERVAL": f"{self._commit_interval:g}",
-            "HTTP_PORT": "0",
-            "Quix__BlobStorage__Connection__Json": self._connection(name),
-            **variables,
-        }
-        return Place(name, topic, settings, LOGS / f"{what}.log")
+        try:
+            with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
+                yield Place(name, topic, Path(folder), LOGS / f"{what}.log")
+        finally:
+            self._delete_bucket(name)
 
-    def _connection(self, bucket: str) -> str:
-        return json.dumps(
-            {
-                "Provider": "Minio",
-                "S3Compatible": {
-                    "BucketName": bucket,
-                    "AccessKeyId": self.minio.access_key,
-                    "SecretAccessKey": self.minio.secret_key,
-                    "Region": self.minio.region,
-                    "ServiceUrl": self.minio.endpoint_url,
-                },
-            }
-        )
+    def _delete_bucket(self, name: str) -> None:
+        client = self.minio.client()
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=name)
+        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
+        for first in range(0, len(keys), DELETED_AT_ONCE):
+            some = keys[first : first + DELETED_AT_ONCE]
+            client.delete_objects(Bucket=name, Delete={"Objects": [{"Key": key} for key in some], "Quiet": True})
+        client.delete_bucket(Bucket=name)
 
 
 class CommittedOffsets:
     """What a consumer group has committed, asked without joining it. Use as ``contextlib.closing``."""
 
-    def __init__(self, place: Place) -> None:
-        servers = place.settings["KAFKA_BOOTSTRAP_SERVERS"]
+    def __init__(self, stage: Stage, place: Place) -> None:
+        servers = stage.kafka.bootstrap_servers
         self._consumer = Consumer({"bootstrap.servers": servers, "group.id": place.name, **QUIET})
         self._partitions = [TopicPartition(place.topic.name, number) for number in range(place.topic.partitions)]
 
@@ -109,6 +104,10 @@ class CommittedOffsets:
         """The offsets, which are also counts of messages: topics begin at 0. 0 where nothing is committed."""
         committed = self._consumer.committed(self._partitions, timeout=ASK_SECONDS)
         return [max(0, partition.offset) for partition in committed]
+
+    def rows(self) -> int:
+        """How many messages are committed."""
+        return sum(self.by_partition())
 
     def close(self) -> None:
         self._consumer.close()

@@ -1,67 +1,114 @@
-"""Memory and processor time of a process and all that it started, read from Linux's ``/proc``."""
+"""Memory and processor time of processes and all that they started, read from Linux's ``/proc``."""
 
 import os
+import threading
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 PROC = Path("/proc")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
+SAMPLE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Peaks of resident memory in MB since the processes began, and processor seconds, user and system.
+    """What processes have used at a time in seconds since the epoch.
 
-    ``cpu_seconds`` is of all processes, ``java_cpu_seconds`` the part of Java.
+    ``cpu_seconds`` is processor time, user and system, of all of them since they began, ``java_cpu_seconds`` the part
+    of Java; ``resident_mb`` is the memory of all of them together, right now.
     """
 
-    python_peak_mb: float
-    java_peak_mb: float | None
+    time: float
     cpu_seconds: float
     java_cpu_seconds: float
+    resident_mb: float
 
 
-def usage(pid: int) -> Usage:
-    """What the process has used so far, and its descendants, those that have ended included."""
-    family = [pid, *_descendants(pid)]
-    java = [member for member in family if (PROC / str(member) / "comm").read_text().strip() == "java"]
-    return Usage(
-        python_peak_mb=_peak_mb(pid),
-        java_peak_mb=sum(map(_peak_mb, java)) if java else None,
-        cpu_seconds=sum(map(_cpu_seconds, family)),
-        java_cpu_seconds=sum(map(_cpu_seconds, java)),
-    )
+def usage(pids: Sequence[int]) -> Usage:
+    """What the processes and their descendants have used so far, those that have ended and were waited for included."""
+    cpu = java_cpu = resident = 0.0
+    for stat in _family(pids):
+        # utime, stime, and those of children that were waited for: fields 14 to 17 of proc(5), which counts from 1
+        seconds = sum(map(int, stat.fields[11:15])) / TICKS_PER_SECOND
+        cpu += seconds
+        java_cpu += seconds if stat.name == "java" else 0.0
+        resident += int(stat.fields[21]) * PAGE_MB
+    return Usage(time.time(), cpu, java_cpu, resident)
 
 
-def _descendants(pid: int) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    """A process: ``fields`` are those of its ``stat`` from the third on."""
+
+    pid: int
+    name: str
+    fields: Sequence[str]
+
+
+def _family(pids: Sequence[int]) -> list[_Stat]:
+    found: dict[int, _Stat] = {}
     children: dict[int, list[int]] = {}
     for entry in PROC.glob("[0-9]*/stat"):
         try:
-            parent = int(_fields(entry)[1])
+            text = entry.read_text()
         except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             continue
-        children.setdefault(parent, []).append(int(entry.parent.name))
-    found: list[int] = []
-    to_ask = [pid]
+        before, _, after = text.rpartition(")")  # the name may hold blanks and brackets
+        stat = _Stat(int(entry.parent.name), before.partition("(")[2], after.split())
+        found[stat.pid] = stat
+        children.setdefault(int(stat.fields[1]), []).append(stat.pid)
+    family: list[_Stat] = []
+    to_ask = list(pids)
     while to_ask:
-        mine = children.get(to_ask.pop(), [])
-        found += mine
-        to_ask += mine
-    return found
+        pid = to_ask.pop()
+        if pid in found:
+            family.append(found[pid])
+        to_ask += children.get(pid, [])
+    return family
 
 
-def _cpu_seconds(pid: int) -> float:
-    # utime, stime, and those of children that were waited for: fields 14 to 17 of proc(5), which counts from 1
-    return sum(map(int, _fields(PROC / str(pid) / "stat")[11:15])) / TICKS_PER_SECOND
+class Sampler:
+    """Takes down what processes use, twice a second. Use as a context manager around their work.
+
+    Args:
+        pids: of the processes; what they start is counted with them.
+    """
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = pids
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._take, name="sampler", daemon=True)
+        self.samples: list[Usage] = []
+
+    def _take(self) -> None:
+        self.samples.append(usage(self._pids))
+        while not self._stop.wait(SAMPLE_SECONDS):
+            self.samples.append(usage(self._pids))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.samples.append(usage(self._pids))
 
 
-def _fields(stat: Path) -> list[str]:
-    """The fields from the third on: the second is the name, which may hold blanks and brackets."""
-    return stat.read_text().rpartition(")")[2].split()
-
-
-def _peak_mb(pid: int) -> float:
-    for line in (PROC / str(pid) / "status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    raise ProcessLookupError(f"process {pid} has ended")
+def cpu_seconds_at(samples: Sequence[Usage], moment: float) -> float:
+    """Processor seconds at a time between samples, on the straight line between its neighbours."""
+    before = samples[0]
+    for after in samples:
+        if after.time >= moment:
+            span = after.time - before.time
+            share = (moment - before.time) / span if span > 0 else 0.0
+            return before.cpu_seconds + max(0.0, share) * (after.cpu_seconds - before.cpu_seconds)
+        before = after
+    return samples[-1].cpu_seconds

@@ -11,15 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.environment import REQUIREMENTS
-from bench.lake import LandedFile, check_table, time_landed
-from bench.messages import expected_totals, first_of_each_partition, records
-from bench.run import time_of_line
+from bench.environment import DEPENDENCY
+from bench.lake import check_table
+from bench.messages import DEVICES, Workload, expected_totals, records, totals_of_first
+from bench.timeline import LandedFile, warm_window
 from bench.totals import WrongRowsError, differences
-from bench.usage import usage
+from bench.usage import Sampler, Usage, cpu_seconds_at, usage
 from dev.connector import REPO
 
-COUNT = 400
+COUNT = 480
+WORKLOAD = Workload(COUNT, 4)
 OF_PARTITION = ("year", "month", "day", "location")
 Row = dict[str, Any]
 
@@ -27,7 +28,7 @@ Row = dict[str, Any]
 def _rows() -> list[Row]:
     """The records as a sink would write them, with the values of their folders."""
     rows = []
-    for key, value, _, _ in records(COUNT, 4):
+    for key, value, _, _ in records(WORKLOAD):
         row = json.loads(value or b"{}")
         date = ("2025", "03", "31") if row["seq"] < COUNT // 2 else ("2025", "04", "01")
         rows.append({**row, "__key": key, **dict(zip(OF_PARTITION, date, strict=False))})
@@ -47,7 +48,7 @@ def _write(table: Path, rows: Iterable[Row]) -> None:
 def test_a_table_with_every_row_once_passes(tmp_path: Path) -> None:
     _write(tmp_path, _rows())
 
-    check_table(tmp_path, expected_totals(COUNT))
+    check_table(tmp_path, expected_totals(WORKLOAD))
 
 
 def _lose_one(rows: list[Row]) -> None:
@@ -59,7 +60,7 @@ def _double_one(rows: list[Row]) -> None:
 
 
 def _double_one_and_lose_another_of_its_key(rows: list[Row]) -> None:
-    rows[17] = rows[17 + 40]
+    rows[17] = rows[17 + 4 * DEVICES]
 
 
 def _swap_keys(rows: list[Row]) -> None:
@@ -98,7 +99,7 @@ def test_a_table_that_is_not_what_was_produced_is_an_error(tmp_path: Path, spoil
     _write(tmp_path, rows)
 
     with pytest.raises(WrongRowsError, match=r"rows? in the lake"):
-        check_table(tmp_path, expected_totals(COUNT))
+        check_table(tmp_path, expected_totals(WORKLOAD))
 
 
 def test_the_error_says_where_and_what(tmp_path: Path) -> None:
@@ -107,14 +108,14 @@ def test_the_error_says_where_and_what(tmp_path: Path) -> None:
     _write(tmp_path, rows)
 
     with pytest.raises(WrongRowsError) as error:
-        check_table(tmp_path, expected_totals(COUNT))
+        check_table(tmp_path, expected_totals(WORKLOAD))
 
     assert f"{COUNT - 1} rows in the lake by the files' footers, {COUNT} expected" in str(error.value)
-    assert f"{lost['__key']} in {lost['location']}/2025/03/31: rows 4 instead of 5" in str(error.value)
+    assert f"{lost['__key']} in {lost['location']}/2025/03/31: rows 1 instead of 2" in str(error.value)
 
 
 def test_groups_that_are_missing_or_made_up_are_differences() -> None:
-    totals = expected_totals(COUNT)
+    totals = expected_totals(WORKLOAD)
     group, *_ = sorted(totals)
     rest = {other: sums for other, sums in totals.items() if other != group}
 
@@ -127,32 +128,64 @@ def test_groups_that_are_missing_or_made_up_are_differences() -> None:
     assert differences(totals, dict(totals)) == []
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Workload(COUNT, 1, locations=1, over_midnight=False),
+        Workload(COUNT, 3),
+        Workload(COUNT, 24, locations=100),
+        Workload(COUNT, 4, plain=False),
+        Workload(COUNT, 4, notes=17),
+    ],
+)
+def test_the_totals_are_those_of_the_messages(workload: Workload) -> None:
+    values = [json.loads(value or b"{}") for _, value, _, _ in records(workload)]
+    totals = expected_totals(workload)
+
+    assert [value["seq"] for value in values] == [*range(COUNT)]
+    assert sum(sums.rows for sums in totals.values()) == COUNT
+    for name, scale in (("temperature", 100), ("humidity", 10), ("battery", 1), ("seq", 1), ("ts_ms", 1)):
+        assert sum(getattr(sums, name) for sums in totals.values()) == sum(round(v[name] * scale) for v in values)
+    assert {group.location for group in totals} == {value["location"] for value in values}
+    assert len({group.location for group in totals}) == workload.locations
+    assert len({group.day for group in totals}) == 1 + workload.over_midnight
+
+
+def test_a_device_keeps_to_one_partition_and_all_partitions_get_as_many() -> None:
+    produced = list(records(Workload(COUNT, 24)))
+
+    assert len({(key, partition) for key, _, _, partition in produced}) == DEVICES
+    assert {sum(partition == number for *_, partition in produced) for number in range(24)} == {COUNT // 24}
+
+
 def test_the_first_readings_of_each_partition_are_those_that_were_produced_first() -> None:
-    produced = [json.loads(value or b"{}")["seq"] for _, value, _, partition in records(COUNT, 3) if partition == 1]
+    workload = Workload(COUNT, 3)
+    produced = [json.loads(value or b"{}")["seq"] for _, value, _, partition in records(workload) if partition == 1]
 
-    some = [reading.seq for reading in first_of_each_partition(COUNT, [0, 25, 0])]
+    some = totals_of_first(workload, [0, 25, 0])
 
-    assert some == produced[:25]
-
-
-def test_a_share_of_the_rows_has_landed_with_the_file_that_completes_it() -> None:
-    files = [LandedFile(10.0, 50), LandedFile(11.0, 45), LandedFile(40.0, 5)]
-
-    assert time_landed(files, 95) == 11.0
-    assert time_landed(files, 96) == 40.0
-    with pytest.raises(WrongRowsError, match="100 rows"):
-        time_landed(files, 101)
+    assert sum(sums.rows for sums in some.values()) == 25
+    assert sum(sums.seq for sums in some.values()) == sum(produced[:25])
 
 
-def test_only_a_whole_line_of_the_log_tells_its_time() -> None:
-    first = "2025-04-01 00:00:01,250 INFO app.application: assigned: "
+def test_the_warm_part_begins_with_a_fifth_of_the_rows_and_ends_with_nearly_all() -> None:
+    files = [LandedFile(9.0, 10, 1), LandedFile(10.0, 20, 1), LandedFile(12.0, 65, 1), LandedFile(40.0, 5, 1)]
 
-    assert time_of_line("nothing yet\n", "assigned: ") is None
-    assert time_of_line(first, "assigned: ") is None
-    earlier = time_of_line("2025-04-01 00:00:00,000 INFO app: begins\n", "begins")
-    at = time_of_line(f"noise\n{first}readings[0]\n{first}again\n", "assigned: ")
-    assert earlier is not None
-    assert at == earlier + 1.25
+    window = warm_window(files)
+
+    assert window is not None
+    assert (window.begin, window.end, window.rows) == (10.0, 12.0, 65)
+    assert window.rate == 32.5
+
+
+def test_files_that_come_in_together_tell_no_rate() -> None:
+    assert warm_window([LandedFile(10.0, 50, 1), LandedFile(10.3, 50, 1)]) is None
+
+
+def test_processor_time_is_told_between_two_samples() -> None:
+    samples = [Usage(10.0, 1.0, 0.0, 5.0), Usage(12.0, 4.0, 0.0, 5.0)]
+
+    assert [cpu_seconds_at(samples, moment) for moment in (9.0, 10.0, 11.0, 12.0, 13.0)] == [1.0, 1.0, 2.5, 4.0, 4.0]
 
 
 def test_memory_and_processor_time_of_a_process_and_its_children_are_read() -> None:
@@ -160,17 +193,19 @@ def test_memory_and_processor_time_of_a_process_and_its_children_are_read() -> N
     with subprocess.Popen([sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()  # the child of the child has ended by now
-        found = usage(process.pid)
+        with Sampler([process.pid]) as sampler:
+            found = usage([process.pid])
         process.communicate(b"\n")
 
-    assert found.python_peak_mb > 1
-    assert found.java_peak_mb is None
+    assert found.resident_mb > 1
     assert found.cpu_seconds > 0
+    assert found.java_cpu_seconds == 0
+    assert sampler.samples[-1].cpu_seconds >= sampler.samples[0].cpu_seconds > 0
 
 
 @pytest.mark.parametrize("package", ["quixstreams", "pyarrow"])
 def test_both_sinks_run_on_the_same_version(package: str) -> None:
-    ours, theirs = (_pin(file, package) for file in (REPO / "requirements.txt", REQUIREMENTS))
+    ours, theirs = (_pin(file, package) for file in (REPO / "requirements.txt", DEPENDENCY.requirements))
 
     assert ours == theirs
 

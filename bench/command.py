@@ -1,0 +1,57 @@
+"""What the commands of this package have in common."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from bench.stage import Stage
+from bench.totals import WrongRowsError
+from dev.java import find_java
+from dev.kafka import LocalKafka
+from dev.machine import ServiceError
+from dev.minio import LocalMinio
+
+RESULTS = Path(__file__).with_name("results")
+
+
+def interruptible(run: Callable[[], int]) -> int:
+    """Run a benchmark; returns its exit code, 1 when it failed, 130 when it was interrupted."""
+    signal.signal(signal.SIGTERM, _interrupt)  # by default it would leave the servers behind
+    try:
+        return run()
+    except (ServiceError, WrongRowsError) as error:
+        print(f"The benchmark ends without a result: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Interrupted; everything that was started is stopped.", file=sys.stderr)
+        return 130
+
+
+@contextmanager
+def services() -> Iterator[Stage]:
+    """A Kafka and a MinIO for the block.
+
+    Raises:
+        ServiceError: they cannot be had, or this is not Linux.
+    """
+    if not Path("/proc/self/stat").exists():
+        raise ServiceError("memory and processor time are read from /proc, which Linux alone has")
+    find_java()
+    with LocalKafka() as kafka, LocalMinio() as minio:
+        yield Stage(kafka, minio)
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1, for ``argparse``."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,76 @@
+"""This connector, as one process or as several replicas."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from bench.environment import versions
+from bench.sinks.base import HIVE_COLUMNS, PREFIX, TABLE, landed_in_bucket
+from bench.stage import CommittedOffsets, Place, Stage
+from bench.timeline import LandedFile
+from dev.connector import Connector
+
+PACKAGES = ("quixstreams", "confluent-kafka", "orjson", "pyarrow", "pyspark", "boto3")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorSink:
+    """The connector with the variables that every sink of quixstreams gets, and some more."""
+
+    name: str
+    title: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    replicas: int = 1
+    is_ours: bool = True
+
+    @property
+    def settings(self) -> str:
+        told = [f"`{name}={value}`" for name, value in self.variables.items()]
+        return ", ".join([*told, *([f"{self.replicas} replicas"] if self.replicas > 1 else [])]) or "defaults"
+
+    def prepare(self) -> Mapping[str, str]:
+        return {"This connector": versions(sys.executable, PACKAGES)}
+
+    def set_up(self, stage: Stage, place: Place) -> None:
+        """Nothing is needed."""
+
+    @contextmanager
+    def start(self, stage: Stage, place: Place) -> Iterator[Sequence[Connector]]:
+        variables = sink_variables(stage, place, self.variables)
+        logs = [place.log.with_suffix(f".{number}.log" if number else ".log") for number in range(self.replicas)]
+        with ExitStack() as running:
+            yield [running.enter_context(Connector(variables, log)) for log in logs]
+
+    def progress(self, stage: Stage, place: Place) -> CommittedOffsets:
+        return CommittedOffsets(stage, place)
+
+    def landed(self, stage: Stage, place: Place) -> list[LandedFile]:
+        return landed_in_bucket(stage, place)
+
+
+def sink_variables(stage: Stage, place: Place, more: Mapping[str, str]) -> dict[str, str]:
+    """The variables that lead to the place; they serve the connector and the dependency's sink alike."""
+    connection = {
+        "Provider": "Minio",
+        "S3Compatible": {
+            "BucketName": place.name,
+            "AccessKeyId": stage.minio.access_key,
+            "SecretAccessKey": stage.minio.secret_key,
+            "Region": stage.minio.region,
+            "ServiceUrl": stage.minio.endpoint_url,
+        },
+    }
+    return {
+        "KAFKA_BOOTSTRAP_SERVERS": stage.kafka.bootstrap_servers,
+        "input": place.topic.name,
+        "CONSUMER_GROUP": place.name,
+        "AUTO_OFFSET_RESET": "earliest",
+        "TABLE_NAME": TABLE,
+        "S3_PREFIX": PREFIX,
+        "HIVE_COLUMNS": HIVE_COLUMNS,
+        "HTTP_PORT": "0",
+        "Quix__BlobStorage__Connection__Json": json.dumps(connection),
+        **more,
+    }

@@ -1,0 +1,173 @@
+"""Kafka Connect, a standalone worker, with the sink of the Iceberg project: to an Iceberg table in the bucket."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.lake import check_table, download
+from bench.sinks import iceberg_table
+from bench.stage import Place, Stage
+from bench.timeline import LandedFile
+from bench.totals import WrongRowsError
+from dev.child import Child
+from dev.java import find_java
+from dev.maven_jars import Jars, maven_jars
+from dev.minio import LocalMinio
+from dev.server import free_ports
+
+CONNECT_VERSION = "4.1.0"
+ICEBERG_VERSION = "1.12.0"
+JARS = Jars(
+    f"connect-{CONNECT_VERSION}-iceberg-{ICEBERG_VERSION}",
+    with_all_they_need=(
+        f"org.apache.kafka:connect-runtime:{CONNECT_VERSION}",
+        f"org.apache.iceberg:iceberg-kafka-connect:{ICEBERG_VERSION}",
+        "org.apache.logging.log4j:log4j-slf4j2-impl:2.24.3",
+    ),
+    alone=(
+        # named by no module, but loaded by name
+        f"org.apache.iceberg:iceberg-parquet:{ICEBERG_VERSION}",
+        f"org.apache.iceberg:iceberg-orc:{ICEBERG_VERSION}",
+        f"org.apache.iceberg:iceberg-aws:{ICEBERG_VERSION}",
+        f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG_VERSION}",
+        "org.apache.hadoop:hadoop-client-api:3.4.1",
+        "org.apache.hadoop:hadoop-client-runtime:3.4.1",
+        "org.xerial:sqlite-jdbc:3.50.3.0",
+    ),
+    megabytes=190,
+)
+HEAP = "2g"  # what Kafka's own script starts Connect with
+COMMIT_MS = 2_000
+POLL_RECORDS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergSink:
+    """One worker with so many tasks."""
+
+    tasks: int
+    is_ours: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"iceberg-{self.tasks}"
+
+    @property
+    def title(self) -> str:
+        return f"Kafka Connect, Iceberg sink, {self.tasks} {'task' if self.tasks == 1 else 'tasks'}"
+
+    @property
+    def settings(self) -> str:
+        return (
+            f"`tasks.max={self.tasks}`, `iceberg.control.commit.interval-ms={COMMIT_MS}`, "
+            f"`max.poll.records={POLL_RECORDS}`, a heap of {HEAP}, partitions by day and location"
+        )
+
+    def prepare(self) -> Mapping[str, str]:
+        maven_jars(JARS)
+        return {"Kafka Connect": f"{CONNECT_VERSION}, Iceberg {ICEBERG_VERSION}"}
+
+    def set_up(self, stage: Stage, place: Place) -> None:
+        iceberg_table.create_table(stage.minio, place.name, _catalog(place))
+        stage.kafka.create_topic(_control_topic(place))
+        _write(place.folder / "worker.properties", self._worker(stage, place))
+        _write(place.folder / "connector.properties", self._connector(stage, place))
+
+    @contextmanager
+    def start(self, stage: Stage, place: Place) -> Iterator[Sequence[Child]]:  # noqa: ARG002 - it is in the files
+        command = [
+            *(find_java(), "-Xms256m", f"-Xmx{HEAP}", "-XX:+UseG1GC", "-Dlog4j2.level=WARN"),
+            *("-cp", f"{maven_jars(JARS)}/*", "org.apache.kafka.connect.cli.ConnectStandalone"),
+            *("worker.properties", "connector.properties"),
+        ]
+        with Child(self.title, command, folder=place.folder, environment=os.environ, log=place.log) as child:
+            yield [child]
+
+    def progress(self, stage: Stage, place: Place) -> "CommittedSnapshots":
+        return CommittedSnapshots(stage.minio, place.name)
+
+    def landed(self, stage: Stage, place: Place) -> list[LandedFile]:
+        summary = CommittedSnapshots(stage.minio, place.name).summary()
+        folder = place.folder / "lake"
+        download(stage.minio, place.name, folder)
+        files = check_table(folder, place.topic.expected, iceberg_table.SOURCE.format(folder=folder))
+        if len(files) != int(summary["total-data-files"]):
+            raise WrongRowsError(f"{len(files)} files in the bucket, {summary['total-data-files']} in the table")
+        return files
+
+    def _worker(self, stage: Stage, place: Place) -> dict[str, str]:
+        return {
+            "bootstrap.servers": stage.kafka.bootstrap_servers,
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "false",
+            "offset.storage.file.filename": str(place.folder / "offsets"),
+            "plugin.discovery": "service_load",  # reading all jars for plugins would take it six seconds
+            "listeners": f"http://127.0.0.1:{free_ports(1)[0]}",
+            "consumer.max.poll.records": str(POLL_RECORDS),
+        }
+
+    def _connector(self, stage: Stage, place: Place) -> dict[str, str]:
+        return {
+            "name": place.name,
+            "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+            "tasks.max": str(self.tasks),
+            "topics": place.topic.name,
+            "iceberg.tables": f"{iceberg_table.NAMESPACE}.{iceberg_table.TABLE}",
+            "iceberg.control.topic": _control_topic(place),
+            "iceberg.control.commit.interval-ms": str(COMMIT_MS),
+            "iceberg.catalog": iceberg_table.CATALOG,
+            "iceberg.catalog.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+            "iceberg.catalog.uri": f"jdbc:sqlite:{_catalog(place)}",
+            "iceberg.catalog.warehouse": f"s3://{place.name}/{iceberg_table.WAREHOUSE}",
+            "iceberg.catalog.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+            "iceberg.catalog.client.region": stage.minio.region,
+            "iceberg.catalog.s3.endpoint": stage.minio.endpoint_url,
+            "iceberg.catalog.s3.path-style-access": "true",
+            "iceberg.catalog.s3.access-key-id": stage.minio.access_key,
+            "iceberg.catalog.s3.secret-access-key": stage.minio.secret_key,
+        }
+
+
+class CommittedSnapshots:
+    """Rows in the newest version of the table's metadata."""
+
+    def __init__(self, minio: LocalMinio, bucket: str) -> None:
+        self._client = minio.client()
+        self._bucket = bucket
+        self._read = ""
+        self._summary: Mapping[str, str] = {}
+
+    def rows(self) -> int:
+        return int(self.summary().get("total-records", 0))
+
+    def summary(self) -> Mapping[str, str]:
+        """What Iceberg tells of the current snapshot; empty before the first one."""
+        prefix = f"{iceberg_table.LOCATION}/metadata/"
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
+        newest = max(key for key in keys if key.endswith(".metadata.json"))  # its name begins with a number
+        if newest != self._read:
+            metadata = json.loads(self._client.get_object(Bucket=self._bucket, Key=newest)["Body"].read())
+            current = metadata.get("current-snapshot-id")
+            self._summary = next((s["summary"] for s in metadata["snapshots"] if s["snapshot-id"] == current), {})
+            self._read = newest
+        return self._summary
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _catalog(place: Place) -> Path:
+    return place.folder / "catalog.db"
+
+
+def _control_topic(place: Place) -> str:
+    return f"control-{place.name}"
+
+
+def _write(path: Path, settings: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -1,0 +1,91 @@
+"""Jars from Maven's central repository, with nothing but Java: fetched by the Apache Ivy that comes with PySpark."""
+
+import importlib.util
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dev.java import find_java
+from dev.machine import ServiceError, cache_folder, make_once
+
+LOG_TAIL_LINES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Jars:
+    """Jars to have in one folder.
+
+    Attributes:
+        name: of the folder; change it when the modules change.
+        alone: modules as ``organisation:name:version``, without what they depend on.
+        with_all_they_need: modules that bring their dependencies with them.
+        megabytes: what is downloaded, for the person who waits.
+    """
+
+    name: str
+    alone: Sequence[str] = ()
+    with_all_they_need: Sequence[str] = ()
+    megabytes: int = 0
+
+
+def maven_jars(jars: Jars) -> Path:
+    """Return the folder with the jars; the first call downloads them.
+
+    Raises:
+        ServiceError: no Java, or the download failed.
+    """
+    return make_once(
+        cache_folder() / jars.name,
+        lambda target: _download(jars, target),
+        f"downloading {jars.name} once, {jars.megabytes} MB",
+    )
+
+
+def _download(jars: Jars, target: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="ivy-") as folder:
+        modules = Path(folder) / "ivy.xml"
+        modules.write_text(_modules(jars))
+        command = [
+            find_java(),
+            f"-Divy.default.ivy.user.dir={folder}",  # else it reads and writes below the home folder
+            *("-jar", str(_ivy_jar())),
+            *("-ivy", str(modules), "-confs", "run", "-cache", f"{folder}/cache"),
+            *("-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"),
+        ]
+        told = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if told.returncode != 0:
+        end = "\n".join(f"    {line}" for line in told.stdout.splitlines()[-LOG_TAIL_LINES:])
+        raise ServiceError(f"the jars of {jars.name} could not be downloaded. Ivy said:\n{end}")
+
+
+def _modules(jars: Jars) -> str:
+    lines = [
+        *(_dependency(module, "run-&gt;master") for module in jars.alone),
+        *(_dependency(module, "run-&gt;master,runtime") for module in jars.with_all_they_need),
+    ]
+    return "\n".join(
+        [
+            '<ivy-module version="2.0">',
+            f'<info organisation="dev" module="{jars.name}"/>',
+            '<configurations><conf name="run"/></configurations>',
+            "<dependencies>",
+            *lines,
+            "</dependencies>",
+            "</ivy-module>",
+        ]
+    )
+
+
+def _dependency(module: str, configuration: str) -> str:
+    organisation, name, revision = module.split(":")
+    return f'<dependency org="{organisation}" name="{name}" rev="{revision}" conf="{configuration}"/>'
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
+    if not found:
+        raise ServiceError("no Apache Ivy beside PySpark: run this with the Python of the environment of `make venv`")
+    return found[-1]

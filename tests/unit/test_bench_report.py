@@ -1,0 +1,184 @@
+"""The benchmark's report: what it says must follow from the runs, and what was not measured must not look measured."""
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from bench.bars import COLD, CPU, WARM, Verdict, verdicts
+from bench.laps import Lap
+from bench.picture import Pair, as_svg, nice_step
+from bench.report import Report, as_markdown, as_picture
+from bench.run import Run
+from bench.sinks import AT_LEAST_ONCE, CONNECTOR, all_sinks
+from bench.tables import document, spread, table
+
+SVG = "{http://www.w3.org/2000/svg}"
+RUN = Run(
+    messages=2_000_000,
+    cold_seconds=20.0,
+    first_seconds=4.0,
+    warm_rate=200_000.0,
+    cpu_seconds=30.0,
+    java_cpu_seconds=18.0,
+    warm_cpu_seconds=8.0,
+    peak_mb=1_200.4,
+    files=64,
+    size=48_000_000,
+)
+
+
+def _slower(times: float, run: Run = RUN) -> Run:
+    return replace(
+        run,
+        cold_seconds=run.cold_seconds * times,
+        warm_rate=None if run.warm_rate is None else run.warm_rate / times,
+        warm_cpu_seconds=None if run.warm_cpu_seconds is None else run.warm_cpu_seconds * times,
+    )
+
+
+def _lap(messages: int, **runs: Sequence[Run]) -> Lap:
+    at_this_length = {
+        name.replace("_", "-"): [replace(run, messages=messages) for run in found] for name, found in runs.items()
+    }
+    return Lap(messages, 182.1, 4, at_this_length)
+
+
+def _report(*laps: Lap, not_run: dict[str, str] | None = None) -> Report:
+    names = {name for lap in laps for name in lap.runs}
+    return Report(
+        date="2025-04-01 12:00 UTC",
+        machine={"Processor": "2 cores"},
+        rounds=3,
+        laps=laps,
+        sinks={name: sink for name, sink in all_sinks(1_000, 5.0).items() if name in names},
+        not_run=not_run or {},
+        stops=None,
+        row_checks=[],
+    )
+
+
+def _verdict(laps: Sequence[Lap], other: str, figure: str) -> Verdict:
+    (found,) = [v for v in verdicts(laps) if (v.bar.other, v.bar.figure) == (other, figure)]
+    return found
+
+
+def test_a_bar_compares_the_medians_of_the_lap_it_is_for() -> None:
+    two = _lap(2_000_000, connector=[RUN, _slower(2), _slower(9)], dependency_1000=[_slower(10)] * 3)
+    three = _lap(3_000_000, connector=[RUN], iceberg_1=[_slower(0.5)])
+    laps = [two, three]
+
+    cold = _verdict(laps, "dependency-1000", COLD)
+    assert (cold.messages, cold.reached) == (2_000_000, True)
+    assert cold.ratio == pytest.approx(5.0)
+    iceberg = _verdict(laps, "iceberg-1", COLD)
+    assert (iceberg.messages, iceberg.reached) == (3_000_000, False)
+    assert iceberg.ratio == pytest.approx(0.5)
+
+
+def test_of_processor_time_less_is_better() -> None:
+    lap = _lap(5_000_000, connector=[RUN], iceberg_2=[_slower(1.5)])
+
+    assert _verdict([lap], "iceberg-2", CPU).ratio == pytest.approx(1.5)
+    assert _verdict([lap], "iceberg-2", CPU).reached
+
+
+def test_a_bar_of_another_length_is_judged_by_the_lap_there_is_and_says_so() -> None:
+    lap = _lap(100_000, connector=[RUN], iceberg_2=[RUN])
+
+    verdict = _verdict([lap], "iceberg-2", WARM)
+
+    assert verdict.messages == 100_000
+    assert verdict.ratio == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("runs", [{}, {"iceberg_2": [RUN, replace(RUN, warm_rate=None)]}])
+def test_what_was_not_measured_has_no_ratio(runs: dict[str, Sequence[Run]]) -> None:
+    verdict = _verdict([_lap(5_000_000, connector=[RUN], **runs)], "iceberg-2", WARM)
+
+    assert (verdict.ratio, verdict.reached) == (None, None)
+
+
+def test_the_report_shows_every_lap_and_ratio() -> None:
+    text = as_markdown(
+        _report(_lap(2_000_000, connector=[RUN], at_least_once=[_slower(0.8)], dependency_1000=[_slower(5)]))
+    )
+
+    lines = {" ".join(line.replace("|", " ").split()) for line in text.splitlines()}
+    assert "## 2,000,000 messages" in lines
+    assert "**this connector** 100,000 200,000 15.0 8.0 1,200 4.0 64 48.0" in lines
+    beside = "2,000,000 msg/s cold 100,000"
+    assert f"QuixTSDataLakeSink, 1,000 a batch {beside} 20,000 **5.00** 4.0 yes" in lines
+    assert f"this connector, at least once {beside} 125,000 **0.80** 0.9 **no**" in lines
+    assert "iceberg-2 2,000,000 msg/s warm 200,000 - - 1.0 not measured" in lines
+
+
+def test_a_sink_that_was_not_run_is_named_with_its_reason_and_without_figures() -> None:
+    reason = "the jars could not be downloaded.\nA long story"
+    report = _report(_lap(2_000_000, connector=[RUN]), not_run={"Kafka Connect, Iceberg sink, 1 task": reason})
+
+    text = as_markdown(report)
+
+    assert "- Kafka Connect, Iceberg sink, 1 task: the jars could not be downloaded." in text
+    assert "A long story" not in text
+    assert "Kafka Connect" not in as_picture(report)
+
+
+def test_without_a_missing_sink_there_is_no_such_section() -> None:
+    assert "Not run" not in as_markdown(_report(_lap(2_000_000, connector=[RUN])))
+
+
+def test_the_data_are_json_with_every_run() -> None:
+    data = json.loads(json.dumps(_report(_lap(2_000_000, connector=[RUN, RUN])).as_data()))
+
+    runs = data["laps"][0]["runs"][CONNECTOR]
+    assert [run["cold_rate"] for run in runs] == [100_000.0, 100_000.0]
+    assert data["settings"][CONNECTOR] == "`BATCH_SIZE=1000`, `COMMIT_INTERVAL=5`"
+    assert {bar["ratio"] for bar in data["bars"]} == {None}
+
+
+def test_the_picture_has_the_fastest_sink_first_and_bars_to_scale() -> None:
+    lap = _lap(2_000_000, connector=[_slower(2)], at_least_once=[RUN], iceberg_1=[replace(RUN, warm_rate=None)])
+    drawing = ET.fromstring(as_picture(_report(lap)))  # noqa: S314 - our own
+
+    texts = [text.text for text in drawing.iter(f"{SVG}text")]
+    assert texts[0] == "Messages per second, 2,000,000 messages of 182 bytes"
+    ours = texts.index("this connector")
+    assert texts.index("this connector, at least once") < ours
+    assert texts[ours + 1 : ours + 3] == ["50,000", "100,000"]
+    assert texts[texts.index("Kafka Connect, Iceberg sink, 1 task") + 2] == "not measured"
+    widths = {
+        rect.get("class", ""): float(rect.get("width", 0)) for rect in drawing.iter(f"{SVG}rect") if rect.get("y")
+    }
+    assert widths["warm ours"] == pytest.approx(2 * widths["cold ours"], abs=0.2)
+
+
+def test_the_picture_tells_apart_light_and_dark_and_escapes_names() -> None:
+    drawing = as_svg("a < b", [Pair("x & y", 10.0, None, is_ours=False)])
+
+    assert "prefers-color-scheme: dark" in drawing
+    assert {text.text for text in ET.fromstring(drawing).iter(f"{SVG}text")} >= {"a < b", "x & y"}  # noqa: S314
+
+
+@pytest.mark.parametrize(
+    ("highest", "step"), [(6.0, 1.0), (7.0, 2.0), (52_000.0, 10_000.0), (110_000.0, 20_000.0), (301_000.0, 100_000.0)]
+)
+def test_the_grid_has_round_numbers_and_few_lines(highest: float, step: float) -> None:
+    assert nice_step(highest) == step
+
+
+def test_all_sinks_have_names_of_their_own_and_ours_are_marked() -> None:
+    sinks = all_sinks(1_000, 5.0)
+
+    assert len({sink.title for sink in sinks.values()}) == len(sinks)
+    assert [name for name, sink in sinks.items() if sink.is_ours] == [CONNECTOR, AT_LEAST_ONCE]
+
+
+def test_tables_and_spreads() -> None:
+    assert spread([3.0, 1.0, 2.0], 1) == "2.0 (1.0 to 3.0)"
+    assert spread([1234.5], 0) == "1,234"
+    assert spread([], 0) == "-"
+    assert list(table(["a", ""], [["1", "long"]])) == ["| a |      |", "|---|------|", "| 1 | long |"]
+    assert document([iter(["a", "b"]), iter([]), iter(["c"])]) == "a\nb\n\nc\n"
