@@ -9,28 +9,22 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from typing import Any, Protocol
 
-from quixstreams.context import message_context
 from quixstreams.models import HeadersTuples
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
-from app.assignment import Assignment
-from app.bad_records import BadRecords, no_object, too_big
+from app.bad_records import BadRecords
+from app.buffer import Buffer
 from app.errors import RetryableError
 from app.fences import Fences
 from app.flush_wait import Delivering, FlushWait
-from app.model import Batch, Message, Rejected, Row, TopicPartition
-from app.row_size import RowSizer, deep_size
+from app.model import Batch, Message, Rejected, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _FULL_SECONDS = 60.0  # with the deadline of a flush less than the client may stay away from its broker
 _LOOK_SECONDS = 0.25
-# Of a message, its key and its value as objects of Python; and the value a second time as columns.
-_MESSAGE_OVERHEAD = 300
-_COPIES = 2
 
 
 class BatchWriter(Delivering, Protocol):
@@ -80,19 +74,12 @@ class LakeSink(BaseSink):
         self._batch_size = batch_size
         self._gather_seconds = gather_seconds
         self._max_buffer_bytes = max_buffer_bytes
-        self._max_record_bytes = max_record_bytes
         self._wait = FlushWait(
             flush_seconds=flush_seconds, revoke_seconds=revoke_seconds, stop_seconds=stop_seconds, clock=clock
         )
-        self._bad_records = bad_records
         self._clock = clock
-        self._assignments: dict[TopicPartition, Assignment] = {}
-        self._owners: frozenset[str] = frozenset()
+        self._buffer = Buffer(max_record_bytes, bad_records)
         self._fences = Fences(clock)
-        self._sizer = RowSizer()
-        self._rows = 0  # rejected records count as rows
-        self._rows_of_record = 0
-        self._bytes = 0
         self._last_batch = 0
         self._flushed_batch = 0
         self._gathering_since = clock()
@@ -122,18 +109,7 @@ class LakeSink(BaseSink):
         Raises:
             NotARowError: the value is no dict, or the message is too big.
         """
-        assignment = self._assignments[topic, partition]  # type: ignore[index] # a TopicPartition is such a tuple
-        if assignment.is_repeated(offset):
-            return
-        if not isinstance(value, dict):
-            raise no_object(value)
-        size = message_context().size
-        if size > self._max_record_bytes:
-            raise too_big(size, self._max_record_bytes)
-        assignment.rows.append(Row(value, key, timestamp, offset, headers))
-        self._rows_of_record += 1
-        self._rows += 1
-        self._bytes += self._sizer.size(value, size)
+        self._buffer.add(value, key, timestamp, headers, topic, partition, offset)
 
     def flush(self) -> None:
         """Seal the rest and wait until all batches sealed so far are in the lake.
@@ -151,7 +127,7 @@ class LakeSink(BaseSink):
             last_batch = self._last_batch
         try:
             self._wait.until_delivered(self._writer, last_batch, revoking=revoking)
-            self._fences.refuse_flush(self._owners, self._wait.pause_seconds(revoking=revoking))
+            self._fences.refuse_flush(self._buffer.owners, self._wait.pause_seconds(revoking=revoking))
         except SinkBackpressureError:
             self.last_flush_ok = False
             self.on_paused()
@@ -164,9 +140,7 @@ class LakeSink(BaseSink):
 
     def on_paused(self) -> None:
         """The consumer pauses and goes back to its last commit: what is not sealed will be read again."""
-        for assignment in self._assignments.values():
-            assignment.rewind()
-        self._rows = self._bytes = 0
+        self._buffer.rewind()
 
     # --- called by the application ----------------------------------------------------------------------------------
 
@@ -184,50 +158,40 @@ class LakeSink(BaseSink):
             The tokens of the new assignments.
         """
         self._consumer_thread = threading.get_ident()
-        begun = {tp: Assignment(tp) for tp in tps}
-        self._assignments |= begun
-        self._owners_changed()
-        self._count_waiting()
+        tokens = self._buffer.assign(tps)
         self.left_rows_behind = False
         self.last_flush_ok = True  # a failed one of the former life says nothing about this one
-        return {tp: assignment.token for tp, assignment in begun.items()}
+        return tokens
 
     def unassign(self, tps: Iterable[TopicPartition]) -> None:
         """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""
         # A batch that came through during a pause, after the flush that gave up on it, is not committed either.
-        uncommitted = self._rows > 0 or self._last_batch > self._flushed_batch
+        uncommitted = self._buffer.rows > 0 or self._last_batch > self._flushed_batch
         self.left_rows_behind = self.left_rows_behind or uncommitted
-        for tp in tps:
-            self._assignments.pop(tp, None)
-        self._owners_changed()
-        self._count_waiting()
+        self._buffer.unassign(tps)
 
     @property
     def is_assigned(self) -> bool:
-        return bool(self._assignments)
+        return bool(self._buffer.owners)
 
     def is_assigned_to(self, tp: TopicPartition) -> bool:
-        return tp in self._assignments
+        return tp in self._buffer
 
     def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
         """Buffer messages of an assigned partition, by rising offsets; the pipeline makes rows of them."""
-        taken = self._assignments[tp].add_messages(messages)
-        self._rows += len(taken)
-        self._bytes += _COPIES * sum(map(len, taken)) + _MESSAGE_OVERHEAD * len(taken)
+        self._buffer.add_messages(tp, messages)
 
     def room_for(self, message_bytes: int) -> int:
         """How many more messages of this size the buffer takes."""
-        room = self._max_buffer_bytes - self._bytes - self._writer.held_bytes
-        return room // (_COPIES * message_bytes + _MESSAGE_OVERHEAD)
+        return self._buffer.messages_in(self._max_buffer_bytes - self._held_bytes, message_bytes)
 
     def is_owner(self, token: str) -> bool:
         """Whether the assignment with this token still stands; safe from any thread."""
-        return token in self._owners
+        return token in self._buffer.owners
 
     def token(self, tp: TopicPartition) -> str | None:
         """Token of the partition's assignment, if it has one now."""
-        assignment = self._assignments.get(tp)
-        return assignment.token if assignment else None
+        return self._buffer.token(tp)
 
     def fenced(self, token: str, reason: str) -> None:
         """Another member writes this assignment's partition: its rows are dropped; safe from any thread."""
@@ -240,11 +204,11 @@ class LakeSink(BaseSink):
             ConnectorError: the pipeline failed for good.
         """
         self.raise_failure()
-        self._fences.end_if_lasting(self._owners)
+        self._fences.end_if_lasting(self._buffer.owners)
         if self._is_due and self._writer.is_idle:
             self._seal("checkpoint")
-        elif self._rows >= self._batch_size and self._writer.is_idle and self._has_gathered:
-            self._seal(f"{self._rows:,} rows waiting, writer idle")
+        elif self._buffer.rows >= self._batch_size and self._writer.is_idle and self._has_gathered:
+            self._seal(f"{self._buffer.rows:,} rows waiting, writer idle")
 
     @property
     def _has_gathered(self) -> bool:
@@ -253,11 +217,11 @@ class LakeSink(BaseSink):
     @property
     def is_full(self) -> bool:
         """Whether the buffer has reached its bound, so that a checkpoint is due."""
-        return self._bytes + self._writer.held_bytes >= self._max_buffer_bytes
+        return self._held_bytes >= self._max_buffer_bytes
 
     def begin_record(self) -> None:
         """The processing of a record begins; a message may hold several, all with its offset."""
-        self._rows_of_record = 0
+        self._buffer.begin_record()
 
     def reject(self, rejected: Rejected, hint: str) -> None:
         """Put a record aside that cannot become a row; rows of it that were added already are taken out again.
@@ -265,23 +229,11 @@ class LakeSink(BaseSink):
         Raises:
             DataError: bad records are to end the process.
         """
-        assignment = self._assignments[rejected.tp]
-        if assignment.is_repeated(rejected.offset):
-            return
-        if self._rows_of_record and not self._bad_records.ends_the_process:
-            del assignment.rows[-self._rows_of_record :]
-            self._rows_of_record = 0
-            self._count_waiting()
-        if self._bad_records.keep(rejected, hint):
-            assignment.rejected.append(rejected)
-            self._rows += 1
-            self._bytes += deep_size(rejected.key) + deep_size(rejected.value)
+        self._buffer.reject(rejected, hint)
 
     def discard(self, tp: TopicPartition, offset: int) -> None:
         """Drop all rows of a message that ends the process."""
-        if tp in self._assignments:
-            self._assignments[tp].discard(offset)
-            self._count_waiting()
+        self._buffer.discard(tp, offset)
 
     def revoking(self, active: bool) -> None:
         """Partitions are being revoked: no flush may ask for a pause now.
@@ -298,16 +250,17 @@ class LakeSink(BaseSink):
 
     def is_delivered(self, number: int) -> bool:
         """Whether all batches up to this one are in the lake; unknown, thus not, where rows of them were dropped."""
-        return self._writer.wait_delivered(number, 0.0) and not self._fences.any_of(self._owners)
+        return self._writer.wait_delivered(number, 0.0) and not self._fences.any_of(self._buffer.owners)
 
     def begin_checkpoint(self) -> bool:
         """A checkpoint is due: begin to write what waits; ``False`` where a flush has to find out what is the matter.
 
         A flush waits until the pipeline is empty, and then the pipeline waits for the next rows.
         """
-        if self._writer.obstacle is not None or self._writer.failure is not None or self._fences.any_of(self._owners):
+        troubles = self._writer.obstacle, self._writer.failure
+        if any(trouble is not None for trouble in troubles) or self._fences.any_of(self._buffer.owners):
             return False
-        self._is_due = self._rows > 0
+        self._is_due = self._buffer.rows > 0
         return self._is_due or not self._writer.wait_delivered(self._last_batch, 0.0)
 
     def committed(self, number: int) -> None:
@@ -327,7 +280,7 @@ class LakeSink(BaseSink):
         self._full_since = self._full_since or self._clock()
         if self._writer.obstacle is not None or self._clock() - self._full_since > _FULL_SECONDS:
             return False
-        if self._rows and self._writer.is_idle:
+        if self._buffer.rows and self._writer.is_idle:
             self._seal("buffer full")
         self._writer.wait_for_change(_LOOK_SECONDS)
         return True
@@ -341,29 +294,22 @@ class LakeSink(BaseSink):
     # --- inside -----------------------------------------------------------------------------------------------------
 
     @property
+    def _held_bytes(self) -> int:
+        return self._buffer.bytes + self._writer.held_bytes
+
+    @property
     def _writer(self) -> BatchWriter:
         assert self._pipeline is not None, "connect() comes before the first row"  # noqa: S101
         return self._pipeline
 
     def _seal(self, reason: str) -> None:
         self._is_due = False
-        sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.waiting]
-        if not sealed:
-            return
-        parts, rows, messages, rejected = zip(*sealed, strict=True)
-        self._last_batch += 1
-        self._gathering_since = self._clock()
-        size, self._rows, self._bytes = self._bytes, 0, 0
-        refused = tuple(chain.from_iterable(rejected))
-        self._writer.submit(Batch(self._last_batch, reason, parts, rows, size, refused, messages))
-        self.on_sealed(self._last_batch)
-
-    def _owners_changed(self) -> None:
-        self._owners = frozenset(assignment.token for assignment in self._assignments.values())
-
-    def _count_waiting(self) -> None:
-        before, self._rows = self._rows, sum(assignment.waiting for assignment in self._assignments.values())
-        self._bytes = self._bytes * self._rows // before if before else 0
+        batch = self._buffer.seal(self._last_batch + 1, reason)
+        if batch:
+            self._last_batch = batch.number
+            self._gathering_since = self._clock()
+            self._writer.submit(batch)
+            self.on_sealed(batch.number)
 
 
 def _too_late() -> RetryableError:

@@ -111,12 +111,12 @@ class ConnectorThread:
         if self.application is None or not hasattr(self.application, "_admission"):
             return set()
         waiting = self.application._admission._waiting
-        return {tp.partition for tp in tuple(self.sink._assignments) if tp not in waiting}
+        return {tp.partition for tp in tuple(self.sink._buffer) if tp not in waiting}
 
     @property
     def waiting_rows(self) -> int:
         """How many rows are read and not in a batch yet."""
-        return self.sink._rows if self.application else 0
+        return self.sink._buffer.rows if self.application else 0
 
     @property
     def is_paused(self) -> bool:

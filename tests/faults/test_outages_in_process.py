@@ -139,7 +139,7 @@ class Watch:
 
     def _look(self) -> None:
         sink = self._connector.sink
-        self.most_bytes = max(self.most_bytes, sink._bytes + self._connector.pipeline.held_bytes)
+        self.most_bytes = max(self.most_bytes, sink._buffer.bytes + self._connector.pipeline.held_bytes)
         self.most_batches = max(self.most_batches, len(list(self._folder.glob("quix-datalake-*/batch-*"))))
 
     def assert_bounded(self) -> None:
@@ -230,10 +230,10 @@ def test_a_member_comes_and_one_goes_while_the_store_is_away(quick: Place) -> No
 
     of_second = Outage("read", "_journal/group", seconds=float("inf"))
     second = quick.connector(LOAD, store=AbsentStore(quick.store_folder, of_second))
-    first.wait_until(lambda: len(first.sink._assignments) == 1, "the rebalance")
+    first.wait_until(lambda: len(first.sink._buffer.owners) == 1, "the rebalance")
     second.wait_until(lambda: second.application and second.sink.is_assigned, "the rebalance")
     assert isinstance(second.end(), RetryableError | None)
-    first.wait_until(lambda: len(first.sink._assignments) == 2, "the second rebalance")
+    first.wait_until(lambda: len(first.sink._buffer.owners) == 2, "the second rebalance")
     assert first.partitions == set(), "nothing can be claimed"
     outage.ends_at = fast()
 

@@ -225,7 +225,7 @@ class Faults(RuleBasedStateMachine):
     def memory_is_bounded(self) -> None:
         """Invariant 4."""
         for member in self.members:
-            member_bytes = member.sink._bytes + member.pipeline.held_bytes
+            member_bytes = member.sink._buffer.bytes + member.pipeline.held_bytes
             assert member_bytes <= MAX_BUFFER_BYTES + LARGEST_RECORD
 
     def _check_commit(self, tp: TopicPartition, offset: int) -> None:

@@ -19,7 +19,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
     monkeypatch.setattr(
         bench.application._consumer,
         "trigger_backpressure",
-        lambda offsets_to_seek, resume_after: bench.calls.append(f"back to {offsets_to_seek}"),
+        lambda **pause: bench.calls.append(f"back to {pause['offsets_to_seek']}"),
     )
     bench.assign()
     bench.turn()

@@ -34,11 +34,12 @@ LAYERS = (
         "app.schema",
         "app.setting_values",
         "app.start_position",
+        "app.stretches",
         "app.timestamps",
     ),
     ("app.fitting",),
     ("app.columns", "app.schema_differences"),
-    ("app.json_lines",),
+    ("app.json_lines", "app.pieces"),
     (
         "app.assignment",
         "app.broker",
@@ -55,7 +56,7 @@ LAYERS = (
     ),
     ("app.refit",),
     ("app.catalog.base", "app.connection", "app.partitioning", "app.records", "app.storage.base"),
-    ("app.file_groups", "app.whole_batches"),
+    ("app.buffer", "app.file_groups", "app.whole_batches"),
     ("app.batch_conversion",),
     (
         "app.catalog.rest",
