@@ -19,7 +19,7 @@ class Claiming(Protocol):
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None: ...
     def finished(self) -> list[Claim]: ...
-    def is_same_topic(self, tp: TopicPartition) -> bool: ...
+    def is_same_topic(self, tp: TopicPartition) -> bool | None: ...
 
 
 class Admission:
@@ -104,16 +104,22 @@ class Admission:
             RetryableError: the topic is not the one that was claimed, or Kafka does not tell.
         """
         if not self._claims.is_same_topic(tp):
-            raise RetryableError(
-                f"consuming {tp}",
-                f"Kafka gives offset {given} where {expected} comes next: the topic was made anew",
-                "The next start finds out and goes on from the right place",
-            )
+            raise _made_anew(tp, f"Kafka gives offset {given} where {expected} comes next")
         try:
             self._consumer.seek(_kafka(tp, expected))
         except KafkaException as error:
             raise RetryableError(f"going to offset {expected} of {tp}", error.args[0].str()) from None
         logger.warning("%s: the Kafka client went back to offset %s; sent on to %s again", tp, given, expected)
+
+    def check_topics(self, tps: Iterable[TopicPartition]) -> None:
+        """After a pause: a topic made anew meanwhile may have records beyond the offset where it is to go on.
+
+        Raises:
+            RetryableError: one of the topics is not the one that was claimed.
+        """
+        for tp in {tp.topic: tp for tp in tps if tp not in self._waiting}.values():
+            if self._claims.is_same_topic(tp) is False:
+                raise _made_anew(tp, "it has another id than before the pause")
 
     def _commit(self, begin: KafkaTopicPartition) -> None:
         """Commit where the group begins.
@@ -124,6 +130,11 @@ class Admission:
             self._consumer.commit(offsets=[begin], asynchronous=False)
         except KafkaException as error:
             logger.warning("the group's offset is not committed yet (%s)", error.args[0].str())
+
+
+def _made_anew(tp: TopicPartition, cause: str) -> RetryableError:
+    hint = "The next start finds out and goes on from the right place"
+    return RetryableError(f"consuming {tp}", f"{cause}: the topic was made anew", hint)
 
 
 def _kafka(tp: TopicPartition, *offset: int) -> KafkaTopicPartition:

@@ -62,6 +62,7 @@ class LakeApplication(Application):
         )
         self._on_turn = on_turn
         self._stop_requested = False
+        self._is_paused = False
         self._composed: dict[str, Callable[..., None]] | None = None
         self._executors: dict[str, Callable[..., None]] = {}
         former = self._processing_context
@@ -125,6 +126,7 @@ class LakeApplication(Application):
             self.stop()
             return
         self._admission.turn()
+        self._check_after_pause()
         if self._checkpoints.lake and self._lake_sink.is_full and self._lake_sink.wait_for_room():
             return  # the framework's loop goes on: signals, rebalances, commits
         try:
@@ -143,6 +145,11 @@ class LakeApplication(Application):
         if self._lake_sink.is_full and not (self._checkpoints.lake and self._lake_sink.wait_for_room()):
             self._checkpoints.commit_checkpoint(force=True)
         self._on_turn()
+
+    def _check_after_pause(self) -> None:
+        was_paused, self._is_paused = self._is_paused, bool(self._consumer.backpressured_tps)
+        if was_paused and not self._is_paused:
+            self._admission.check_topics(self._lake_sink.assigned)
 
     def _consume(self, lane: RawLane) -> None:
         """What a turn of the framework's loop does, with as many messages as there are."""

@@ -107,10 +107,10 @@ class Claims:
             if self._stands(item.token):
                 claims.append(item)
 
-    def is_same_topic(self, tp: TopicPartition) -> bool:
-        """Whether the topic is surely the one that was there when this partition was claimed; asks Kafka."""
-        topic_id = self._positions.topic_id(tp.topic)
-        return bool(topic_id) and topic_id == self._topic_ids.get(tp)
+    def is_same_topic(self, tp: TopicPartition) -> bool | None:
+        """Whether the topic is the one that was there when this partition was claimed; ``None`` if Kafka tells not."""
+        topic_id, before = self._positions.topic_id(tp.topic), self._topic_ids.get(tp)
+        return topic_id == before if topic_id and before else None
 
     def advance(self, ends: Mapping[str, int]) -> None:
         """The offsets up to these, by the token of the assignment, are committed. Never raises, and does not wait.

@@ -174,6 +174,11 @@ class LakeSink(BaseSink):
     def is_assigned(self) -> bool:
         return bool(self._buffer.owners)
 
+    @property
+    def assigned(self) -> Iterable[TopicPartition]:
+        """The assigned partitions."""
+        return self._buffer
+
     def is_assigned_to(self, tp: TopicPartition) -> bool:
         return tp in self._buffer
 

@@ -152,6 +152,22 @@ def test_in_a_topic_made_anew_no_offset_of_the_former_one_is_sought(bench: Bench
     assert bench.consumer.calls == []
 
 
+def test_after_a_pause_a_topic_made_anew_is_not_read_on(bench: Bench) -> None:
+    bench.admission.begin(TOKENS)
+    bench.admission.turn()
+    bench.admission.check_topics(TOKENS)
+    bench.claims.made_anew = {"sensors"}
+    with pytest.raises(RetryableError, match=r"consuming sensors\[\d\]: it has another id .* made anew"):
+        bench.admission.check_topics(TOKENS)
+
+
+def test_what_waits_for_its_claim_is_looked_at_there(bench: Bench) -> None:
+    bench.claims.held_back = {P0, P1}
+    bench.admission.begin(TOKENS)
+    bench.claims.made_anew = {"sensors"}
+    bench.admission.check_topics(TOKENS)
+
+
 def test_a_client_that_cannot_be_sent_on_is_worth_a_restart(bench: Bench) -> None:
     bench.consumer.seek_errors = [KafkaError._STATE]
     with pytest.raises(RetryableError, match=r"going to offset 42 of sensors\[0\]"):

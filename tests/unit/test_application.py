@@ -81,6 +81,18 @@ def test_records_of_a_topic_made_anew_end_the_process(lenient: Bench) -> None:
         lenient.turn(record(0))
 
 
+def test_a_topic_made_anew_during_a_pause_ends_the_process(lenient: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    lenient.turn(record(0))
+    paused = {TP}
+    monkeypatch.setattr(type(lenient.application._consumer), "backpressured_tps", property(lambda _: paused))
+    lenient.turn()
+    lenient.claims.made_anew = {TP.topic}
+    lenient.turn()
+    paused.clear()
+    with pytest.raises(RetryableError, match="made anew"):
+        lenient.turn()
+
+
 def test_a_failed_pipeline_ends_the_loop_at_the_next_turn(bench: Bench) -> None:
     bench.pipeline.failure = FatalError("uploading s3://lake/x", "403", "Check the rights")
     with pytest.raises(FatalError, match="uploading s3://lake/x"):
