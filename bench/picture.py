@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, LEFT, RIGHT = 820, 320, 96
+WIDTH, LEFT, RIGHT = 840, 340, 96
 TOP, BAR, GAP = 66, 15, 14
 STEPS = (1, 2, 2.5, 5, 10)
 MOST_LINES = 6

@@ -25,13 +25,13 @@ JARS = Jars(
     with_all_they_need=(
         f"org.apache.kafka:connect-runtime:{CONNECT_VERSION}",
         f"org.apache.iceberg:iceberg-kafka-connect:{ICEBERG_VERSION}",
+        f"org.apache.iceberg:iceberg-aws:{ICEBERG_VERSION}",
         "org.apache.logging.log4j:log4j-slf4j2-impl:2.24.3",
     ),
     alone=(
         # named by no module, but loaded by name
         f"org.apache.iceberg:iceberg-parquet:{ICEBERG_VERSION}",
         f"org.apache.iceberg:iceberg-orc:{ICEBERG_VERSION}",
-        f"org.apache.iceberg:iceberg-aws:{ICEBERG_VERSION}",
         f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG_VERSION}",
         "org.apache.hadoop:hadoop-client-api:3.4.1",
         "org.apache.hadoop:hadoop-client-runtime:3.4.1",

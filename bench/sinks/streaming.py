@@ -43,7 +43,7 @@ class StreamingSink:
 
     @property
     def title(self) -> str:
-        return f"Spark Structured Streaming, {self.trigger // 1000}k a trigger, to local files"
+        return f"Structured Streaming, {self.trigger // 1000}k a trigger, local files"
 
     @property
     def settings(self) -> str:
