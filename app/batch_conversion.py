@@ -1,36 +1,33 @@
 """A batch's records → one table of rows, in the types that all members have agreed on, and their partition values.
 
-Messages are converted many at once (``app.whole_batches``). Where that is refused, the stretch is halved until those
-few are left that have to be looked at one by one, as all rows are that come from a ``transform()``.
+Messages are converted many at once (``app.whole_batches``), and those few one by one at which that is refused, as all
+rows are that come from a ``transform()``. It comes to the same, for all goes in the order of the batch: the first value
+of a column decides on its type, whichever way it goes.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, repeat
+from operator import itemgetter
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from app.bad_records import BadRecords
 from app.bad_rows import BadRowsError
 from app.file_groups import refuse_too_long
 from app.metadata import metadata_columns
-from app.model import Batch, Message, Rejected, Row, known_timestamp
+from app.model import KEY_COLUMN, Batch, Rejected, Row, known_timestamp
 from app.partitioning import PartitionSpec, partition_columns
+from app.pieces import Rows, in_one
 from app.records import Conversion, Rules, convert
 from app.rejections import MessageReader, Refusal
 from app.rescue import Rescue
 from app.schema import TableSchema
+from app.stretches import FEW, Pace, Stretch, stretches
 from app.whole_batches import OneByOneError, WholeBatches
 
-logger = logging.getLogger(__name__)
-
 _HINT = "Correct it in app/transform.py or at its producer"
-_STRETCH_BYTES = 8 * 2**20  # of messages that are parsed at once, and copied for it
-_FEW = 256
-_TRIES = 3  # how often a message may be parsed with others before it is looked at by itself
 
 Patiently = Callable[[Callable[[], TableSchema]], TableSchema]
 
@@ -41,15 +38,6 @@ class Schema(Protocol):
     @property
     def current(self) -> TableSchema: ...
     def extend(self, wanted: TableSchema) -> TableSchema: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Converted rows: their columns, one array per partition column, and the part that each row belongs to (int32)."""
-
-    table: pa.Table
-    partition_values: Sequence[pa.Array]
-    parts: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +53,12 @@ class Converted:
 class _Lines:
     """Rows with the part that each belongs to, and its place in the batch."""
 
-    rows: Sequence[Row]
-    parts: Sequence[int]
-    places: Sequence[int]
+    rows: list[Row]
+    parts: list[int]
+    places: list[int]
+
+    def and_then(self, more: "_Lines") -> "_Lines":
+        return _Lines(self.rows + more.rows, self.parts + more.parts, self.places + more.places)
 
     def without(self, bad: Mapping[int, str]) -> "_Lines":
         kept = [index for index in range(len(self.rows)) if index not in bad]
@@ -78,27 +69,21 @@ class _Lines:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Messages ``start`` to ``stop`` (excluded) of a part; the first has the place ``start + offset``."""
+@dataclass(slots=True)
+class _Work:
+    """A batch, and what has become of it so far: rows in pieces, and refused records with their places in it."""
 
-    part: int
-    start: int
-    stop: int
-    offset: int
+    batch: Batch
+    patiently: Patiently
+    pieces: list[Rows] = field(default_factory=list)
+    refused: list[tuple[int, Refusal]] = field(default_factory=list)
+    rescued: dict[str, Rescue] = field(default_factory=dict)
 
-    def halves(self) -> "tuple[_Stretch, _Stretch]":
-        middle = (self.start + self.stop) // 2
-        return _Stretch(self.part, self.start, middle, self.offset), _Stretch(self.part, middle, self.stop, self.offset)
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-    def of(self, batch: Batch) -> Sequence[Message]:
-        return batch.messages[self.part][self.start : self.stop]
-
-
-_Piece = tuple[Rows, pa.Array]  # with the place of each row
+    def add(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
+        self.pieces.append(rows)
+        for name, more in rescued.items():
+            so_far = self.rescued.get(name)
+            self.rescued[name] = Rescue(so_far.count + more.count, so_far.example) if so_far else more
 
 
 class BatchConverter:
@@ -144,157 +129,140 @@ class BatchConverter:
         Raises:
             DataError: a row that cannot be written, where the user wants the process to end then.
         """
-        stretches = list(_stretches(batch))
-        pieces, left = self._convert_whole(batch, stretches, patiently)
-        lines, refused = self._read(batch, left)
-        piece, bad, rescued = self._convert_lines(batch, lines, patiently)
-        if any(not self._is_current(rows.table) for rows, _ in pieces):
-            # A column has got another type since: all of its values have to be looked at.
-            pieces = []
-            lines, refused = self._read(batch, stretches)
-            piece, bad, rescued = self._convert_lines(batch, lines, patiently)
-        kept = [each.rejected for each in (*refused, *bad) if self._bad_records.keep(each.rejected, each.hint)]
-        rows = self._in_order([*pieces, piece] if piece else pieces)
-        return Converted(rows, [*batch.rejected, *kept], rescued)
+        before = self._schema.current
+        work = _Work(batch, patiently)
+        self._convert_in_turn(work)
+        rows = self._in_one(work)
+        if rows is None and work.pieces:  # a column has become double, and there are whole numbers too long for one
+            work = _Work(batch, patiently)
+            self._convert_all_one_by_one(work, before)
+            rows = self._in_one(work)
+        refused = [refusal for _, refusal in sorted(work.refused, key=itemgetter(0))]
+        kept = [each.rejected for each in refused if self._bad_records.keep(each.rejected, each.hint)]
+        return Converted(rows, [*batch.rejected, *kept], work.rescued)
+
+    def _convert_in_turn(self, work: _Work) -> None:
+        if self._whole_batches is None:
+            self._convert_all_one_by_one(work, self._schema.current)
+            return
+        self._convert_lines(work, _rows_of(work.batch), self._schema.current)
+        for stretch in stretches(work.batch):
+            self._convert_stretch(work, stretch, self._whole_batches)
+
+    def _convert_all_one_by_one(self, work: _Work, known: TableSchema) -> None:
+        lines = _rows_of(work.batch)
+        for stretch in stretches(work.batch):
+            lines = lines.and_then(self._read(work, stretch))
+        self._convert_lines(work, lines, known)
 
     # --- many at once -----------------------------------------------------------------------------------------------
 
-    def _convert_whole(
-        self, batch: Batch, stretches: Sequence[_Stretch], patiently: Patiently
-    ) -> tuple[list[_Piece], list[_Stretch]]:
-        """What can be converted at once, and what is left."""
-        if self._whole_batches is None:
-            return [], list(stretches)
-        pieces: list[_Piece] = []
-        left: list[_Stretch] = []
-        for stretch in stretches:
-            todo = [stretch]
-            budget = _TRIES * len(stretch)
-            scouted = False
-            while todo:
-                one = todo.pop()
-                budget -= len(one)
-                piece = self._piece(batch, one, self._whole_batches)
-                if piece is None and not scouted:
-                    scouted = True
-                    if self._scout(batch, one, patiently):
-                        piece = self._piece(batch, one, self._whole_batches)
-                if piece is not None:
-                    pieces.append(piece)
-                elif len(one) <= _FEW or budget < 0:
-                    left.append(one)
-                else:
-                    todo += reversed(one.halves())
-        return pieces, left
+    def _convert_stretch(self, work: _Work, stretch: Stretch, whole_batches: WholeBatches) -> None:
+        if self._is_done_at_once(work, stretch, whole_batches):
+            return
+        few, rest = stretch.split(FEW)
+        # If it is only that the table is new, or has a new column, all the rest can be tried.
+        pace = Pace(len(rest) if self._has_taught(work, few, whole_batches) else FEW)
+        while rest:
+            few, after = rest.split(pace.size)
+            if self._is_done_at_once(work, few, whole_batches):
+                pace.succeeded()
+                rest = after
+            elif number := pace.failed(len(few)):
+                few, rest = rest.split(number)
+                self._has_taught(work, few, whole_batches)
 
-    def _piece(self, batch: Batch, stretch: _Stretch, whole_batches: WholeBatches) -> _Piece | None:
-        messages = stretch.of(batch)
+    def _is_done_at_once(self, work: _Work, stretch: Stretch, whole_batches: WholeBatches) -> bool:
+        batch, messages = work.batch, stretch.of(work.batch)
         try:
             columns = whole_batches.convert(messages, batch.parts[stretch.part].offsets.tp, self._schema.current)
             refuse_too_long(columns.partition_values, batch.parts, self._spec, self._table_root)
         except (OneByOneError, BadRowsError):
-            return None
+            return False
         parts = pa.repeat(pa.scalar(stretch.part, pa.int32()), len(messages))
-        places = pa.arange(stretch.start + stretch.offset, stretch.stop + stretch.offset)
-        return Rows(columns.table, columns.partition_values, parts), places
-
-    def _scout(self, batch: Batch, stretch: _Stretch, patiently: Patiently) -> bool:
-        """Look at the first few: whether the schema, or what is known of partition columns, has grown by them."""
-        known = self._schema.current
-        few = _Stretch(stretch.part, stretch.start, min(stretch.stop, stretch.start + _FEW), stretch.offset)
-        lines, _ = self._read(batch, [few])
-        self._convert_lines(batch, lines, patiently)
-        return self._learn(lines.rows) or self._schema.current != known
-
-    def _learn(self, rows: Sequence[Row]) -> bool:
-        return self._whole_batches is not None and self._whole_batches.learn(rows)
-
-    def _is_current(self, table: pa.Table) -> bool:
-        columns = self._schema.current.columns
-        return all(columns.get(field.name) == field.type for field in table.schema)
+        work.add(Rows(columns.table, columns.partition_values, parts), {})
+        return True
 
     # --- one by one -------------------------------------------------------------------------------------------------
 
-    def _read(self, batch: Batch, stretches: Sequence[_Stretch]) -> tuple[_Lines, list[Refusal]]:
-        """The batch's rows, and those of its messages in these stretches."""
-        rows = list(chain.from_iterable(batch.rows))
-        parts = list(chain.from_iterable(repeat(index, len(each)) for index, each in enumerate(batch.rows)))
-        places = list(range(len(rows)))
-        refused: list[Refusal] = []
-        for stretch in stretches:
-            for place, message in enumerate(stretch.of(batch), stretch.start + stretch.offset):
-                read = self._reader.read(message) if self._reader else None
-                if isinstance(read, Row):
-                    rows.append(read)
-                    parts.append(stretch.part)
-                    places.append(place)
-                elif read is not None:
-                    refused.append(read)
-        return _Lines(rows, parts, places), refused
+    def _has_taught(self, work: _Work, stretch: Stretch, whole_batches: WholeBatches) -> bool:
+        """Convert these one by one; whether the schema, or what is known of partition columns, has grown by them."""
+        known = self._schema.current
+        lines = self._read(work, stretch)
+        self._convert_lines(work, lines, known)
+        return whole_batches.learn(lines.rows) or self._schema.current != known
 
-    def _convert_lines(
-        self, batch: Batch, lines: _Lines, patiently: Patiently
-    ) -> tuple[_Piece | None, list[Refusal], Mapping[str, Rescue]]:
-        refused: list[Refusal] = []
+    def _read(self, work: _Work, stretch: Stretch) -> _Lines:
+        lines = _Lines([], [], [])
+        for place, message in zip(stretch.places, stretch.of(work.batch), strict=True):
+            read = self._reader.read(message) if self._reader else None
+            if isinstance(read, Row):
+                lines.rows.append(read)
+                lines.parts.append(stretch.part)
+                lines.places.append(place)
+            elif read is not None:
+                work.refused.append((place, read))
+        return lines
+
+    def _convert_lines(self, work: _Work, lines: _Lines, known: TableSchema) -> None:
         while lines.rows:
             try:
                 values = partition_columns(lines.rows, self._spec)
-                refuse_too_long(values, batch.parts, self._spec, self._table_root)
-                conversion = self._conversion(batch, lines, patiently)
+                refuse_too_long(values, work.batch.parts, self._spec, self._table_root)
+                conversion = self._conversion(work, lines, known)
             except BadRowsError as error:
-                refused += self._refusals(batch, lines, error.reasons)
+                work.refused += self._refusals(work.batch, lines, error.reasons)
                 lines = lines.without(error.reasons)
             else:
-                rows = Rows(conversion.table, values, pa.array(lines.parts, pa.int32()))
-                return (rows, pa.array(lines.places, pa.int64())), refused, conversion.rescued
-        return None, refused, {}
+                work.add(Rows(conversion.table, values, pa.array(lines.parts, pa.int32())), conversion.rescued)
+                return
 
-    def _conversion(self, batch: Batch, lines: _Lines, patiently: Patiently) -> Conversion:
-        """The rows as a table whose types all members have agreed on."""
-        tps = [batch.parts[part].offsets.tp for part in lines.parts] if self._metadata else []
+    def _conversion(self, work: _Work, lines: _Lines, known: TableSchema) -> Conversion:
+        """The rows as a table whose types all members have agreed on; without columns where they have no value."""
+        tps = [work.batch.parts[part].offsets.tp for part in lines.parts] if self._metadata else []
         extra = metadata_columns(self._metadata, lines.rows, tps)
         while True:
-            known = self._schema.current
             conversion = convert(lines.rows, known, self._rules, extra)
+            if _is_blank(conversion.table):
+                return Conversion(conversion.table.select([]), known, {})
             if conversion.schema == known:
                 return conversion
-            wanted = conversion.schema
-            agreed = patiently(lambda: self._schema.extend(wanted)).columns  # noqa: B023 - called before the next turn
-            if all(agreed.get(field.name) == field.type for field in conversion.table.schema):
+            known = self._extend(work, conversion.schema)
+            if all(known.columns.get(column.name) == column.type for column in conversion.table.schema):
                 return conversion
             # Another member has given one of the columns another type meanwhile.
 
-    def _refusals(self, batch: Batch, lines: _Lines, reasons: Mapping[int, str]) -> Iterator[Refusal]:
+    def _extend(self, work: _Work, wanted: TableSchema) -> TableSchema:
+        return work.patiently(lambda: self._schema.extend(wanted))
+
+    def _refusals(self, batch: Batch, lines: _Lines, reasons: Mapping[int, str]) -> Iterator[tuple[int, Refusal]]:
         for index, reason in reasons.items():
             row, tp = lines.rows[index], batch.parts[lines.parts[index]].offsets.tp
             timestamp = known_timestamp(row.timestamp)
-            yield Refusal(Rejected(tp, row.offset, timestamp, row.key, row.value, row.headers, reason), _HINT)
+            rejected = Rejected(tp, row.offset, timestamp, row.key, row.value, row.headers, reason)
+            yield lines.places[index], Refusal(rejected, _HINT)
 
     # --- together ---------------------------------------------------------------------------------------------------
 
-    def _in_order(self, pieces: Sequence[_Piece]) -> Rows | None:
-        """All rows in the order of the batch, and columns in the order of the schema."""
-        if not pieces:
-            return None
-        if len(pieces) == 1:
-            return pieces[0][0]
-        rows, places = zip(*pieces, strict=True)
-        table = pa.concat_tables([each.table for each in rows], promote_options="default")
-        table = table.select([name for name in self._schema.current.columns if name in table.column_names])
-        values = [pa.concat_arrays(arrays) for arrays in zip(*(each.partition_values for each in rows), strict=True)]
-        parts = pa.concat_arrays([each.parts for each in rows])
-        order = pa.concat_arrays(places)
-        if pc.all(pc.less(order[:-1], order[1:])).as_py():
-            return Rows(table, values, parts)
-        by_place = pc.sort_indices(order)
-        return Rows(table.take(by_place), [array.take(by_place) for array in values], parts.take(by_place))
+    def _in_one(self, work: _Work) -> Rows | None:
+        rows = in_one(work.pieces, self._schema.current.columns) if work.pieces else None
+        if rows is None or rows.table.column_names:
+            return rows
+        # A table without columns would have no rows either.
+        known = self._schema.current
+        if KEY_COLUMN not in known.columns:
+            known = self._extend(work, TableSchema({**known.columns, KEY_COLUMN: pa.string()}))
+        nulls = pa.nulls(len(rows.parts), known.columns[KEY_COLUMN])
+        return Rows(pa.table({KEY_COLUMN: nulls}), rows.partition_values, rows.parts)
 
 
-def _stretches(batch: Batch) -> Iterator[_Stretch]:
-    offset = sum(map(len, batch.rows))
-    for part, messages in enumerate(batch.messages):
-        if messages:
-            step = max(_FEW, _STRETCH_BYTES * len(messages) // max(1, sum(map(len, messages))))
-            for start in range(0, len(messages), step):
-                yield _Stretch(part, start, min(start + step, len(messages)), offset)
-        offset += len(messages)
+def _rows_of(batch: Batch) -> _Lines:
+    """The rows that are no messages any more; they come first."""
+    rows = list(chain.from_iterable(batch.rows))
+    parts = list(chain.from_iterable(repeat(index, len(each)) for index, each in enumerate(batch.rows)))
+    return _Lines(rows, parts, list(range(len(rows))))
+
+
+def _is_blank(table: pa.Table) -> bool:
+    """Whether there is no value in it, but the column that stands in for all of them."""
+    return table.column_names == [KEY_COLUMN] and bool(table[KEY_COLUMN].null_count == table.num_rows)

@@ -7,8 +7,9 @@ the messages go the slow way. What is told apart, and how:
   with a brace and ends with one and none holds a line break, an object that is open at the end of a message makes a
   syntax error of the next one; so as many objects as messages means that each message is one.
 - Numbers in double columns: whole numbers with more digits than a double has, ``-0``, and ``NaN``, which is no JSON.
-- Text that is not UTF-8, which Arrow would carry on.
+- Text that is not UTF-8, which Arrow would carry on, and NUL, where it takes the text to end.
 - ``{}``, which means null.
+- Nesting: from some 10,000 levels on Arrow overruns its stack, which ends the process.
 """
 
 import re
@@ -19,10 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from app.columns import accepts, recast
+from app.fitting import MAX_DEPTH
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _EXACT = float(2**53)  # from here on a double does not hold every whole number
 _LONG_INTEGER = re.compile(rb"[\[:,\s]-?\d{16,}[,\]}\s]")
+_SAFE_LEVELS = 128  # far from what is too deep for Arrow, and for functions that call themselves
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_QUOTED = re.compile(rb'"[^"]*"')
+_SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 
 
 def is_native(kind: pa.DataType) -> bool:
@@ -46,7 +53,7 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
         ``None`` where the outcome would or might not be that of a JSON library and ``app.fitting``.
     """
     text = b"\n".join(messages)
-    if not _is_one_object_each(text, len(messages)) or not _is_utf8(text):
+    if not _is_one_object_each(text, len(messages)) or not _is_utf8(text) or _may_be_deep(messages):
         return None
     try:
         table = pyarrow.json.read_json(
@@ -59,6 +66,8 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
     if table.num_rows != len(messages):
         return None
     arrays = {name: _one(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+    if any(_levels(array.type) > MAX_DEPTH for array in arrays.values()):
+        return None
     if not all(accepts(kind, arrays[name].type) for name, kind in columns.items()):
         return None  # an object has fields that are new
     if not all(_is_exact(array, text) for array in arrays.values()):
@@ -69,7 +78,18 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
 def has_field(messages: Sequence[bytes], name: str) -> bool:
     """Whether a field of this name may occur in any of the messages; ``False`` is certain."""
     quoted = f'"{name}"'.encode()
-    return any(quoted in message or b"\\" in message for message in messages)
+    if any(quoted in message for message in messages):
+        return True
+    escaped = [message for message in messages if b"\\" in message]
+    return bool(escaped) and _escape_of_any(name).search(b"\n".join(escaped)) is not None
+
+
+def _escape_of_any(characters: str) -> re.Pattern[bytes]:
+    """Finds what a name may be written with instead of itself: an escape of any of its characters."""
+    units = {f"u{unit:04x}" for unit in memoryview(characters.encode("utf-16-le")).cast("H")}
+    short = {_SHORT_ESCAPES[character] for character in characters if character in _SHORT_ESCAPES}
+    either = "|".join(map(re.escape, sorted(units | short)))
+    return re.compile(rf"\\(?i:{either})".encode())
 
 
 def _is_one_object_each(text: bytes, messages: int) -> bool:
@@ -80,7 +100,35 @@ def _is_one_object_each(text: bytes, messages: int) -> bool:
         and text.count(b"\n") == breaks
         and text.count(b"}\n{") == breaks
         and b"\r" not in text
+        and b"\0" not in text
     )
+
+
+def _may_be_deep(messages: Sequence[bytes]) -> bool:
+    """Whether any of them has, or may have, more levels than are safe."""
+    return max(map(len, messages)) > 2 * _SAFE_LEVELS and any(map(_is_deep, messages))
+
+
+def _is_deep(message: bytes) -> bool:
+    if message.count(b"{") + message.count(b"[") <= _SAFE_LEVELS:
+        return False
+    if b"\\" in message:
+        message = _ESCAPED.sub(b"", message)
+    # What is left are brackets and quotes, and the quotes of most strings stand next to each other then.
+    brackets = _QUOTED.sub(b"", message.translate(None, _NOT_STRUCTURE).replace(b'""', b""))
+    for _ in range(_SAFE_LEVELS):
+        outer = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(outer) == len(brackets):
+            break
+        brackets = outer
+    return bool(brackets)
+
+
+def _levels(kind: pa.DataType) -> int:
+    """How many lists and structs are around each other."""
+    if pa.types.is_struct(kind):
+        return 1 + max((_levels(field.type) for field in kind), default=0)
+    return 1 + _levels(kind.value_type) if pa.types.is_list(kind) else 0
 
 
 def _is_utf8(text: bytes) -> bool:

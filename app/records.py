@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from app.bad_rows import BadRowsError
 from app.columns import FieldValues, fit_array, infer
-from app.fitting import MAX_FIELDS, Column, fit_column, is_empty, refusal_of_name
-from app.leaves import leaf_type, to_python
+from app.fitting import MAX_FIELDS, Column, fit, fit_column, is_empty, refusal_of_name
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.rescue import RESCUED_COLUMN, Rescue, shown
@@ -136,7 +135,7 @@ class _Batch:
         for row, lacks in zip(self._rows, lacking, strict=True):
             value = known_timestamp(row.timestamp) if lacks else row.value[name]
             if kind is None:
-                kind = leaf_type(to_python(value))
+                kind = fit(value, None, fixed=False).kind
             values.append(in_form_of(kind, value) if lacks and value is not None else value)
         return values
 
@@ -170,6 +169,8 @@ class _Batch:
                 if refusal is not None:
                     self._withdraw(name, refusal)
                     continue
+            if self._left_over and min(self._left_over) < self._first_seen(name)[0]:
+                columns.setdefault(RESCUED_COLUMN, pa.string())
             columns[name] = self._columns[name].kind
             folded.add(name.lower())
         arrays = {name: column.array for name, column in self._columns.items()}

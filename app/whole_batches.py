@@ -93,7 +93,8 @@ class WholeBatches:
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
         arrays |= self._metadata_columns(messages, tp, schema.columns)
-        stored = {name: arrays[name] for name in schema.columns if name in arrays and _has_values(arrays[name])}
+        in_file = (name for name in schema.columns if name in arrays and name not in self._rules.partition_columns)
+        stored = {name: arrays[name] for name in in_file if _has_values(arrays[name])}
         if not stored:
             raise OneByOneError
         return Columns(pa.table(stored), self._partition_values(fields, moments, keys))

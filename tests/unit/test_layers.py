@@ -24,6 +24,7 @@ LAYERS = (
         "app.row_size",
         "app.scratch",
         "app.sizing",
+        "app.staged_file",
     ),
     ("app.audit", "app.file_ledger", "app.journal_entry", "app.type_names"),
     (

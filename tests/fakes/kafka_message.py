@@ -1,0 +1,48 @@
+"""Messages as Kafka's client gives them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class KafkaMessage:
+    """What is asked of ``confluent_kafka.Message``."""
+
+    raw_value: bytes | None
+    raw_key: bytes | None = None
+    at: int = 0
+    of_partition: int = 0
+    of_topic: str = "sensors"
+    timestamp_ms: int = 1_705_320_000_000
+    raw_headers: list[tuple[str, bytes]] | None = None
+    failure: Any = None
+
+    def __len__(self) -> int:
+        return len(self.raw_value or b"")
+
+    def topic(self) -> str:
+        return self.of_topic
+
+    def partition(self) -> int:
+        return self.of_partition
+
+    def offset(self) -> int:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return (0 if self.timestamp_ms == -1 else 1), self.timestamp_ms
+
+    def key(self) -> bytes | None:
+        return self.raw_key
+
+    def value(self) -> bytes | None:
+        return self.raw_value
+
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        return self.raw_headers
+
+    def leader_epoch(self) -> int | None:
+        return None
+
+    def error(self) -> Any:
+        return self.failure
