@@ -120,7 +120,8 @@ class JournalObject:
             self.entry, self._etag = entry, found.etag
             return
         if self.entry is not None:
-            for key in {revoked.key for revoked in entry.revoked} & set(self.entry.objects):
+            revoked = {item.key for item in entry.revoked}
+            for key in filter(revoked.__contains__, self.entry.objects):
                 self._delete_if_possible(key)
         raise FencedError(f"{self.where} was taken over by another member of the consumer group")
 

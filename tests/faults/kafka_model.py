@@ -14,6 +14,7 @@ from tests.faults.lanes import Fate, Network, pause
 
 TOPIC = "sensors"
 _TIME = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
+_TOPIC_ID = "first-life"
 _SIZE = 400  # of a message, in bytes
 
 
@@ -51,7 +52,14 @@ class Group:
         if pause(f"ask Kafka about {tp}") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError(f"asking Kafka for the offsets of {tp}", "no answer")
-        return KafkaPosition(self.committed.get(tp), 0, len(self.records[tp]), "first-life")
+        return KafkaPosition(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID)
+
+    def topic_id(self, topic: str) -> str:
+        """What ``app.positions.KafkaPositions`` finds out; nothing where there is no answer."""
+        if pause(f"ask Kafka for the id of {topic}") is Fate.ANSWERED:
+            return _TOPIC_ID
+        self.network.failures += 1
+        return ""
 
     def commit(self, tp: TopicPartition, offset: int) -> None:
         self.committed[tp] = offset

@@ -16,7 +16,7 @@ from app.storage.base import ChangedError
 
 _Given = ParamSpec("_Given")
 _T = TypeVar("_T")
-_HUNG_SECONDS = 30.0
+_HUNG_SECONDS = 300.0  # the machine may be busy
 BEGIN = "begin"  # what a lane waits for that has not begun yet
 
 
@@ -173,6 +173,13 @@ class LanePool:
         lane = Lane(self._name)
         lane.begin(lambda: work(*args, **named))
         self.lanes.append(lane)
+
+    def end_idle(self) -> None:
+        """End the lanes that are through: a long run would have more threads than a system allows."""
+        for lane in self.lanes:
+            if lane.is_idle:
+                lane.kill()
+        self.lanes = [lane for lane in self.lanes if not lane.is_idle]
 
 
 class Network:

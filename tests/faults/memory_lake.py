@@ -124,6 +124,8 @@ class MemoryStore:
             raise ChangedError(key)
         self.objects[key] = _Object(body, hashlib.md5(body).hexdigest())  # noqa: S324 - as S3 does
         entry = parse(body, (f"{ROOT}/", f"{DEAD_LETTERS}/"))
+        if entry.seq != (self.entries[key].seq if key in self.entries else 0) + 1:
+            self.violations.append(f"{key} was replaced by {entry}, which does not follow on {self.entries.get(key)}")
         self.entries[key] = entry
         self.revoked |= {item.key for item in entry.revoked}
         return self.objects[key].etag

@@ -1,6 +1,6 @@
 """One process of the connector: all its parts are the real ones, but for Spark; its threads do one step at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -36,6 +36,7 @@ from tests.unit.batches import properties, spec, stager
 
 MAX_BUFFER_BYTES = 6_000
 LARGEST_RECORD = 2_000  # as the sink counts it, with a wide margin
+_COMMIT_SECONDS = 5.0  # of members that commit while the next batches are under way
 _EPOCH = 1_700_000_000.0
 # What a record becomes: the values of its rows, or no row at all.
 KINDS: dict[str, list[Any]] = {
@@ -87,12 +88,35 @@ class SteppedPipeline(Pipeline):
             self._clock.advance(1.0)
         return self._delivered >= number
 
+    def wait_for_change(self, seconds: float) -> None:
+        pause("room in the buffer")
+        self._clock.advance(1.0)
+
+
+class SteppedCustody(ByJournal):
+    """The custody without its threads, in an order that can be repeated: a set of tokens has none."""
+
+    def __init__(self, stands: Callable[[str], bool], on_fenced: Callable[[str, str], None]) -> None:
+        super().__init__(stands, on_fenced, workers=1)
+        self._pool = AtOnce()  # type: ignore[assignment]
+
+    def _all(self, work: Mapping[str, Callable[[], None]]) -> set[str]:
+        return super()._all(dict(sorted(work.items())))
+
 
 class Member:
     """A process. When it is killed, its threads end where they are and the rest of the world does not notice."""
 
     def __init__(
-        self, name: str, *, scratch: Path, clock: Clock, store: MemoryStore, catalog: WatchfulCatalog, group: Group
+        self,
+        name: str,
+        *,
+        commits_on_the_way: bool,
+        scratch: Path,
+        clock: Clock,
+        store: MemoryStore,
+        catalog: WatchfulCatalog,
+        group: Group,
     ) -> None:
         scratch.mkdir()
         self.group = group
@@ -110,8 +134,7 @@ class Member:
             bad_records=bad_records,
             clock=clock,
         )
-        self.custody = ByJournal(self.sink.is_owner, self._fenced, 1)
-        self.custody._pool = AtOnce()  # type: ignore[assignment]
+        self.custody = SteppedCustody(self.sink.is_owner, self._fenced)
         registrar = Registrar(catalog, f"{URI}/{ROOT}", properties("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
@@ -130,7 +153,7 @@ class Member:
         self.claims = Claims(
             new_journal=lambda tp, token: _journal(store, tp, token, clock),
             custody=self.custody,
-            positions=SimpleNamespace(of=group.position_of),
+            positions=SimpleNamespace(of=group.position_of, topic_id=group.topic_id),
             register=Recovery(store, registrar, None).register,
             stands=self.sink.is_owner,
             reset="earliest",
@@ -142,6 +165,9 @@ class Member:
         self.claims._stop = LaneStop()  # type: ignore[assignment]
         self.application.connect(self.claims)
         self.checkpoints = self.application._checkpoints
+        if commits_on_the_way:
+            self.checkpoints.lake = self.sink
+            self.checkpoints.commit_interval = _COMMIT_SECONDS
         self.checkpoints.sink_manager.register(self.sink)
         self.checkpoints.init_checkpoint()
         self.consuming = Lane(f"{name}: consumer")
@@ -253,7 +279,7 @@ class Member:
         for lane in (self._delivering, *self._background.lanes):
             if lane.error is not None:
                 raise lane.error
-        self._background.lanes = [lane for lane in self._background.lanes if not lane.is_idle]
+        self._background.end_idle()
 
     def kill(self) -> None:
         for lane in (self.consuming, self._delivering, *self._background.lanes):
@@ -302,6 +328,7 @@ def _application(sink: LakeSink, scratch: Path, kafka: Consumer) -> LakeApplicat
         loglevel=None,
         state_dir=scratch / "state",
     )
+    application._checkpoints.revoke_flush_timeout = -1.0  # none: it would be told by a real clock
     producer: Any = application._producer
     producer.poll = lambda _: None
     producer.flush = lambda **_: 0  # how many messages are left
