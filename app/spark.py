@@ -28,6 +28,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.jvm import spark_conf, use_scratch_file_system
 from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
+from app.staged_file import largest_row, write_staged
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ _JOB_SECONDS = 600.0
 _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
+_BYTES_BETWEEN_CHECKS = 2**20
+_ROWS_BETWEEN_CHECKS = 10_000
 _T = TypeVar("_T")
 
 
@@ -166,7 +169,7 @@ class SparkWriter:
                 "group": pa.array([i % 4 for i in range(rows)], pa.int32()),
             }
         )
-        pq.write_table(table, staged, compression="none", use_dictionary=False)
+        write_staged(table, staged)
         part = BatchPart(OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1), "warm-up", 0)
         groups = tuple(FileGroup(part, {}, rows // 4) for _ in range(4))
         out = self._scratch / "warm-up"
@@ -175,30 +178,31 @@ class SparkWriter:
         staged.unlink()
 
     def _write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
-        frame = self._read(staged.path)
+        schema = pq.read_schema(staged.path)
+        frame = self._read(staged.path, schema)
         # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file. It leaves that
         # sort out where the rows come in such an order already.
         if staged.sort_column is not None and staged.sort_column in frame.columns:
             frame = frame.sortWithinPartitions(
                 _column(staged.group_column), _column(staged.sort_column).asc_nulls_last()
             )
-        frame.write.partitionBy(staged.group_column).parquet(str(out))
+        frame.write.options(**_size_checks(schema)).partitionBy(staged.group_column).parquet(str(out))
         return _collect(staged, out)
 
     def _write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
         # No sort: that of a big file goes through the disk, and would not keep the order.
-        self._read(source).select(*map(_column, columns)).write.parquet(str(out))
+        self._read(source, pq.read_schema(source)).select(*map(_column, columns)).write.parquet(str(out))
         [written] = out.glob("*.parquet")
         return written
 
-    def _read(self, path: Path) -> DataFrame:
+    def _read(self, path: Path, schema: pa.Schema) -> DataFrame:
         """A staged file as one task."""
         assert self._session is not None  # noqa: S101 - start() came first
         reader = self._session.read
         # A given schema spares a job per batch: Spark would start one to read it from the file's footer. It must where
         # PySpark lacks a type's counterpart: for uint64, which Spark itself takes for decimal(20, 0).
         with contextlib.suppress(PySparkTypeError):
-            reader = reader.schema(from_arrow_schema(pq.read_schema(path), prefer_timestamp_ntz=True))
+            reader = reader.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
         return reader.parquet(str(path))
 
     def _watch(self) -> None:
@@ -245,6 +249,19 @@ _START_HINT = (
 def _column(name: str) -> Column:
     """The column of this very name, which may have dots in it."""
     return col("`" + name.replace("`", "``") + "`")
+
+
+def _size_checks(schema: pa.Schema) -> dict[str, str]:
+    """After how many rows Parquet looks at the size of its buffers.
+
+    After each one costs a fifth of the whole write. Left to itself it guesses from the rows before: a few large ones
+    after many small ones then fill the heap. So it looks whenever no more than a megabyte can have come together.
+    """
+    largest = largest_row(schema)
+    if largest is None:
+        return {}
+    rows = str(max(1, min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, largest))))
+    return {f"parquet.{what}.size.row.check.{bound}": rows for what in ("page", "block") for bound in ("min", "max")}
 
 
 def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:

@@ -1,23 +1,20 @@
 """Steps 1 and 2: a batch → one Arrow table by the table's schema → a Parquet file that Spark reads fast."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from app.batch_conversion import BatchConverter, Patiently
 from app.file_groups import file_groups
 from app.model import Batch, BatchPart, Rejected, StagedFile
 from app.partitioning import PartitionSpec
 from app.rescue import Rescue
+from app.staged_file import write_staged
 
 logger = logging.getLogger(__name__)
 
 _GROUP_COLUMN = "__file_group"
-_MAX_ROW_GROUP_BYTES = 16 * 2**20  # Spark holds one in its heap, and twice its strings while they are growing
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ class Stager:
         rows = converted.rows
         ids, groups = file_groups(rows.partition_values, rows.parts, batch.parts, self._spec)
         group_column = _unused_name(rows.table.column_names)
-        _write(rows.table.append_column(group_column, ids), path)
+        write_staged(rows.table.append_column(group_column, ids), path)
         sort_column = self._sort_column if self._sort_column in rows.table.column_names else None
         rescued = sum(rescue.count for rescue in converted.rescued.values())
         return Staged(StagedFile(path, group_column, groups, sort_column), rejected, rescued)
@@ -91,24 +88,6 @@ class Stager:
 def _by_part(batch: Batch, rejected: Sequence[Rejected]) -> tuple[tuple[BatchPart, list[Rejected]], ...]:
     of_parts = [(part, [record for record in rejected if record.tp == part.offsets.tp]) for part in batch.parts]
     return tuple((part, records) for part, records in of_parts if records)
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    """Write for a reader that takes in a row group at once: in one, or several where the rows are large."""
-    with pq.ParquetWriter(
-        path, table.schema, compression="none", use_dictionary=False, write_statistics=False
-    ) as writer:
-        for group in _row_groups(table):
-            writer.write_table(group, row_group_size=group.num_rows)
-
-
-def _row_groups(table: pa.Table) -> Iterator[pa.Table]:
-    if table.num_rows <= 1 or table.nbytes <= _MAX_ROW_GROUP_BYTES:
-        yield table
-    else:
-        half = table.num_rows // 2
-        yield from _row_groups(table.slice(0, half))
-        yield from _row_groups(table.slice(half))
 
 
 def _unused_name(taken: Sequence[str]) -> str:
