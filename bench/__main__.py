@@ -16,7 +16,7 @@ from bench.row_checks import MANY_ROWS, RowCheck, check_rows
 from bench.sinks import CONNECTOR, all_sinks, this_connector
 from bench.stage import Stage
 from bench.stopping import Stop, stop_busy, stop_idle
-from dev.machine import announce
+from dev.machine import ServiceError, announce
 
 ROUNDS = 3
 PARTITIONS = 4
@@ -43,6 +43,9 @@ def _options() -> argparse.Namespace:
         "--sinks", nargs="+", choices=EVERYONE, default=EVERYONE, metavar="SINK", help=f"of {', '.join(EVERYONE)}"
     )
     parser.add_argument(
+        "--batch-size", type=positive, default=BATCH_SIZE, help="BATCH_SIZE of the connector (%(default)s)"
+    )
+    parser.add_argument(
         "--commit-interval", type=float, default=COMMIT_INTERVAL, help="COMMIT_INTERVAL of the connector (%(default)s)"
     )
     parser.add_argument("--rates-alone", action="store_true", help="leave out stopping and the checks of batch sizes")
@@ -64,12 +67,14 @@ def _run(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace) -> Report:
     machine = facts()
-    everyone = all_sinks(BATCH_SIZE, options.commit_interval)
+    everyone = all_sinks(options.batch_size, options.commit_interval)
     titles = {name: sink.title for name, sink in everyone.items()}
     field = Field({name: sink for name, sink in everyone.items() if name in options.sinks})
     field.prepare()  # before anything is timed
     with services() as stage:
-        laps = list(_laps(field, stage, options))
+        laps = [lap for lap in _laps(field, stage, options) if lap.runs]
+        if not laps:
+            raise ServiceError("none of the sinks could be run")
         stops = None if options.rates_alone else _stops(stage, options)
         checks = [] if options.rates_alone else list(_row_checks(stage, options))
     return Report(
@@ -87,11 +92,12 @@ def _measure(options: argparse.Namespace) -> Report:
 def _laps(field: Field, stage: Stage, options: argparse.Namespace) -> Iterator[Lap]:
     laps: Sequence[tuple[int, Sequence[str]]] = [(options.messages, EVERYONE)] if options.messages else LAPS
     for messages, names in laps:
-        yield field.run(stage, messages, PARTITIONS, names, options.rounds)
+        if set(names) & set(field.sinks):  # else a topic would be filled for nobody
+            yield field.run(stage, messages, PARTITIONS, names, options.rounds)
 
 
 def _stops(stage: Stage, options: argparse.Namespace) -> tuple[Stop, Stop]:
-    sink = this_connector(BATCH_SIZE, options.commit_interval)
+    sink = this_connector(options.batch_size, options.commit_interval)
     messages = options.messages or LAPS[0][0]
     idle = stop_idle(stage, stage.topic(Workload(min(MANY_ROWS, messages), PARTITIONS)), sink)
     busy = stop_busy(stage, stage.topic(Workload(messages, PARTITIONS)), sink)

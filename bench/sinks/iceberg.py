@@ -42,6 +42,9 @@ JARS = Jars(
 HEAP = "2g"  # what Kafka's own script starts Connect with
 COMMIT_MS = 2_000
 POLL_RECORDS = 5_000
+# A task without new records looks at the coordinator's requests only so often: by default the last commit of a topic
+# would wait for a minute.
+FLUSH_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class IcebergSink:
     def settings(self) -> str:
         return (
             f"`tasks.max={self.tasks}`, `iceberg.control.commit.interval-ms={COMMIT_MS}`, "
-            f"`max.poll.records={POLL_RECORDS}`, a heap of {HEAP}, partitions by day and location"
+            f"`offset.flush.interval.ms={FLUSH_MS}`, `max.poll.records={POLL_RECORDS}`, "
+            f"a heap of {HEAP}, partitions by day and location"
         )
 
     def prepare(self) -> Mapping[str, str]:
@@ -108,6 +112,7 @@ class IcebergSink:
             "plugin.discovery": "service_load",  # reading all jars for plugins would take it six seconds
             "listeners": f"http://127.0.0.1:{free_ports(1)[0]}",
             "consumer.max.poll.records": str(POLL_RECORDS),
+            "offset.flush.interval.ms": str(FLUSH_MS),
         }
 
     def _connector(self, stage: Stage, place: Place) -> dict[str, str]:
