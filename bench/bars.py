@@ -60,8 +60,10 @@ class Verdict:
 
     @property
     def reached(self) -> bool | None:
-        """None when it was not measured."""
-        return None if self.ratio is None else self.ratio >= self.bar.at_least
+        """None when it was not measured, or over a topic of another length."""
+        if self.ratio is None or self.messages != self.bar.messages:
+            return None
+        return self.ratio >= self.bar.at_least
 
 
 def verdicts(laps: Sequence[Lap]) -> Iterator[Verdict]:

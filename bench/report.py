@@ -171,8 +171,16 @@ def _bar(report: Report, verdict: Verdict) -> list[str]:
         spread(theirs, digits),
         "-" if verdict.ratio is None else f"**{verdict.ratio:.2f}**",
         f"{bar.at_least:.1f}",
-        {True: "yes", False: "**no**", None: "not measured"}[verdict.reached],
+        _reached(verdict),
     ]
+
+
+def _reached(verdict: Verdict) -> str:
+    if verdict.ratio is None:
+        return "not measured"
+    if verdict.reached is None:
+        return f"is for {verdict.bar.messages:,}"
+    return "yes" if verdict.reached else "**no**"
 
 
 def _settings(report: Report) -> Iterator[str]:
