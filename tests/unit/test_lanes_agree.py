@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import batch_conversion, stretches
+from app.rescue import RESCUED_COLUMN
 from app.whole_batches import WholeBatches
 from tests.fakes.kafka_message import KafkaMessage
 from tests.parity.case import Case, Record
@@ -74,6 +75,7 @@ ODD_BATCHES = {
         "{}",
         '{"a":1}',
     ],
+    "objects as times": ['{"ts_ms":{"a":1}}', '{"x":1}', '{"ts_ms":[]}', '{"x":2}', '{"ts_ms":{}}', '{"ts_ms":true}'],
     "more levels than there are": ['{"a":1}', '{"x":' * 33 + "{}" + "}" * 33, '{"a":' * 40 + "1" + "}" * 40],
     "an escaped name": ['{"ts_ms":5}', '{"ts\\u005fms":6}', '{"s":"\\u00fc\\n"}', '{"s":"plain"}'],
 }
@@ -101,6 +103,14 @@ def test_columns_of_types_that_json_has_not(kind: pa.DataType) -> None:
     texts = [f'{{"x":{value},"y":1}}'.encode() for value in values]
     for some in (texts, *([text] for text in texts)):
         assert_both_agree(Table(), [messages(*some)] * 2, {"x": kind, "y": pa.int64()})
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_column_of_rescued_values_has_its_place_where_the_first_is(at_once: bool, tmp_path: Path) -> None:
+    lane = Lane(Table(), at_once=at_once)
+    with cut_by(1):
+        lane.stage(messages(b'{"a":1}', b'{"a":"text","b":1}', b'{"c":1}'), tmp_path / "staged.parquet")
+    assert list(lane.schema.current.columns) == ["a", "ts_ms", "b", RESCUED_COLUMN, "c"]
 
 
 # --- which way is taken ---------------------------------------------------------------------------------------------
