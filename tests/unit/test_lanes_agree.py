@@ -91,6 +91,12 @@ def test_odd_batches(name: str, hive: tuple[str, ...], few: int) -> None:
         assert_both_agree(table, [batch, batch[::-1], batch * 2])
 
 
+@pytest.mark.parametrize("values", [[b'{"a":1}', b'{"ts_ms":null}', b'{"a":2}'], [b'{"ts_ms":null}', b'{"a":{}}']])
+def test_records_without_a_value_and_a_key(values: list[bytes]) -> None:
+    with cut_by(1):
+        assert_both_agree(Table(), [messages(*values, timestamp_ms=-1), messages(b'{"a":3}')])
+
+
 def test_a_partition_column_that_the_schema_has_too_is_in_no_file() -> None:
     batch = messages(b'{"p":"a","x":1}', b'{"p":"b","x":2}')
     assert_both_agree(Table(("p",)), [batch, batch], {"p": pa.string(), "x": pa.int64(), "ts_ms": pa.int64()})
