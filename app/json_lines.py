@@ -14,6 +14,7 @@ the messages go the slow way. What is told apart, and how:
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +24,10 @@ from app.columns import accepts, recast
 from app.fitting import MAX_DEPTH
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
+_MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
+_MOST_WITH_OTHERS = 2048  # messages with fields that have no column, for they may all be different
 _EXACT = float(2**53)  # from here on a double does not hold every whole number
+_MINUS_ZERO = re.compile(rb"-0[,}\]\s]")
 _LONG_INTEGER = re.compile(rb"[\[:,\s]-?\d{16,}[,\]}\s]")
 _SAFE_LEVELS = 128  # far from what is too deep for Arrow, and for functions that call themselves
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
@@ -55,15 +59,12 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
     text = b"\n".join(messages)
     if not _is_one_object_each(text, len(messages)) or not _is_utf8(text) or _may_be_deep(messages):
         return None
-    try:
-        table = pyarrow.json.read_json(
-            pa.BufferReader(text),
-            pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            pyarrow.json.ParseOptions(explicit_schema=pa.schema(list(columns.items()))),
-        )
-    except pa.ArrowInvalid:
+    if len(messages) * sum(map(_leaves, columns.values())) > _MOST_CELLS:
         return None
-    if table.num_rows != len(messages):
+    table = _read(text, columns, "error")
+    if table is None and len(messages) <= _MOST_WITH_OTHERS:
+        table = _read(text, columns, "infer")
+    if table is None or table.num_rows != len(messages):
         return None
     arrays = {name: _one(column) for name, column in zip(table.column_names, table.columns, strict=True)}
     if any(_levels(array.type) > MAX_DEPTH for array in arrays.values()):
@@ -73,6 +74,17 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
     if not all(_is_exact(array, text) for array in arrays.values()):
         return None
     return {name: recast(array, columns[name]) if name in columns else array for name, array in arrays.items()}
+
+
+def _read(text: bytes, columns: Mapping[str, pa.DataType], other_fields: Literal["error", "infer"]) -> pa.Table | None:
+    try:
+        return pyarrow.json.read_json(
+            pa.BufferReader(text),
+            pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            pyarrow.json.ParseOptions(pa.schema(list(columns.items())), unexpected_field_behavior=other_fields),
+        )
+    except pa.ArrowInvalid:
+        return None
 
 
 def has_field(messages: Sequence[bytes], name: str) -> bool:
@@ -131,6 +143,13 @@ def _levels(kind: pa.DataType) -> int:
     return 1 + _levels(kind.value_type) if pa.types.is_list(kind) else 0
 
 
+def _leaves(kind: pa.DataType) -> int:
+    """How many columns there are inside a column."""
+    if pa.types.is_struct(kind):
+        return sum(_leaves(field.type) for field in kind)
+    return _leaves(kind.value_type) if pa.types.is_list(kind) else 1
+
+
 def _is_utf8(text: bytes) -> bool:
     if text.isascii():
         return True
@@ -163,4 +182,4 @@ def _is_exact(array: pa.Array, text: bytes) -> bool:
 
 def _has_minus_zero(text: bytes) -> bool:
     """Whether ``-0`` may be in it, which is the whole number 0, unlike ``-0.0``."""
-    return any(b"-0" + end in text for end in (b",", b"}", b"]", b" ", b"\t"))
+    return _MINUS_ZERO.search(text) is not None

@@ -13,6 +13,8 @@ from app.model import Batch, Message
 
 FEW = 256  # parsing fewer at once than this is not worth it
 _MOST_BYTES = 8 * 2**20  # they are copied to be parsed
+# Where each message has field names of its own, the columns of so many messages have the square of that as cells.
+_MOST_ONE_BY_ONE = 2048
 _SHRINK = 4
 _GROW = 2
 
@@ -80,4 +82,4 @@ class Pace:
             self.size = max(FEW, min(self.size, tried) // _SHRINK)
             return 0
         self._failures += 1
-        return FEW << (self._failures - 1)
+        return min(FEW << (self._failures - 1), _MOST_ONE_BY_ONE)

@@ -277,3 +277,19 @@ def test_escapes_that_no_name_has_are_no_field(text: str) -> None:
 def test_the_limit_for_long_integers_is_where_doubles_stop_being_exact() -> None:
     assert parsed(b'{"d":9007199254740991}') == [{"d": 9007199254740991.0}]
     assert parsed(b'{"d":9007199254740991,"i":9007199254740993}') == [{"d": 9007199254740991.0, "i": 2**53 + 1}]
+
+
+def test_messages_with_names_of_their_own_are_not_parsed_together() -> None:
+    """Each name is a column as long as all messages: 40,000 of these would take 17 GB."""
+    messages = [f'{{"id-{number}":1}}'.encode() for number in range(40_000)]
+    begin = pa.total_allocated_bytes()
+    assert parse(messages, {"id-0": pa.int64()}) is None
+    assert parse(messages[:2_048], {"id-0": pa.int64()}) is not None
+    assert pa.total_allocated_bytes() - begin < 2**20
+
+
+def test_sparse_messages_of_many_columns_are_not_parsed_together() -> None:
+    columns = {f"c{number}": pa.float64() for number in range(4_000)}
+    messages = [b'{"c1":1.5}'] * 10_000
+    assert parse(messages, columns) is None
+    assert parse(messages[:4_000], columns) is not None
