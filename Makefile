@@ -17,7 +17,8 @@ demo: python java $(READY) ## readings through a private Kafka into a lake in a 
 	@$(PY) -m dev.demo
 
 test: python java $(READY) ## unit, integration and container tests, against real services
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n 3 -m "not alone" -o faulthandler_timeout=900
+	@$(PY) -m pytest -m alone
 
 lint: $(READY) ## ruff and mypy
 	@$(PY) -m ruff check .

@@ -4,29 +4,40 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 
 from dev.broker import Broker
 from dev.kafka import LocalKafka
 from dev.kafka_jars import KAFKA_VERSION
-from dev.machine import ServiceError
+from dev.machine import ServiceError, make_once
 from dev.minio import LocalMinio
+from tests import side_by_side
 from tests.services.kafka_container import docker_engine, kafka_container
 
 REPO = Path(__file__).resolve().parents[1]
 Service = TypeVar("Service")
 ENGINE = pytest.StashKey[str | None]()
+SHARED = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[ENGINE] = docker_engine()
+    if side_by_side.is_worker(config):
+        side_by_side.take_ports_of_its_own(config)
+        config.stash[SHARED] = Path(config.workerinput["shared"])  # type: ignore[attr-defined] # by xdist
+    else:
+        folder = tempfile.TemporaryDirectory(prefix="tests-")
+        config.add_cleanup(folder.cleanup)
+        config.stash[SHARED] = Path(folder.name)
     # by default SIGTERM ends the process at once and would leave the servers behind
     signal.signal(signal.SIGTERM, _interrupt)
 
@@ -35,11 +46,37 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["shared"] = str(node.config.stash[SHARED])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> side_by_side.Scheduler:
+    return side_by_side.Scheduler(config, log)
+
+
+@pytest.hookimpl(trylast=True)  # after pytest has put tests of one module-wide parameter side by side
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=side_by_side.turn)
+    if elsewhere_another := [item.nodeid for item in items if " object at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"each process would call it differently, give it an id: {elsewhere_another[0]}")
+
+
 def pytest_report_header(config: pytest.Config) -> str:
     engine = config.stash[ENGINE]
     how = f"by testcontainers, Docker engine {engine}" if engine else "native process, no Docker engine answers"
     # MinIO's images are no longer published: it runs natively either way
     return f"services: Kafka {KAFKA_VERSION} ({how}), S3 from MinIO (native process)"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    ended = (report for report in terminalreporter.getreports("") if report.when == "teardown")
+    noted = (pair for report in ended for pair in report.user_properties)
+    tried = sum((Counter({what: count}) for what, count in noted if what.startswith("parity ")), Counter[str]())
+    if tried:
+        cases, records = tried["parity cases"], tried["parity records"]
+        terminalreporter.write_line(f"parity: {cases:,} cases with {records:,} records through both sinks")
 
 
 @pytest.fixture(scope="session")
@@ -66,18 +103,24 @@ def bucket(s3_server: LocalMinio) -> str:
 
 
 @pytest.fixture(scope="session")
-def parsed_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def parsed_classes(pytestconfig: pytest.Config) -> Iterator[None]:
     """Start every connector's Java with an archive of parsed classes, as the image does: in half of the time."""
-    folder = tmp_path_factory.mktemp("classes")
-    archive = folder / "spark.jsa"
-    with (folder / "archive.log").open("wb") as log:
-        subprocess.run(
-            [sys.executable, "-m", "dev.class_archive", str(archive)], cwd=REPO, stdout=log, stderr=log, check=True
-        )
+    archive = make_once(pytestconfig.stash[SHARED] / "spark.jsa", _archive_classes, "archiving Spark's classes")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={archive}")
         yield
-    archive.unlink()
+
+
+def _archive_classes(archive: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "dev.class_archive", str(archive)],
+        cwd=REPO,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout
 
 
 @contextmanager

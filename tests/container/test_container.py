@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from dev.broker import Broker, Record
 from dev.machine import announce
 from dev.minio import LocalMinio
 from dev.server import free_ports
 from tests.container.running import Container, Image, answers_ok
+from tests.services.offsets import committed_offsets
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -63,11 +64,7 @@ def _numbers_in(client: "S3Client", bucket: str) -> list[int]:
 
 
 def _committed(kafka: Broker, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"group-of-{topic}"})
-    try:
-        return int(consumer.committed([TopicPartition(topic, 0)], timeout=30)[0].offset)
-    finally:
-        consumer.close()
+    return committed_offsets(kafka, f"group-of-{topic}", [TopicPartition(topic, 0)])[0]
 
 
 def test_rows_get_from_kafka_to_s3_with_the_least_rights_and_the_rest_of_them_at_sigterm(

@@ -99,7 +99,7 @@ class ConnectorProcess:
     def health(self, probe: str) -> int | None:
         """The status of ``/health/<probe>``, ``None`` while nothing listens."""
         try:
-            return requests.get(f"http://127.0.0.1:{self.http_port}/health/{probe}", timeout=10).status_code
+            return requests.get(f"http://127.0.0.1:{self.http_port}/health/{probe}", timeout=60).status_code
         except requests.ConnectionError:
             return None
 

@@ -8,13 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 
 from dev.broker import Broker, Record
 from dev.minio import LocalMinio
 from tests.e2e.connector import REPO, ConnectorProcess
 from tests.e2e.lake import Lake
 from tests.e2e.records import records
+from tests.services.offsets import committed_offsets
 
 _AT_ONCE = 2_000  # records; a load of some ten thousand a second
 _TIMES_A_SECOND = 4  # where a rate is wanted
@@ -94,12 +95,8 @@ class Scenario:
 
     def committed(self) -> list[int]:
         """The offsets that the group has committed, by partition; 0 where it has none."""
-        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": self.group})
-        try:
-            asked = [TopicPartition(self.topic, number) for number in range(self.partitions)]
-            return [max(0, found.offset) for found in consumer.committed(asked, timeout=30)]
-        finally:
-            consumer.close()
+        asked = [TopicPartition(self.topic, number) for number in range(self.partitions)]
+        return [max(0, offset) for offset in committed_offsets(self.kafka, self.group, asked)]
 
     def wait_until_committed(self, count: int, by: ConnectorProcess) -> None:
         """Wait until the group has committed so many records in all."""
@@ -107,10 +104,7 @@ class Scenario:
         def done() -> bool:
             if by.exit_code is not None:
                 raise AssertionError(f"ended with code {by.exit_code} while consuming:\n{by.log[-5000:]}")
-            try:
-                return sum(self.committed()) >= count
-            except KafkaException:  # the broker has just started and does not know its groups yet
-                return False
+            return sum(self.committed()) >= count
 
         by.wait_until(done, f"{count:,} records committed by the group")
 

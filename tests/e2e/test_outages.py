@@ -32,7 +32,7 @@ def test_a_java_process_that_dies_while_idle_ends_the_connector(scenario: Scenar
 
     _kill_java(connector)
 
-    assert connector.wait(30) == 70
+    assert connector.wait() == 70
     assert "the Java process ended with code -9" in connector.log
     assert "The process ends so that its platform starts a new one" in connector.log
     assert "Traceback" not in connector.log
@@ -44,7 +44,7 @@ def test_a_java_process_that_dies_at_work_has_nothing_committed_that_is_not_in_t
     with scenario.load() as produced:
         connector.wait_for_log("batch 3 ")
         _kill_java(connector)
-        assert connector.wait(30) == 70
+        assert connector.wait() == 70
 
     assert "the Java process ended with code -9" in connector.log
     assert "Traceback" not in connector.log

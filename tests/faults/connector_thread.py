@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from quixstreams.dataframe import StreamingDataFrame
 
@@ -39,9 +39,10 @@ from app.sink import LakeSink
 from app.storage.base import ObjectStore
 from dev.broker import QUIET, Broker, Record
 from tests.fakes.arrow_writer import ArrowWriter
+from tests.services.offsets import committed_offsets
 from tests.unit.environment import load
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 SESSION_MS = 6_000  # the shortest that brokers allow; also how long a connector may not poll
 _LOOK = 0.02
 _HERE = threading.local()
@@ -329,8 +330,7 @@ class Place:
 
     def committed(self, group: str = "") -> list[int]:
         """The offsets that the group has committed, by partition; -1 where it has none."""
-        with closing(self._consumer(group)) as consumer:
-            return [max(-1, tp.offset) for tp in consumer.committed(self._tps(), timeout=30)]
+        return [max(-1, offset) for offset in committed_offsets(self.kafka, group or self.group, self._tps())]
 
     def commit(self, *offsets: int) -> None:
         """Set the group's offsets by hand, as admin tools do while no member is there."""
@@ -350,20 +350,13 @@ class Place:
 
     def wait_until_committed(self, *offsets: int, by: ConnectorThread) -> None:
         """Wait until the group has committed these offsets, by partition."""
-
-        def are_there() -> bool:
-            try:
-                return self.committed() == list(offsets)
-            except KafkaException:  # the broker has just started and does not know its groups yet
-                return False
-
-        by.wait_until(are_there, f"the commit of {offsets}")
+        by.wait_until(lambda: self.committed() == list(offsets), f"the commit of {offsets}")
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers, **QUIET})
 
-    def _consumer(self, group: str = "") -> Consumer:
-        return Consumer({"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": group or self.group, **QUIET})
+    def _consumer(self) -> Consumer:
+        return Consumer({"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": self.group, **QUIET})
 
     def _tps(self, *offsets: int) -> list[TopicPartition]:
         if not offsets:

@@ -44,8 +44,8 @@ PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(2))
 PLACES = ("a", "b")  # the table's folders; each batch has one row for each of them
 BATCHES = 3
 LAST = BATCHES * len(PLACES) - 1  # offset of the last row of each partition
-PATIENCE = 30.0
-CATALOG_TIMEOUT = 1.0
+PATIENCE = 60.0
+CATALOG_TIMEOUT = 2.0
 
 
 class FencedOff(Exception):  # noqa: N818 - what is expected of some members

@@ -174,7 +174,7 @@ def test_registered_files_are_not_rolled_back_for_a_listing_that_is_none(
 def test_an_answer_that_keeps_coming_is_waited_for_beyond_the_time_out(table: Table, tmp_path: Path, name: str) -> None:
     step = STEPS[name]
     leave_behind(step.left, table, tmp_path)
-    rule = Rule(step.matches, Slow(0.3, pieces=5), nth(1))  # 1.5 s, of a time-out of 1 s
+    rule = Rule(step.matches, Slow(0.5, pieces=5), nth(1))  # 2.5 s, of a time-out of 2 s
     live(table, tmp_path, step, rule)
     assert rule.met == 1
     assert recover(table, tmp_path) == {LAST + 1}

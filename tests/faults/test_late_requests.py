@@ -8,8 +8,8 @@ import pytest
 from app.errors import RetryableError
 from app.storage.base import ObjectStore
 from tests.faults.members import BATCHES, LAST, PARTITIONS, PLACES, FencedOff, Member, Site, Table, recover, wait_until
-from tests.faults.proxy import Hold, Rule, nth, on
-from tests.faults.steps import DATA, STEPS, leave_behind, live, proxy_of
+from tests.faults.proxy import Hold, Request, Rule, nth, on
+from tests.faults.steps import DATA, JOURNAL, STEPS, leave_behind, live, proxy_of
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -38,6 +38,11 @@ def fenced_at_claim(error: BaseException | None) -> bool:
     return isinstance(error, RetryableError) and "was taken over by another member" in error.cause
 
 
+def is_claimed(request: Request) -> bool:
+    """Whether it was the write of a claim, and has been answered."""
+    return on("PUT", JOURNAL)(request) and request.status == 200
+
+
 @pytest.mark.parametrize("place", ["first", "last"])
 @pytest.mark.parametrize("name", STEPS)
 def test_a_request_arrives_after_another_member_has_written_everything(
@@ -50,6 +55,8 @@ def test_a_request_arrives_after_another_member_has_written_everything(
     with ThreadPoolExecutor(1) as other_machine:
         former = other_machine.submit(live, table, tmp_path, step, held, store=patient)
         wait_until(lambda: held.met)
+        if step.phase == "claim" and name not in TOO_LATE_TO_CLAIM:
+            wait_until(lambda: table.site.to_store.count(is_claimed) >= len(PARTITIONS) - 1)
         with Member(table, tmp_path) as member:
             member.live()
         proxy_of(table, step).release()

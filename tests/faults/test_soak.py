@@ -18,6 +18,8 @@ from tests.e2e.scenario import s3_store
 
 __all__ = ["new_scenario"]  # a fixture
 
+pytestmark = pytest.mark.alone
+
 SECONDS = float(os.environ.get("SOAK_SECONDS", "60"))
 PARTITIONS = 4
 RECORDS_A_SECOND = 5_000

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from app.model import Row
 from app.sizing import SMALLEST_CONTAINER_MB, MemoryPlan, plan_memory
 from app.spark import SparkWriter
+from tests.services.spark import started_spark
 from tests.unit.batches import TP, batch_of, row, spec, stager
 
 AROUND = 100  # bytes of a message beside its one long text
@@ -25,20 +24,9 @@ def plan(request: pytest.FixtureRequest) -> MemoryPlan:
 
 @pytest.fixture(scope="module")
 def writer(plan: MemoryPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
-    writer = SparkWriter(
-        master="local[*]",
-        driver_memory=f"{plan.heap_mb}m",
-        scratch=tmp_path_factory.mktemp("scratch"),
-        compression="snappy",
-        row_group_rows=100_000,
-        on_lost=lambda error: pytest.fail(str(error)),
-    )
-    writer.start().result()
-    yield writer
-    writer.close()
-    # PySpark keeps one Java process for the whole life of Python, and this one is gone.
-    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
+    scratch = tmp_path_factory.mktemp("scratch")
+    with started_spark(scratch, master="local[*]", driver_memory=f"{plan.heap_mb}m") as writer:
+        yield writer
 
 
 def text(size: int) -> str:

@@ -1,6 +1,5 @@
 """Odd values as folders: three readers give back the text that was written, whatever the value looks like."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from app.model import BatchPart, FileGroup, OffsetRange, Row, StagedFile, TopicPartition
@@ -18,6 +16,7 @@ from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec, data_key, part
 from app.spark import SparkWriter
 from app.storage.local import LocalStore
 from app.table import open_table
+from tests.services.spark import started_spark
 
 PLAIN = (
     *(f"a{character}b" for character in "/=%:\\#?*\"'{}[]^ &+;,@!$()<>|~`-_."),
@@ -89,26 +88,8 @@ def _spark(table: Path) -> Table:
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
-    before = os.environ.get("LC_ALL")
-    os.environ["LC_ALL"] = "C.UTF-8"  # Java reads the names of local folders in the language of its environment
-    made = SparkWriter(
-        master="local[2]",
-        driver_memory="512m",
-        scratch=tmp_path_factory.mktemp("scratch"),
-        compression="snappy",
-        row_group_rows=1_000,
-        on_lost=lambda error: pytest.fail(str(error)),
-    )
-    made.start().result()
-    yield made
-    made.close()
-    # PySpark keeps one Java process for the whole life of Python, and this one is gone.
-    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
-    if before is None:
-        del os.environ["LC_ALL"]
-    else:
-        os.environ["LC_ALL"] = before
+    with started_spark(tmp_path_factory.mktemp("scratch")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """One table after many changes of its schema, opened with four readers: the same rows, of the same types."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from app.schema import TableSchema
@@ -24,7 +22,10 @@ from app.spark import SparkWriter
 from app.storage.local import LocalStore
 from app.type_names import type_name
 from tests.integration.lake_writer import TABLE, LakeWriter
+from tests.services.spark import kept_variables, started_spark
 from tests.unit.batches import NOON
+
+pytestmark = pytest.mark.usefixtures("parsed_classes")
 
 MAIN = Path(__file__).parents[2] / "main.py"
 MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
@@ -160,20 +161,8 @@ def whole(value: Any, kind: pa.DataType) -> Any:
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
-    made = SparkWriter(
-        master="local[2]",
-        driver_memory="512m",
-        scratch=tmp_path_factory.mktemp("scratch"),
-        compression="snappy",
-        row_group_rows=1_000,
-        on_lost=lambda error: pytest.fail(str(error)),
-    )
-    made.start().result()
-    yield made
-    made.close()
-    # PySpark keeps one Java process for the whole life of Python, and this one is gone.
-    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
+    with started_spark(tmp_path_factory.mktemp("scratch")) as made:
+        yield made
 
 
 def new_lake(folder: Path, writer: SparkWriter) -> LakeWriter:
@@ -255,9 +244,9 @@ def _rewrite(table: Path) -> "subprocess.CompletedProcess[str]":
     settings = {"STORAGE_URL": f"file://{lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
     return subprocess.run(
         [sys.executable, str(MAIN), "rewrite"],
-        env={"PATH": os.environ["PATH"], "HIVE_COLUMNS": "place", "SPARK_DRIVER_MEMORY": "512m", **settings},
+        env={**kept_variables(), "HIVE_COLUMNS": "place", "SPARK_DRIVER_MEMORY": "512m", **settings},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )

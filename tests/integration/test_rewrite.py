@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -26,7 +25,10 @@ from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.fakes.memory_schema import MemorySchema
+from tests.services.spark import forget_java, kept_variables
 from tests.unit.batches import properties
+
+pytestmark = pytest.mark.usefixtures("parsed_classes")
 
 MAIN = Path(__file__).parents[2] / "main.py"
 ROOT = "data/readings"
@@ -83,7 +85,7 @@ class Bucket:
         }
         return subprocess.Popen(
             [sys.executable, str(MAIN), "rewrite", *arguments],
-            env={"PATH": os.environ["PATH"], **settings, **variables},
+            env={**kept_variables(), **settings, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -92,7 +94,7 @@ class Bucket:
     def rewrite(self, *arguments: str, **variables: str) -> list[str]:
         """Run the command to its good end; gives the lines it prints."""
         process = self.start(*arguments, **variables)
-        said, complaints = process.communicate(timeout=180)
+        said, complaints = process.communicate(timeout=600)
         assert process.returncode == 0, complaints
         return said.splitlines()
 
@@ -111,9 +113,7 @@ def spark() -> Iterator[SparkSession]:
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(30)
-    # PySpark keeps one Java process for the whole life of Python, and this one is gone.
-    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
+    forget_java()
 
 
 def old_file(first: int, rows: int = 3) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def test_a_stop_leaves_a_table_that_is_readable_and_that_the_next_run_finishes(
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(number)
-    said, complaints = process.communicate(timeout=60)
+    said, complaints = process.communicate(timeout=600)
 
     assert process.returncode == code
     if number == signal.SIGTERM:

@@ -10,35 +10,23 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from multiprocessing.queues import Queue
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from app import spark
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
 from app.spark import SparkWriter
 from app.statistics import column_stats
+from tests.services.spark import forget_java, new_spark_writer
 
 ROW_GROUP_ROWS = 100_000
 MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
 NewWriter = Callable[[str], SparkWriter]
-
-
-def _writer(scratch: Path, compression: str = "snappy", **options: Any) -> SparkWriter:
-    defaults: dict[str, Any] = {
-        "master": "local[2]",
-        "driver_memory": "512m",
-        "row_group_rows": ROW_GROUP_ROWS,
-        "on_lost": lambda error: pytest.fail(str(error)),
-    }
-    return SparkWriter(scratch=scratch, compression=compression, **{**defaults, **options})
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +35,9 @@ def new_writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewWriter]:
     made: list[SparkWriter] = []
 
     def new(compression: str) -> SparkWriter:
-        writer = _writer(tmp_path_factory.mktemp("scratch"), compression)
+        writer = new_spark_writer(
+            tmp_path_factory.mktemp("scratch"), compression=compression, row_group_rows=ROW_GROUP_ROWS
+        )
         made.append(writer)
         writer.start().result()
         return writer
@@ -55,9 +45,7 @@ def new_writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewWriter]:
     yield new
     for writer in made:
         writer.close()
-    # PySpark keeps one Java process for the whole life of Python, and this one is gone.
-    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
+    forget_java()
 
 
 @pytest.fixture(scope="module")
@@ -317,7 +305,7 @@ def test_a_full_disk_says_what_to_make_room_on(writer: SparkWriter) -> None:
 def _lose_java(scratch: Path, how: str, told: "Queue[tuple[str, object]]") -> None:
     """Runs in a process of its own, for a lost Java process is lost for good."""
     losses: list[SparkLostError] = []
-    writer = _writer(scratch, on_lost=losses.append)
+    writer = new_spark_writer(scratch, on_lost=losses.append)
     writer.start().result()
     java = writer.jvm_pid()
     assert java is not None
@@ -381,7 +369,7 @@ def test_a_missing_java_is_a_matter_of_settings(tmp_path: Path) -> None:
 
 def _start_without_java(scratch: Path, told: "Queue[str]") -> None:
     os.environ["JAVA_HOME"] = str(scratch / "nowhere")
-    writer = _writer(scratch)
+    writer = new_spark_writer(scratch)
     try:
         writer.start().result()
     except ConfigError as error:

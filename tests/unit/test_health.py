@@ -9,16 +9,10 @@ import pytest
 
 from app.errors import ConfigError
 from app.health import Health, HealthServer, Probe
+from dev.server import free_ports
 from tests.fakes.clock import Clock
 
 LOOP_SECONDS = 235.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Served:
@@ -29,7 +23,7 @@ class Served:
         self.health = Health(loop_seconds=LOOP_SECONDS, clock=self.clock)
         self.spark_alive = True
         self.readiness = Probe(ok=True, detail="consuming")
-        self.port = free_port()
+        [self.port] = free_ports(1)
         HealthServer(self.health, self.port)
 
     def started(self) -> None:

@@ -1,6 +1,5 @@
 """What only S3 can do wrong, on a real server."""
 
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.s3 import S3Store
 from dev.minio import LocalMinio
+from dev.server import free_ports
 
 Make = Callable[..., S3Store]
 
@@ -86,8 +86,7 @@ def test_a_wrong_token_names_its_variable_and_is_not_shown(s3_store: Make, bucke
 
 
 def test_a_store_that_is_not_there_is_retryable_and_named(s3_store: Make, bucket: str, file: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     store = s3_store(bucket, endpoint_url=f"http://127.0.0.1:{port}")
 
     with pytest.raises(

@@ -1,0 +1,48 @@
+"""The connector's own Spark for tests of what it writes."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from app.spark import SparkWriter
+
+
+def new_spark_writer(scratch: Path, **changed: Any) -> SparkWriter:
+    """A writer that is not started yet, with a small heap; keyword arguments replace those of ``SparkWriter``."""
+    arguments: dict[str, Any] = {
+        "master": "local[2]",
+        "driver_memory": "512m",
+        "compression": "snappy",
+        "row_group_rows": 100_000,
+        "on_lost": lambda error: pytest.fail(str(error)),
+    }
+    return SparkWriter(scratch=scratch, **arguments | changed)
+
+
+@contextmanager
+def started_spark(scratch: Path, **changed: Any) -> Iterator[SparkWriter]:
+    """A writer that is started, as long as the block lasts; keyword arguments as above."""
+    writer = new_spark_writer(scratch, **changed)
+    with patch.dict(os.environ, {"LC_ALL": "C.UTF-8"}):  # Java reads names of local folders in the language it finds
+        writer.start().result()
+    yield writer
+    writer.close()
+    forget_java()
+
+
+def forget_java() -> None:
+    """PySpark keeps one Java process for the whole life of Python; where that one is gone, let another be started."""
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+
+
+def kept_variables() -> dict[str, str]:
+    """What a command of the connector needs of this environment, with the fixture ``parsed_classes``."""
+    return {name: os.environ[name] for name in ("PATH", "SPARK_SUBMIT_OPTS")}
