@@ -1,24 +1,32 @@
 """Where runs take place: a Kafka with filled topics, a MinIO, and a fresh place in both for each run."""
 
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bench.messages import Workload, expected_totals, records
 from bench.totals import Totals
 from dev.broker import QUIET
 from dev.connector import REPO
 from dev.kafka import LocalKafka
-from dev.machine import announce
+from dev.machine import ServiceError, announce
 from dev.minio import LocalMinio
 
 LOGS = REPO / ".cache" / "bench"
 ASK_SECONDS = 30.0
+ASK_AGAIN_SECONDS = 0.1
+# A new broker makes its topic of offsets when the first group asks for it.
+NO_COORDINATOR_YET = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 DELETED_AT_ONCE = 1_000  # as many as S3 takes in one request
 
 
@@ -97,13 +105,26 @@ class CommittedOffsets:
 
     def __init__(self, stage: Stage, place: Place) -> None:
         servers = stage.kafka.bootstrap_servers
+        self._group = place.name
         self._consumer = Consumer({"bootstrap.servers": servers, "group.id": place.name, **QUIET})
         self._partitions = [TopicPartition(place.topic.name, number) for number in range(place.topic.partitions)]
 
     def by_partition(self) -> list[int]:
-        """The offsets, which are also counts of messages: topics begin at 0. 0 where nothing is committed."""
-        committed = self._consumer.committed(self._partitions, timeout=ASK_SECONDS)
-        return [max(0, partition.offset) for partition in committed]
+        """The offsets, which are also counts of messages: topics begin at 0. 0 where nothing is committed.
+
+        Raises:
+            ServiceError: the broker has no answer.
+        """
+        deadline = time.monotonic() + ASK_SECONDS
+        while True:
+            try:
+                committed = self._consumer.committed(self._partitions, timeout=ASK_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() not in NO_COORDINATOR_YET or time.monotonic() > deadline:
+                    raise ServiceError(f"asking for what {self._group} has committed: {error.args[0].str()}") from error
+                time.sleep(ASK_AGAIN_SECONDS)
+            else:
+                return [max(0, partition.offset) for partition in committed]
 
     def rows(self) -> int:
         """How many messages are committed."""
