@@ -23,6 +23,7 @@ from app.model import Batch, Message, Rejected, TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_BATCHES_IN_BUFFER = 2  # so that one is converted while the next comes in
 _FULL_SECONDS = 60.0  # with the deadline of a flush less than the client may stay away from its broker
 _LOOK_SECONDS = 0.25
 
@@ -41,9 +42,9 @@ class BatchWriter(Delivering, Protocol):
 class LakeSink(BaseSink):
     """Buffers rows per topic-partition and seals them into batches for the pipeline.
 
-    A batch is sealed when ``batch_size`` rows wait and the pipeline is idle, at most one in ``gather_seconds``; when
-    the buffer is full; and at flush. Under load batches thus grow instead of multiplying, which is what spreads Spark's
-    fixed cost per job and per file.
+    A batch is sealed when ``batch_size`` rows wait and the pipeline has been idle for ``gather_seconds``; when the
+    buffer is half full; and at flush. Under load batches thus grow instead of multiplying, which is what spreads
+    Spark's fixed cost per job and per file.
 
     Args:
         batch_size: rows that are worth a batch, over all partitions.
@@ -210,9 +211,13 @@ class LakeSink(BaseSink):
         """
         self.raise_failure()
         self._fences.end_if_lasting(self._buffer.owners)
-        if self._is_due and self._writer.is_idle:
+        if self._buffer.bytes >= self._max_buffer_bytes // _BATCHES_IN_BUFFER:
+            self._seal("buffer half full")
+        elif not self._writer.is_idle:
+            self._gathering_since = self._clock()
+        elif self._is_due:
             self._seal("checkpoint")
-        elif self._buffer.rows >= self._batch_size and self._writer.is_idle and self._has_gathered:
+        elif self._buffer.rows >= self._batch_size and self._has_gathered:
             self._seal(f"{self._buffer.rows:,} rows waiting, writer idle")
 
     @property

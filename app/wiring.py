@@ -47,6 +47,9 @@ REVOKE_SECONDS = 0.2 * _MAX_POLL_SECONDS - 5.0
 # How long a killed member's partitions stay without a reader. Heartbeats have a thread of their own in the client, so
 # a busy connector does not miss them; one that is thought dead by mistake is fenced by the journal.
 _SESSION_MS = 20_000
+_FETCHED_AHEAD_KB = (
+    32 * 1024
+)  # half of the client's default; what a message takes beside its bytes does not count there
 # One Spark job a second at most: a job costs a tenth of a CPU-second, and another 5 ms for each file.
 _GATHER_SECONDS = 1.0
 _STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default
@@ -254,7 +257,11 @@ def new_application(settings: Settings, sink: LakeSink, health: Health, scratch:
             consumer_group=settings.consumer_group,
             # Claims decide where to begin. An offset that Kafka has lost later must not be passed over without a word.
             auto_offset_reset="error",
-            consumer_extra_config={"client.id": new_client_id(settings), "session.timeout.ms": _SESSION_MS},
+            consumer_extra_config={
+                "client.id": new_client_id(settings),
+                "session.timeout.ms": _SESSION_MS,
+                "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
+            },
             commit_interval=settings.commit_interval,
             state_dir=QUIX_ENVIRONMENT.state_dir or scratch / "state",
             consumer_poll_timeout=0.25,  # a signal is noticed between two polls

@@ -289,6 +289,32 @@ def test_under_load_batches_grow_instead_of_multiplying() -> None:
     assert len(bench.sealed) == 1
 
 
+def test_what_comes_in_while_the_writer_is_busy_is_gathered_for_a_second_after_it() -> None:
+    bench = Bench(gather_seconds=1.0)
+    bench.pipeline.is_idle = False
+    bench.consume(0, 1, 2)
+    bench.clock.now += 10.0
+    bench.consume(3)
+    bench.pipeline.is_idle = True
+    bench.consume(4)
+    assert bench.sealed == []
+    bench.clock.now += 1.0
+    bench.consume(5)
+    assert bench.sealed == [{TP: [0, 1, 2, 3, 4, 5]}]
+
+
+def test_half_a_buffer_is_a_batch_even_if_the_writer_is_busy() -> None:
+    bench = Bench(batch_size=1_000_000, max_buffer_bytes=1_000_000)
+    bench.pipeline.is_idle = False
+    bench.add(*range(20), value={"text": "x" * 20_000}, size=20_000)
+    bench.sink.turn()
+    assert bench.sealed == []
+    bench.add(*range(20, 30), value={"text": "x" * 20_000}, size=20_000)
+    bench.sink.turn()
+    assert bench.sealed == [{TP: list(range(30))}]
+    assert not bench.sink.is_full
+
+
 def test_what_waits_for_its_second_goes_with_the_checkpoint() -> None:
     bench = Bench(gather_seconds=1.0)
     bench.consume(0, 1, 2)
