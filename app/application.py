@@ -128,6 +128,7 @@ class LakeApplication(Application):
         self._admission.turn()
         self._check_after_pause()
         if self._checkpoints.lake and self._lake_sink.is_full and self._lake_sink.wait_for_room():
+            self._on_turn()
             return  # the framework's loop goes on: signals, rebalances, commits
         try:
             if self._raw_lane:

@@ -267,8 +267,7 @@ class LakeSink(BaseSink):
 
         A flush waits until the pipeline is empty, and then the pipeline waits for the next rows.
         """
-        troubles = self._writer.obstacle, self._writer.failure
-        if any(trouble is not None for trouble in troubles) or self._fences.any_of(self._buffer.owners):
+        if self._is_in_trouble or self._fences.any_of(self._buffer.owners):
             return False
         self._is_due = self._buffer.rows > 0
         return self._is_due or not self._writer.wait_delivered(self._last_batch, 0.0)
@@ -288,7 +287,7 @@ class LakeSink(BaseSink):
             self._full_since = None
             return True
         self._full_since = self._full_since or self._clock()
-        if self._writer.obstacle is not None or self._clock() - self._full_since > _FULL_SECONDS:
+        if self._is_in_trouble or self._clock() - self._full_since > _FULL_SECONDS:
             return False
         if self._buffer.rows and self._writer.is_idle:
             self._seal("buffer full")
@@ -302,6 +301,10 @@ class LakeSink(BaseSink):
             raise failure
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_in_trouble(self) -> bool:
+        return self._writer.obstacle is not None or self._writer.failure is not None
 
     @property
     def _held_bytes(self) -> int:

@@ -141,3 +141,11 @@ def test_a_buffer_that_stays_full_is_flushed(bench: Bench) -> None:
     bench.pipeline.obstacle = AWAY
     bench.turn()
     assert bench.calls[-1] == "back to {('sensors', 0): 0}"
+
+
+def test_a_pipeline_that_failed_while_the_buffer_was_full_ends_the_process_at_once(bench: Bench) -> None:
+    bench.turn(record(0))
+    bench.pipeline.held_bytes = 20_000_000
+    bench.pipeline.failure = FatalError("uploading to the lake", "access denied")
+    with pytest.raises(FatalError, match="access denied"):
+        bench.turn()
