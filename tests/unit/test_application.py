@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -91,6 +92,36 @@ def test_a_topic_made_anew_during_a_pause_ends_the_process(lenient: Bench, monke
     paused.clear()
     with pytest.raises(RetryableError, match="made anew"):
         lenient.turn()
+
+
+def test_messages_that_come_without_a_pause_share_a_turn(lenient: Bench) -> None:
+    lenient.records += [record(offset) for offset in range(200)]
+    lenient.turns = 0
+    lenient.turn(*[None] * 5)
+    lenient.checkpoint()
+    assert (lenient.written, lenient.turns) == (list(range(200)), 5)
+
+
+def test_a_full_buffer_ends_the_turn(lenient: Bench) -> None:
+    lenient.sink._max_buffer_bytes = 1_000
+    lenient.records += [record(offset) for offset in range(20)]
+    lenient.turn()
+    assert 0 < len(lenient.written) < 10
+
+
+def test_a_stop_ends_the_turn(lenient: Bench) -> None:
+    lenient.records += [record(offset) for offset in range(20)]
+    lenient.turn()
+    assert lenient.sink._buffer.rows == 20
+
+    def stop(value: dict[str, Any]) -> list[Any]:
+        lenient.application.request_stop()
+        return [value]
+
+    lenient.transform = stop
+    lenient.records += [record(offset) for offset in range(20, 40)]
+    lenient.turn()
+    assert lenient.sink._buffer.rows == 21
 
 
 def test_a_failed_pipeline_ends_the_loop_at_the_next_turn(bench: Bench) -> None:
