@@ -158,7 +158,8 @@ def test_a_kafka_that_comes_back_is_taken_up_again(mortal_kafka: LocalKafka, tmp
 def test_a_stop_while_kafka_does_not_answer_comes_to_an_end(mortal_kafka: LocalKafka, tmp_path: Path) -> None:
     with closing(Scenario(mortal_kafka, tmp_path)) as scenario:
         scenario.produce(records(1_000))
-        connector = scenario.connector(BATCH_SIZE="1000", COMMIT_INTERVAL="300")
+        # Record by record, so that batches are not committed on the way.
+        connector = scenario.connector(BATCH_SIZE="1000", COMMIT_INTERVAL="300", ON_BAD_RECORD="fail")
         connector.wait_for_log("batch 1 ")  # in the lake, and not committed yet
         mortal_kafka.pause()
 
