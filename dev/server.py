@@ -20,25 +20,27 @@ from dev.machine import ServiceError
 # reach a stopped server there would sooner or later connect to itself, and the server could not take its port again.
 FIRST_PORT, LAST_PORT = 20_000, 32_000
 LOG_TAIL_LINES = 20
+_given: set[int] = set()  # a server that is stopped for a while must find its port free again
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ``count`` different TCP ports of 127.0.0.1 that nobody listens on.
+    """Return ``count`` TCP ports of 127.0.0.1 that nobody listens on, none of them given out by this process before.
 
     Raises:
         ServiceError: too few are free.
     """
-    with contextlib.ExitStack() as held:  # held until all are found, else one could be found twice
-        ports: list[int] = []
-        for _ in range(1_000):
-            port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
-            sock = held.enter_context(socket.socket())
+    ports: list[int] = []
+    for _ in range(10_000):
+        port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
+        if port in _given:
+            continue
+        with socket.socket() as sock, contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                sock.bind(("127.0.0.1", port))
-                ports.append(port)
-            if len(ports) == count:
-                return ports
+            sock.bind(("127.0.0.1", port))
+            _given.add(port)
+            ports.append(port)
+        if len(ports) == count:
+            return ports
     raise ServiceError(f"no {count} free TCP ports between {FIRST_PORT} and {LAST_PORT} on 127.0.0.1")
 
 
