@@ -1,6 +1,6 @@
 """Consumes many messages at once, where nothing has to look at each: no ``transform()``, and values in JSON.
 
-A turn of the framework's own loop takes 15 µs for a message, and 50,000 messages a second are the most it can do.
+A turn of the framework's own loop takes 10 µs for a message of 200 bytes before the sink has done anything with it.
 """
 
 import logging
