@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from app.claims import Claim
 from app.errors import RetryableError
 from app.model import TopicPartition
+from app.start_position import Start
 
 logger = logging.getLogger(__name__)
 
@@ -70,17 +71,13 @@ class Admission:
         _tell(claims)
         if self._consumer.backpressured_tps:
             return  # everything is paused, and will be resumed together
-        admitted = {claim.tp: claim.start for claim in self._waiting.values() if claim and self._admit(claim)}
-        for tp in admitted:
-            del self._waiting[tp]
-        if admitted:
-            listed = (f"{tp} from {start.offset}" for tp, start in sorted(admitted.items()))
-            logger.info("claimed: %s", ", ".join(listed))
+        ready = [claim for claim in self._waiting.values() if claim and self._is_there(claim)]
+        self._admit({claim.tp: claim.start for claim in ready})
         # The end of back-pressure resumes all partitions, these too.
         self._consumer.pause([_kafka(tp) for tp in self._waiting])
 
-    def _admit(self, claim: Claim) -> bool:
-        """Go to the claim's offset and resume; ``False`` while the client is not that far."""
+    def _is_there(self, claim: Claim) -> bool:
+        """Go to the claim's offset; ``False`` while the client is not that far."""
         begin = _kafka(claim.tp, claim.start.offset)
         try:
             self._consumer.seek(begin)
@@ -89,10 +86,18 @@ class Admission:
                 return False
             raise RetryableError(f"going to offset {begin.offset} of {claim.tp}", error.args[0].str()) from None
         self._expect(*claim.tp, claim.start.offset)
-        if claim.start.moves_group:
-            self._commit(begin)
-        self._consumer.resume([_kafka(claim.tp)])
         return True
+
+    def _admit(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Resume partitions that are where they begin."""
+        if not starts:
+            return
+        self._commit([_kafka(tp, start.offset) for tp, start in starts.items() if start.moves_group])
+        self._consumer.resume([_kafka(tp) for tp in starts])
+        for tp in starts:
+            del self._waiting[tp]
+        listed = (f"{tp} from {start.offset}" for tp, start in sorted(starts.items()))
+        logger.info("claimed: %s", ", ".join(listed))
 
     def put_right(self, tp: TopicPartition, given: int, expected: int) -> None:
         """Go to the offset that is expected: the client gave one before it.
@@ -121,13 +126,15 @@ class Admission:
             if self._claims.is_same_topic(tp) is False:
                 raise _made_anew(tp, "it has another id than before the pause")
 
-    def _commit(self, begin: KafkaTopicPartition) -> None:
-        """Commit where the group begins.
+    def _commit(self, begins: list[KafkaTopicPartition]) -> None:
+        """Commit where the group begins: in one request, for one may take long where the coordinator is away.
 
         A crash before its first commit must not move a start at the latest, and what is in the table already is no lag.
         """
+        if not begins:
+            return
         try:
-            self._consumer.commit(offsets=[begin], asynchronous=False)
+            self._consumer.commit(offsets=begins, asynchronous=False)
         except KafkaException as error:
             logger.warning("the group's offset is not committed yet (%s)", error.args[0].str())
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
@@ -21,7 +21,7 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 from quixstreams.models import RawConfluentKafkaMessageProto, Row
 
 from app.admission import Admission, Claiming
-from app.checkpoints import Checkpoints
+from app.checkpoints import PASSING_ERRORS, Checkpoints
 from app.errors import ConnectorError, DataError, FatalError, RetryableError
 from app.model import TopicPartition
 from app.raw_lane import RawLane
@@ -133,7 +133,7 @@ class LakeApplication(Application):
         self._check_after_pause()
         if self._checkpoints.lake and self._lake_sink.is_full and self._lake_sink.wait_for_room():
             self._on_turn()
-            return  # the framework's loop goes on: signals, rebalances, commits
+            return  # the framework's loop goes on: signals and commits
         try:
             if self._raw_lane:
                 self._consume(self._raw_lane)
@@ -143,9 +143,7 @@ class LakeApplication(Application):
             self._commit_before(error)
             raise
         except PartitionAssignmentError as error:
-            if isinstance(error.__cause__, ConnectorError):  # of ours, raised in the callback of a rebalance
-                raise error.__cause__ from None
-            raise
+            raise _of_rebalance(error) from None
         self._lake_sink.turn()
         if self._lake_sink.is_full and not (self._checkpoints.lake and self._lake_sink.wait_for_room()):
             self._checkpoints.commit_checkpoint(force=True)
@@ -278,6 +276,16 @@ def _ours(topic_partitions: list[KafkaTopicPartition]) -> list[TopicPartition]:
 
 def _listed(topic_partitions: list[KafkaTopicPartition]) -> str:
     return ", ".join(str(tp) for tp in sorted(_ours(topic_partitions))) or "nothing"
+
+
+def _of_rebalance(error: PartitionAssignmentError) -> Exception:
+    """What was raised in the callback of a rebalance, by us or by Kafka's client."""
+    cause = error.__cause__
+    if isinstance(cause, ConnectorError):
+        return cause
+    if isinstance(cause, KafkaException) and cause.args[0].code() in PASSING_ERRORS:
+        return RetryableError("joining the consumer group", cause.args[0].str())
+    return error
 
 
 def _kafka_failed(error: Exception) -> bool:

@@ -12,9 +12,10 @@ from app.bad_records import BadRecords, no_object, too_big
 from app.model import Batch, Message, Rejected, Row, TopicPartition
 from app.row_size import RowSizer, deep_size
 
-# Of a message, its key and its value as objects of Python; and the value a second time as columns.
+# Of a message and its value as objects of Python; and the value a second time as columns.
 _MESSAGE_OVERHEAD = 300
 _COPIES = 2
+_MEASURED_EVERY = 64  # message, as to its key and headers
 
 
 class Buffer:
@@ -36,6 +37,7 @@ class Buffer:
         self._assignments: dict[TopicPartition, Assignment] = {}
         self._sizer = RowSizer()
         self._rows_of_record = 0
+        self._beside_value = _MESSAGE_OVERHEAD  # of a message, in bytes
         self.rows = 0
         self.bytes = 0
         self.owners: frozenset[str] = frozenset()
@@ -98,18 +100,19 @@ class Buffer:
         assignment.rows.append(Row(value, key, timestamp, offset, headers))
         self._rows_of_record += 1
         self.rows += 1
-        self.bytes += self._sizer.size(value, size)
+        self.bytes += self._sizer.size((value, key, headers), size)
 
     def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
         """Take messages of an assigned partition, by rising offsets."""
         taken = self._assignments[tp].add_messages(messages)
-        self.rows += len(taken)
-        self.bytes += _COPIES * sum(map(len, taken)) + _MESSAGE_OVERHEAD * len(taken)
+        if taken:
+            self._beside_value = _MESSAGE_OVERHEAD + _keys_and_headers(taken[::_MEASURED_EVERY])
+            self.rows += len(taken)
+            self.bytes += _COPIES * sum(map(len, taken)) + self._beside_value * len(taken)
 
-    @staticmethod
-    def messages_in(room: int, message_bytes: int) -> int:
-        """How many messages of this size take so many bytes here."""
-        return room // (_COPIES * message_bytes + _MESSAGE_OVERHEAD)
+    def messages_in(self, room: int, message_bytes: int) -> int:
+        """How many messages like the last ones, with values of this size, take so many bytes here."""
+        return room // (_COPIES * message_bytes + self._beside_value)
 
     def begin_record(self) -> None:
         """The processing of a record begins; a message may hold several, all with its offset."""
@@ -157,3 +160,9 @@ class Buffer:
     def _count_waiting(self) -> None:
         before, self.rows = self.rows, sum(assignment.waiting for assignment in self._assignments.values())
         self.bytes = self.bytes * self.rows // before if before else 0
+
+
+def _keys_and_headers(messages: Sequence[Message]) -> int:
+    """Bytes of a message's key and headers, on average."""
+    sizes = (deep_size(message.key()) + deep_size(message.headers()) for message in messages)
+    return sum(sizes) // len(messages)

@@ -16,8 +16,9 @@ logger = logging.getLogger(__name__)
 
 _COMMIT_PAUSE_SECONDS = 1.0
 _LAST_COMMIT_TRIES = 5
-# The coordinator moves or a rebalance is on: offsets can be committed later, or the next owner reads the rows again.
-_PASSING_COMMIT_ERRORS = frozenset(
+# The coordinator is away or moves, or a rebalance is on: offsets can be committed later, or the next owner reads the
+# rows again.
+PASSING_ERRORS = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -27,7 +28,9 @@ _PASSING_COMMIT_ERRORS = frozenset(
         KafkaError.UNKNOWN_MEMBER_ID,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NETWORK_EXCEPTION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # to a new coordinator; that a topic is gone shows elsewhere
         KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
         KafkaError._TRANSPORT,
         KafkaError._WAIT_COORD,
         KafkaError._ALL_BROKERS_DOWN,
@@ -62,14 +65,15 @@ class Checkpoints(ProcessingContext):
 
     def init_checkpoint(self) -> None:
         """See ``ProcessingContext.init_checkpoint``."""
+        former = self._checkpoint
         super().init_checkpoint()  # type: ignore[no-untyped-call]
         self._sealed: list[tuple[int, dict[tuple[str, int], int]]] = []
         self._due_at = time.monotonic() + self.commit_interval
-        if self.consumer.backpressured_tps:
-            self.expect_anything()
+        if former and self.consumer.backpressured_tps:
+            self._next.update(former._starting_tp_offsets)  # the pause goes back to these, and leaves other partitions
 
     def expect_anything(self) -> None:
-        """Offsets may go back from here: to the last commit after a pause, to anywhere after an assignment."""
+        """Offsets may go back from here: it is a new assignment."""
         self._next.clear()
 
     def expect(self, topic: str, partition: int, offset: int) -> None:
@@ -179,7 +183,7 @@ class Checkpoints(ProcessingContext):
             commit()
         except (CheckpointConsumerCommitError, KafkaException) as error:
             found: KafkaError = error.error if isinstance(error, CheckpointConsumerCommitError) else error.args[0]
-            if found.code() in _PASSING_COMMIT_ERRORS:
+            if found.code() in PASSING_ERRORS:
                 return found
             raise FatalError(
                 "committing offsets", found.str(), "Check the user's rights on the consumer group"

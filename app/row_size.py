@@ -20,11 +20,11 @@ class RowSizer:
         self._seen = 0
         self._factor = 0.0
 
-    def size(self, value: dict[str, Any], message_bytes: int) -> int:
+    def size(self, value: Any, message_bytes: int) -> int:
         """Estimated bytes of one row.
 
         Args:
-            value: the decoded record.
+            value: the decoded record, with what else is kept of it.
             message_bytes: size of the Kafka message it came in.
         """
         seen = self._seen

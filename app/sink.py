@@ -160,6 +160,7 @@ class LakeSink(BaseSink):
         """
         self._consumer_thread = threading.get_ident()
         tokens = self._buffer.assign(tps)
+        self._flushed_batch = self._last_batch  # whatever became of them, they were of the former life
         self.left_rows_behind = False
         self.last_flush_ok = True  # a failed one of the former life says nothing about this one
         return tokens
@@ -211,6 +212,8 @@ class LakeSink(BaseSink):
         """
         self.raise_failure()
         self._fences.end_if_lasting(self._buffer.owners)
+        if not self.is_full:
+            self._full_since = None
         if self._buffer.bytes >= self._max_buffer_bytes // _BATCHES_IN_BUFFER:
             self._seal("buffer half full")
         elif not self._writer.is_idle:
@@ -283,9 +286,6 @@ class LakeSink(BaseSink):
         Returns:
             Whether to go on; ``False`` where a flush has to find out why it stays full.
         """
-        if not self.is_full:
-            self._full_since = None
-            return True
         self._full_since = self._full_since or self._clock()
         if self._is_in_trouble or self._clock() - self._full_since > _FULL_SECONDS:
             return False

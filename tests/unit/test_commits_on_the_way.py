@@ -6,6 +6,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from app.errors import FatalError, RetryableError
+from app.model import TopicPartition
+from app.start_position import Start
 from tests.unit.application_bench import COORDINATOR_AWAY, TP, Bench, record
 
 AWAY = RetryableError("uploading to the lake", "no route to host")
@@ -120,6 +122,24 @@ def test_a_destination_that_is_away_is_found_out_at_the_checkpoint(bench: Bench)
     bench.turn()
     assert (bench.written, bench.commits[-1]) == ([0, 1, 2, 3], {TP: 4})
     assert bench.sink.last_flush_ok
+
+
+def test_a_pause_forgets_of_no_partition_where_it_is_to_go_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client may go back by itself in a partition of which nothing has been read yet."""
+    other = TopicPartition(TP.topic, 1)
+    bench.claims.starts = {other: Start(1_000)}
+    bench.assign()
+    bench.turn(record(0))
+    monkeypatch.setattr(
+        type(bench.application._consumer), "backpressured_tps", property(lambda _: {"paused"} if paused else set())
+    )
+    paused = True
+    bench.checkpoints.init_checkpoint()
+    paused = False
+    bench.turn(record(0, partition=1), record(0))
+    bench.checkpoint()
+    assert "seek 1 to 1000" in bench.calls[-5:]
+    assert [part.offsets.tp for batch in bench.pipeline.batches for part in batch.parts] == [TP]
 
 
 def test_a_full_buffer_waits_for_room_and_takes_no_more(bench: Bench) -> None:

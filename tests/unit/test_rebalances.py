@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from quixstreams.exceptions import PartitionAssignmentError
 
-from app.errors import FatalError
+from app.errors import FatalError, RetryableError
 from tests.unit.application_bench import COORDINATOR_AWAY, PARTITIONS, TOPIC, TP, Bench, record
 
 
@@ -19,7 +20,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
 def test_assigned_partitions_are_resumed_whatever_was_paused_before(bench: Bench) -> None:
     assert bench.calls == ["assign 2", "pause 2", "pause 2"], "the last until they are claimed"
     bench.turn()
-    assert bench.calls[3:7] == ["seek 0 to 0", "resume 1", "seek 1 to 0", "resume 1"]
+    assert bench.calls[3:6] == ["seek 0 to 0", "seek 1 to 0", "resume 2"]
     assert bench.sink.is_assigned
 
 
@@ -53,6 +54,13 @@ def test_a_lasting_error_in_a_rebalance_comes_out_as_what_it_is(bench: Bench) ->
     with pytest.raises(FatalError) as raised:
         bench.turn(wrapped)
     assert raised.value is cause
+
+
+def test_a_coordinator_that_goes_away_in_a_rebalance_is_worth_a_restart(bench: Bench) -> None:
+    wrapped = PartitionAssignmentError("Error during partition assignment")
+    wrapped.__cause__ = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer in 30 s"))
+    with pytest.raises(RetryableError, match="joining the consumer group: no answer in 30 s"):
+        bench.turn(wrapped)
 
 
 def test_another_error_in_a_rebalance_is_kept(bench: Bench) -> None:

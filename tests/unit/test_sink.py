@@ -10,6 +10,7 @@ from quixstreams.sinks import SinkBackpressureError
 from app.bad_records import NotARowError
 from app.errors import FatalError
 from app.model import Rejected
+from tests.fakes.kafka_message import KafkaMessage
 from tests.unit.batches import NOON, TP
 from tests.unit.sink_bench import AWAY, BROKEN, OTHER, Bench
 
@@ -301,6 +302,30 @@ def test_what_comes_in_while_the_writer_is_busy_is_gathered_for_a_second_after_i
     bench.clock.now += 1.0
     bench.consume(5)
     assert bench.sealed == [{TP: [0, 1, 2, 3, 4, 5]}]
+
+
+def test_a_full_buffer_is_waited_for_a_minute_each_time() -> None:
+    bench = Bench(max_buffer_bytes=1_000)
+    for _ in range(3):
+        bench.pipeline.held_bytes = 1_000
+        assert bench.sink.wait_for_room()
+        bench.clock.now += 59.0
+        assert bench.sink.wait_for_room()
+        bench.pipeline.held_bytes = 0
+        bench.sink.turn()
+        bench.clock.now += 100.0
+    bench.pipeline.held_bytes = 1_000
+    assert bench.sink.wait_for_room()
+    bench.clock.now += 61.0
+    assert not bench.sink.wait_for_room()
+
+
+def test_keys_and_headers_take_memory_too() -> None:
+    plain, heavy = Bench(), Bench()
+    plain.sink.add_messages(TP, [KafkaMessage(b"{}")])
+    heavy.sink.add_messages(TP, [KafkaMessage(b"{}", b"k" * 5_000, raw_headers=[("h", b"x" * 5_000)])])
+    assert plain.sink.room_for(2) - heavy.sink.room_for(2) > 0
+    assert heavy.sink._buffer.bytes - plain.sink._buffer.bytes > 10_000
 
 
 def test_half_a_buffer_is_a_batch_even_if_the_writer_is_busy() -> None:
