@@ -114,7 +114,7 @@ class Admission:
             self._consumer.seek(_kafka(tp, expected))
         except KafkaException as error:
             raise RetryableError(f"going to offset {expected} of {tp}", error.args[0].str()) from None
-        logger.warning("%s: the Kafka client went back to offset %s; sent on to %s again", tp, given, expected)
+        logger.info("%s: the Kafka client went back to offset %s; sent on to %s again", tp, given, expected)
 
     def check_topics(self, tps: Iterable[TopicPartition]) -> None:
         """After a pause: a topic made anew meanwhile may have records beyond the offset where it is to go on.

@@ -276,6 +276,7 @@ def test_a_topic_made_anew_while_it_is_read_ends_the_connector_and_the_next_star
 
 def test_a_client_that_goes_back_by_itself_is_sent_on_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """As librdkafka does half a second after a seek that overtook its own search for the topic's beginning."""
+    caplog.set_level(logging.INFO)
     connector = place.connector()
     place.produce(100)
     place.wait_until_committed(100, by=connector)

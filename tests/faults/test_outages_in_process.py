@@ -31,7 +31,7 @@ RECORDS = 3_000
 SIZE = 2_000  # bytes of a record, so that all of them are six times what the buffer takes
 LOAD = {"MAX_BUFFER_MB": "1", "BATCH_SIZE": "100"}
 BUFFER = 2**20
-LARGEST = 5_000  # what one record may take in the buffer
+LARGEST = 10_000  # what one record may take in the buffer
 
 _begin = time.monotonic()
 

@@ -138,11 +138,11 @@ def test_no_record_before_the_claim_is_expected_from_then_on(bench: Bench) -> No
 
 
 def test_a_client_that_went_back_is_sent_on_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     bench.admission.put_right(P0, given=3, expected=42)
     assert bench.consumer.calls == ["seek 0 to 42"]
-    assert warnings(caplog) == [
-        (logging.WARNING, "sensors[0]: the Kafka client went back to offset 3; sent on to 42 again")
-    ]
+    assert "sensors[0]: the Kafka client went back to offset 3; sent on to 42 again" in caplog.text
+    assert not warnings(caplog), "there is nothing to be done about it"
 
 
 def test_in_a_topic_made_anew_no_offset_of_the_former_one_is_sought(bench: Bench) -> None:
