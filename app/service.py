@@ -85,6 +85,9 @@ def run(settings: Settings) -> int:
         return error.exit_code
     except Exception as error:
         logger.debug("unexpected", exc_info=True)
+        if service.stopped_at_start:
+            logger.info("stopped while starting")
+            return 0
         unexpected = FatalError(
             "running", repr(error), "Please report this as a bug; LOGLEVEL=DEBUG shows where it was"
         )
@@ -115,6 +118,14 @@ class _Service:
             on_lost=_exit_without_spark,
         )
         self.connected = False
+
+    @property
+    def stopped_at_start(self) -> bool:
+        """Whether a signal came before anything was consumed.
+
+        What its handler raises may be lost in the C code of Kafka's client, which goes on or fails in its own way.
+        """
+        return self._stop.is_set() and not self.connected
 
     def run(self) -> None:
         """Start, consume, and return once stopped."""
@@ -150,6 +161,8 @@ class _Service:
             application.read_whole_batches()
         self._health.started(spark_alive=lambda: self._spark.alive, ready=lambda: _readiness(sink, application))
         self._application = application  # from here on a signal stops the loop, and no longer the start
+        if self.stopped_at_start:
+            raise _StopRequested
         self.connected = True
         observe.announce_connected()
         logger.info("ready to consume %s after %.1f s", topic.name, time.monotonic() - begin)
