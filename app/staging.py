@@ -48,10 +48,8 @@ class Stager:
     def stage(self, batch: Batch, path: Path, patiently: Patiently) -> Staged:
         """Write the batch to ``path``, every row marked with the file it belongs to.
 
-        The file is uncompressed and without dictionaries or statistics: it is read once, on this machine, and 200,000
-        rows of it take 30 ms to hand over. Groups are integers rather than the partition columns themselves because
-        Spark's dynamic partition write then sorts by one int: 1.5 times as fast as by four strings, and no value can
-        upset it.
+        Groups are integers rather than the partition columns themselves because Spark's dynamic partition write then
+        sorts by one int: 1.5 times as fast as by four strings, and no value can upset it.
 
         Args:
             batch: what is to be written.

@@ -47,9 +47,8 @@ REVOKE_SECONDS = 0.2 * _MAX_POLL_SECONDS - 5.0
 # How long a killed member's partitions stay without a reader. Heartbeats have a thread of their own in the client, so
 # a busy connector does not miss them; one that is thought dead by mistake is fenced by the journal.
 _SESSION_MS = 20_000
-_FETCHED_AHEAD_KB = (
-    32 * 1024
-)  # half of the client's default; what a message takes beside its bytes does not count there
+# Half of the client's default: what a message takes beside its bytes does not count there.
+_FETCHED_AHEAD_KB = 32 * 1024
 # One Spark job a second at most: a job costs a tenth of a CPU-second, and another 5 ms for each file.
 _GATHER_SECONDS = 1.0
 _STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default

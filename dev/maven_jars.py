@@ -57,7 +57,10 @@ def _download(jars: Jars, target: Path) -> None:
         told = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if told.returncode != 0:
         end = "\n".join(f"    {line}" for line in told.stdout.splitlines()[-LOG_TAIL_LINES:])
-        raise ServiceError(f"the jars of {jars.name} could not be downloaded. Ivy said:\n{end}")
+        raise ServiceError(
+            f"the jars of {jars.name} could not be downloaded. Behind a proxy, name it to Java: "
+            f"JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'. Ivy said:\n{end}"
+        )
 
 
 def _modules(jars: Jars) -> str:
