@@ -75,6 +75,8 @@ class LakeApplication(Application):
         )
         lake_sink.on_sealed = self._checkpoints.sealed
         self._checkpoints.on_committed = self._committed
+        # The framework takes it for no argument of an application; the client is made when the loop begins.
+        self._consumer._consumer_config["on_commit"] = self._checkpoints.answered
         self._ownership: Ownership | None = None
         self._raw_lane: RawLane | None = None
 

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
@@ -16,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 _COMMIT_PAUSE_SECONDS = 1.0
 _LAST_COMMIT_TRIES = 5
+_ANSWER_SECONDS = 120.0  # Kafka's client tries that long by itself; each of its own requests ends after 60 s
 # The coordinator is away or moves, or a rebalance is on: offsets can be committed later, or the next owner reads the
 # rows again.
 PASSING_ERRORS = frozenset(
@@ -41,9 +43,22 @@ PASSING_ERRORS = frozenset(
 class Lake(Protocol):
     """What is asked of the sink where offsets are committed batch by batch; see ``app.sink.LakeSink``."""
 
+    @property
+    def is_empty(self) -> bool: ...
     def begin_checkpoint(self) -> bool: ...
     def is_delivered(self, number: int) -> bool: ...
     def committed(self, number: int) -> None: ...
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A commit that nobody waits for: what it commits, up to which batch, and since when (monotonic seconds)."""
+
+    offsets: Mapping[tuple[str, int], int]
+    batch: int
+    since: float
+    is_answered: bool = False
+    error: KafkaError | None = None
 
 
 class Checkpoints(ProcessingContext):
@@ -68,6 +83,7 @@ class Checkpoints(ProcessingContext):
         former = self._checkpoint
         super().init_checkpoint()  # type: ignore[no-untyped-call]
         self._sealed: list[tuple[int, dict[tuple[str, int], int]]] = []
+        self._under_way: _UnderWay | None = None
         self._due_at = time.monotonic() + self.commit_interval
         if former and self.consumer.backpressured_tps:
             self._next.update(former._starting_tp_offsets)  # the pause goes back to these, and leaves other partitions
@@ -99,6 +115,13 @@ class Checkpoints(ProcessingContext):
     def sealed(self, batch: int) -> None:
         """All offsets stored so far are those of rows in batches up to this one."""
         self._sealed.append((batch, dict(self.checkpoint._tp_offsets)))
+
+    def answered(self, error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
+        """What became of a commit that nobody waits for; Kafka's client calls it on the thread that consumes."""
+        ends = {(each.topic, each.partition): each.offset - 1 for each in partitions}
+        if self._under_way and ends == self._under_way.offsets:  # others are of a checkpoint that is given up
+            self._under_way.is_answered = True
+            self._under_way.error = error or next((each.error for each in partitions if each.error), None)
 
     def commit_delivered(self, is_delivered: Callable[[int], bool]) -> None:
         """Commit what is in the lake of a checkpoint that is given up; without it that is read again."""
@@ -141,8 +164,10 @@ class Checkpoints(ProcessingContext):
     def _go_on(self, lake: Lake) -> bool:
         """Commit what is in the lake by now, without waiting for the rest; ``False`` where it is to be waited for."""
         now = time.monotonic()
-        if now >= self._next_try:
-            self._commit_what_is_in(lake)
+        if self._under_way:
+            self._look_for_answer(lake, self._under_way, now)
+        if not self._under_way and now >= self._next_try:
+            self._commit_what_is_in(lake, now)
         if now < self._due_at:
             return True
         if not lake.begin_checkpoint():
@@ -150,23 +175,39 @@ class Checkpoints(ProcessingContext):
         self._due_at = now + self.commit_interval
         return True
 
-    def _commit_what_is_in(self, lake: Lake) -> None:
-        delivered = 0
-        while delivered < len(self._sealed) and lake.is_delivered(self._sealed[delivered][0]):
-            delivered += 1
-        if not delivered:
+    def _commit_what_is_in(self, lake: Lake, now: float) -> None:
+        """Nobody waits for the answer: a broker that dies just then would hold up the loop for minutes."""
+        delivered = [sealed for sealed in self._sealed if lake.is_delivered(sealed[0])]
+        batch, offsets = delivered[-1] if delivered else (0, {})
+        if now >= self._due_at and lake.is_empty:  # there may be later messages, without rows
+            offsets = dict(self.checkpoint._tp_offsets)
+        if not (delivered or offsets):
             return
-        batch, offsets = self._sealed[delivered - 1]
-        error = self._try(lambda: self.consumer.commit(offsets=_after(offsets), asynchronous=False))
-        if error is not None:
-            logger.warning("offsets not committed yet (%s); trying again", error.str())
-            self._next_try = time.monotonic() + _COMMIT_PAUSE_SECONDS
+        self._under_way = commit = _UnderWay(offsets, batch, now)
+        if offsets:
+            commit.error = self._try(lambda: self.consumer.commit(offsets=_after(offsets), asynchronous=True))
+        commit.is_answered = commit.error is not None or not offsets
+
+    def _look_for_answer(self, lake: Lake, commit: _UnderWay, now: float) -> None:
+        if not commit.is_answered:
+            if now < commit.since + _ANSWER_SECONDS:
+                return
+            commit.error = KafkaError(KafkaError._TIMED_OUT)
+        self._under_way = None
+        if commit.error is None:
+            self._sealed = [(batch, offsets) for batch, offsets in self._sealed if batch > commit.batch]
+            # Back-pressure goes back to here.
+            self.checkpoint._starting_tp_offsets.update({tp: offset + 1 for tp, offset in commit.offsets.items()})
+            lake.committed(commit.batch)
+            self.on_committed(commit.offsets)
+            if commit.offsets == self.checkpoint._tp_offsets:  # there is nothing left to commit
+                due_at = self._due_at
+                self.init_checkpoint()
+                self._due_at = due_at
             return
-        del self._sealed[:delivered]
-        # Back-pressure goes back to here.
-        self.checkpoint._starting_tp_offsets.update({tp: offset + 1 for tp, offset in offsets.items()})
-        lake.committed(batch)
-        self.on_committed(offsets)
+        _raise_if_lasting(commit.error)
+        logger.warning("offsets not committed yet (%s); trying again", commit.error.str())
+        self._next_try = now + _COMMIT_PAUSE_SECONDS
 
     def _try_commit(self, force: bool, revoking: bool) -> KafkaError | None:
         """Commit if due; a passing error is returned, a lasting one raised."""
@@ -183,12 +224,14 @@ class Checkpoints(ProcessingContext):
             commit()
         except (CheckpointConsumerCommitError, KafkaException) as error:
             found: KafkaError = error.error if isinstance(error, CheckpointConsumerCommitError) else error.args[0]
-            if found.code() in PASSING_ERRORS:
-                return found
-            raise FatalError(
-                "committing offsets", found.str(), "Check the user's rights on the consumer group"
-            ) from None
+            _raise_if_lasting(found)
+            return found
         return None
+
+
+def _raise_if_lasting(error: KafkaError) -> None:
+    if error.code() not in PASSING_ERRORS:
+        raise FatalError("committing offsets", error.str(), "Check the user's rights on the consumer group") from None
 
 
 def _after(offsets: Mapping[tuple[str, int], int]) -> list[KafkaTopicPartition]:

@@ -74,6 +74,8 @@ class Consumer:
         self._positions: dict[TopicPartition, int | None] = {}
         self._paused: set[TopicPartition] = set()
         self._turn = 0
+        self._answers: list[tuple[KafkaError | None, list[KafkaTopicPartition]]] = []
+        self.answered: Callable[[KafkaError | None, list[KafkaTopicPartition]], None] = lambda *_: None
 
     @property
     def assigned(self) -> list[TopicPartition]:
@@ -93,6 +95,9 @@ class Consumer:
     # --- under the names of librdkafka ------------------------------------------------------------------------------
 
     def poll_row(self, timeout: float, buffered: bool) -> Row | None:
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            self.answered(*answer)
         ready = [tp for tp in self._positions if tp not in self._paused and self._at(tp) < len(self._records(tp))]
         if not ready:
             return None
@@ -104,7 +109,14 @@ class Consumer:
         return Row(value, "key", _TIME, MessageContext(tp.topic, tp.partition, offset, _SIZE), [])
 
     def commit(self, offsets: list[KafkaTopicPartition], asynchronous: bool) -> list[KafkaTopicPartition]:
-        assert not asynchronous
+        error = self._commit(offsets)
+        if asynchronous:
+            self._answers.append((error, offsets))
+        elif error:
+            raise KafkaException(error)
+        return offsets
+
+    def _commit(self, offsets: list[KafkaTopicPartition]) -> KafkaError | None:
         fate = pause("commit")
 
         def carry_out() -> None:
@@ -117,12 +129,10 @@ class Consumer:
         if fate is Fate.DELAYED:  # by the time it takes effect it may be stale
             self._group.network.delayed.append(("commit", carry_out))
         elif is_stale:
-            raise KafkaException(KafkaError(KafkaError.ILLEGAL_GENERATION))
+            return KafkaError(KafkaError.ILLEGAL_GENERATION)
         elif fate is not Fate.REFUSED:
             carry_out()
-        if fate is not Fate.ANSWERED:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        return offsets
+        return None if fate is Fate.ANSWERED else KafkaError(KafkaError._TIMED_OUT)
 
     def assign(self, tps: list[KafkaTopicPartition]) -> None:
         self._positions = {_ours(tp): None for tp in tps}

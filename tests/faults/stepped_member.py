@@ -335,6 +335,7 @@ def _application(sink: LakeSink, scratch: Path, kafka: Consumer) -> LakeApplicat
     consumer: Any = application._consumer
     for name in ("poll_row", "commit", "assign", "assignment", "position", "pause", "resume", "seek"):
         setattr(consumer, name, getattr(kafka, name))
+    kafka.answered = consumer._consumer_config["on_commit"]
     return application
 
 

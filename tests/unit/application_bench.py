@@ -64,6 +64,8 @@ class Bench:
         self.records: list[Row | Exception | None] = []
         self.commit_errors: list[KafkaError] = []
         self.commits: list[dict[TopicPartition, int]] = []
+        self.answers: list[tuple[KafkaError | None, list[KafkaTopicPartition]]] = []  # to commits nobody waits for
+        self.broker_answers = True
         self.calls: list[str] = []
         monkeypatch.setattr(self.application._producer, "poll", lambda _: None)
         consumer = self.application._consumer
@@ -81,16 +83,22 @@ class Bench:
         self.turns += 1
 
     def _poll(self, timeout: float, buffered: bool) -> Row | None:
+        while self.answers and self.broker_answers:
+            self.application._consumer._consumer_config["on_commit"](*self.answers.pop(0))
         given = self.records.pop(0) if self.records else None
         if isinstance(given, Exception):
             raise given
         return given
 
     def _commit(self, offsets: list[KafkaTopicPartition], asynchronous: bool) -> list[KafkaTopicPartition]:
-        assert not asynchronous
         self.calls.append("commit")
-        if self.commit_errors:
-            raise KafkaException(self.commit_errors.pop(0))
+        error = self.commit_errors.pop(0) if self.commit_errors else None
+        if asynchronous:
+            self.answers.append((error, offsets))
+        if error and not asynchronous:
+            raise KafkaException(error)
+        if error:
+            return []
         self.commits.append({TopicPartition(tp.topic, tp.partition): tp.offset for tp in offsets})
         return offsets
 
