@@ -14,6 +14,7 @@ the messages go the slow way. What is told apart, and how:
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Literal
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ _SAFE_LEVELS = 128  # far from what is too deep for Arrow, and for functions tha
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _QUOTED = re.compile(rb'"[^"]*"')
+_FIRST, _LAST = itemgetter(0), itemgetter(-1)
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 
 
@@ -57,7 +59,7 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
         ``None`` where the outcome would or might not be that of a JSON library and ``app.fitting``.
     """
     text = b"\n".join(messages)
-    if not _is_one_object_each(text, len(messages)) or not _is_utf8(text) or _may_be_deep(messages):
+    if not _is_one_object_each(messages, text) or not _is_utf8(text) or _may_be_deep(messages):
         return None
     if len(messages) * sum(map(_leaves, columns.values())) > _MOST_CELLS:
         return None
@@ -104,13 +106,12 @@ def _escape_of_any(characters: str) -> re.Pattern[bytes]:
     return re.compile(rf"\\(?i:{either})".encode())
 
 
-def _is_one_object_each(text: bytes, messages: int) -> bool:
-    breaks = messages - 1
+def _is_one_object_each(messages: Sequence[bytes], text: bytes) -> bool:
     return (
-        text[:1] == b"{"
-        and text[-1:] == b"}"
-        and text.count(b"\n") == breaks
-        and text.count(b"}\n{") == breaks
+        text.count(b"\n") == len(messages) - 1
+        and all(messages)
+        and set(map(_FIRST, messages)) == {ord("{")}
+        and set(map(_LAST, messages)) == {ord("}")}
         and b"\r" not in text
         and b"\0" not in text
     )
