@@ -1,6 +1,5 @@
 """Builds everything from the settings, starts it in order, runs it, and stops it in order."""
 
-import gc
 import logging
 import os
 import shutil
@@ -8,16 +7,13 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from types import FrameType
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from quixstreams.models.topics import Topic
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
-from app import observe
+from app import observe, starting
 from app.application import LakeApplication
 from app.broker import find_topics, missing_topic, unreadable_topic
 from app.claims import Claims
@@ -35,6 +31,7 @@ from app.settings import Settings
 from app.sink import LakeSink
 from app.spark import SparkWriter
 from app.staging import Stager
+from app.starting import patiently, spare_the_garbage_collector, wait
 from app.storage.base import ObjectStore
 from app.transform import transform
 from app.wiring import (
@@ -58,11 +55,7 @@ from app.wiring import (
 
 logger = logging.getLogger(__name__)
 
-_START_PATIENCE_SECONDS = 60.0  # for a broker, store or catalog that is not up yet
-_START_PAUSE_SECONDS = 2.0
-_NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
 _LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits for 30 by default
-_T = TypeVar("_T")
 
 
 class _StopRequested(BaseException):
@@ -144,7 +137,7 @@ class _Service:
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
         store, registrar, spec = self._open_table()
         schema = new_schema(self._settings, store)
-        _patiently(schema.open)
+        patiently(schema.open)
         application, topic = self._open_topic(sink)
         dataframe = application.dataframe(topic)
         given = dataframe.stream
@@ -152,10 +145,10 @@ class _Service:
         is_raw = can_read_whole_batches(self._settings) and transformed is dataframe and transformed.stream is given
         reader = MessageReader(topic, self._settings.memory.max_record_bytes) if is_raw else None
         stager = new_stager(self._settings, spec, schema, bad_records, reader)
-        _wait(spark_up)
+        wait(spark_up)
         custody = new_custody(self._settings, sink)
         sink.connect(self._new_pipeline(store, registrar, spec, stager, custody))
-        _patiently(lambda: self._check_journals(store, application.config.consumer_group))
+        patiently(lambda: self._check_journals(store, application.config.consumer_group))
         self._claims = new_claims(self._settings, store, registrar, custody, application, sink)
         application.connect(self._claims)
         transformed.sink(sink)
@@ -168,7 +161,7 @@ class _Service:
         self.connected = True
         observe.announce_connected()
         logger.info("ready to consume %s after %.1f s", topic.name, time.monotonic() - begin)
-        _spare_the_garbage_collector()
+        spare_the_garbage_collector()
         try:
             application.run()
         finally:
@@ -229,17 +222,17 @@ class _Service:
 
     def _open_table(self) -> tuple[ObjectStore, Registrar, PartitionSpec]:
         store = new_store(self._settings)
-        _patiently(lambda: store.connect(f"{table_root(self._settings)}/"))
+        patiently(lambda: store.connect(f"{table_root(self._settings)}/"))
         catalog = new_catalog(self._settings)
-        known = _patiently(catalog.check) if catalog else None
-        spec = _patiently(lambda: new_spec(self._settings, store, known))
+        known = patiently(catalog.check) if catalog else None
+        spec = patiently(lambda: new_spec(self._settings, store, known))
         return store, new_registrar(self._settings, catalog, store, known), spec
 
     def _open_topic(self, sink: LakeSink) -> tuple[LakeApplication, Topic]:
         application = new_application(self._settings, sink, self._health, self._scratch)
         topics = find_topics(
             application.config.broker_address,
-            wait_seconds=_START_PATIENCE_SECONDS,
+            wait_seconds=starting.PATIENCE_SECONDS,
             stop=self._stop,
             clock=time.monotonic,
         )
@@ -256,7 +249,7 @@ class _Service:
         except TopicPermissionError as error:
             raise unreadable_topic(name, error) from None
         group = application.config.consumer_group
-        _patiently(lambda: check_members(application.admin, group, new_client_id(self._settings)))
+        patiently(lambda: check_members(application.admin, group, new_client_id(self._settings)))
         return application, topic
 
     def _check_journals(self, store: ObjectStore, group: str) -> None:
@@ -292,39 +285,6 @@ def _readiness(sink: LakeSink, application: LakeApplication) -> Probe:
     if not sink.last_flush_ok:
         return Probe(ok=False, detail="the last flush did not go through")
     return Probe(ok=True, detail="consuming")
-
-
-def _patiently(work: Callable[[], _T]) -> _T:
-    """Try again for a while what another system may not be ready for yet."""
-    give_up = time.monotonic() + _START_PATIENCE_SECONDS
-    while True:
-        try:
-            return work()
-        except RetryableError as error:
-            if time.monotonic() > give_up:
-                raise
-            logger.warning("%s. Trying again", str(error).rstrip("."))
-            time.sleep(_START_PAUSE_SECONDS)
-
-
-def _wait(future: Future[None]) -> None:
-    """Wait in short pieces, for a signal is handled only between them."""
-    while True:
-        try:
-            return future.result(timeout=0.2)
-        except FutureTimeout:
-            if future.done():
-                raise
-
-
-def _spare_the_garbage_collector() -> None:
-    """Hundreds of thousands of messages wait, none of them in a cycle: looking at them took a quarter of Python.
-
-    What the start has left lives as long as the process, and is not looked at any more.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION, 100)
 
 
 def _exit_without_spark(error: SparkLostError) -> None:

@@ -28,7 +28,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.jvm import spark_conf, use_scratch_file_system
 from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
-from app.staged_file import largest_row, write_staged
+from app.staged_file import columns_without_dictionary, largest_row, write_staged
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +186,8 @@ class SparkWriter:
             frame = frame.sortWithinPartitions(
                 _column(staged.group_column), _column(staged.sort_column).asc_nulls_last()
             )
-        frame.write.options(**_size_checks(schema)).partitionBy(staged.group_column).parquet(str(out))
+        options = _size_checks(schema) | _encodings(schema)
+        frame.write.options(**options).partitionBy(staged.group_column).parquet(str(out))
         return _collect(staged, out)
 
     def _write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
@@ -262,6 +263,12 @@ def _size_checks(schema: pa.Schema) -> dict[str, str]:
         return {}
     rows = str(max(1, min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, largest))))
     return {f"parquet.{what}.size.row.check.{bound}": rows for what in ("page", "block") for bound in ("min", "max")}
+
+
+def _encodings(schema: pa.Schema) -> dict[str, str]:
+    # In a setting's name a dot would stand between a column and a field of it; others are left to Parquet.
+    names = (name for name in columns_without_dictionary(schema) if name.isidentifier())
+    return {f"parquet.enable.dictionary#{name}": "false" for name in names}
 
 
 def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:

@@ -4,7 +4,8 @@ It is uncompressed and without dictionaries or statistics: it is read once, on t
 30 ms to hand over.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,11 +14,19 @@ import pyarrow.parquet as pq
 
 _MAX_ROW_GROUP_BYTES = 16 * 2**20  # Spark holds one in its heap, and twice its strings while they are growing
 _LARGEST_ROW = b"largest_row"
+_WITHOUT_DICTIONARY = b"without_dictionary"
 
 
-def write_staged(table: pa.Table, path: Path) -> None:
-    """Write for a reader that takes in a row group at once: in one, or several where the rows are large."""
-    table = table.replace_schema_metadata({_LARGEST_ROW: str(_largest_row(table))})
+def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] = ()) -> None:
+    """Write for a reader that takes in a row group at once: in one, or several where the rows are large.
+
+    Args:
+        table: the rows.
+        path: of the new file.
+        without_dictionary: columns that the files made of it are to hold as they are; see ``app.encodings``.
+    """
+    told = {_LARGEST_ROW: str(_largest_row(table)), _WITHOUT_DICTIONARY: json.dumps([*without_dictionary])}
+    table = table.replace_schema_metadata(told)
     with pq.ParquetWriter(
         path, table.schema, compression="none", use_dictionary=False, write_statistics=False
     ) as writer:
@@ -29,6 +38,12 @@ def largest_row(schema: pa.Schema) -> int | None:
     """Bytes that no row of the file exceeds, by the file's own schema; ``None`` where the file does not tell."""
     told = (schema.metadata or {}).get(_LARGEST_ROW)
     return int(told) if told is not None else None
+
+
+def columns_without_dictionary(schema: pa.Schema) -> list[str]:
+    """Columns that are not worth a dictionary, by the file's own schema."""
+    told = (schema.metadata or {}).get(_WITHOUT_DICTIONARY, b"[]")
+    return [str(name) for name in json.loads(told)]
 
 
 def _largest_row(table: pa.Table) -> int:

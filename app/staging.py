@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.batch_conversion import BatchConverter, Patiently
+from app.encodings import without_dictionary
 from app.file_groups import file_groups
 from app.model import Batch, BatchPart, Rejected, StagedFile
 from app.partitioning import PartitionSpec
@@ -67,7 +68,8 @@ class Stager:
         rows = converted.rows
         ids, groups = file_groups(rows.partition_values, rows.parts, batch.parts, self._spec)
         group_column = _unused_name(rows.table.column_names)
-        write_staged(rows.table.append_column(group_column, ids), path)
+        with_groups = rows.table.append_column(group_column, ids)
+        write_staged(with_groups, path, without_dictionary(rows.table, ids, groups))
         sort_column = self._sort_column if self._sort_column in rows.table.column_names else None
         rescued = sum(rescue.count for rescue in converted.rescued.values())
         return Staged(StagedFile(path, group_column, groups, sort_column), rejected, rescued)

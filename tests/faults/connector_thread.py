@@ -252,8 +252,8 @@ class Place:
             "app.service.new_store": lambda settings: _HERE.connector.store or app.wiring.new_store(settings),
             "app.service.transform": _transformed,
             "app.service.signal": types.SimpleNamespace(signal=lambda *_: None, SIGTERM=15, SIGINT=2),
-            "app.service._START_PATIENCE_SECONDS": 0.0,
-            "app.service._START_PAUSE_SECONDS": 0.05,
+            "app.starting.PATIENCE_SECONDS": 0.0,
+            "app.starting.PAUSE_SECONDS": 0.05,
             "app.wiring.LakeApplication": _Application,
             "app.wiring._GATHER_SECONDS": 0.0,
             "app.wiring.REVOKE_SECONDS": 1.0,  # below a fifth of what the consumer may not poll

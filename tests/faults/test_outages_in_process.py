@@ -65,8 +65,8 @@ def _quicken(monkeypatch: pytest.MonkeyPatch) -> None:
         "app.flush_wait._LOOK_SECONDS": 0.25 / SPEED,
         "app.flush_wait._PATIENCE_SECONDS": 3.0,
         "app.flush_wait._PAUSE_SECONDS": 5.0,
-        "app.service._START_PATIENCE_SECONDS": 60.0,
-        "app.service._START_PAUSE_SECONDS": 2.0,
+        "app.starting.PATIENCE_SECONDS": 60.0,
+        "app.starting.PAUSE_SECONDS": 2.0,
         "quixstreams.internal_consumer.consumer.monotonic": fast,
     }.items():
         monkeypatch.setattr(name, value)

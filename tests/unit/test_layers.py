@@ -26,7 +26,7 @@ LAYERS = (
         "app.sizing",
         "app.staged_file",
     ),
-    ("app.audit", "app.file_ledger", "app.journal_entry", "app.type_names"),
+    ("app.audit", "app.encodings", "app.file_ledger", "app.journal_entry", "app.starting", "app.type_names"),
     (
         "app.bad_records",
         "app.leaves",

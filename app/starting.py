@@ -1,0 +1,51 @@
+"""What the connector's start needs: patience with systems that are not up yet, and a process fit to run for long."""
+
+import gc
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TypeVar
+
+from app.errors import RetryableError
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_SECONDS = 60.0  # with a broker, store or catalog that is not up yet
+PAUSE_SECONDS = 2.0
+_NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
+_T = TypeVar("_T")
+
+
+def patiently(work: Callable[[], _T]) -> _T:
+    """Try again for a while what another system may not be ready for yet."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return work()
+        except RetryableError as error:
+            if time.monotonic() > give_up:
+                raise
+            logger.warning("%s. Trying again", str(error).rstrip("."))
+            time.sleep(PAUSE_SECONDS)
+
+
+def wait(future: Future[None]) -> None:
+    """Wait in short pieces, for a signal is handled only between them."""
+    while True:
+        try:
+            return future.result(timeout=0.2)
+        except FutureTimeout:
+            if future.done():
+                raise
+
+
+def spare_the_garbage_collector() -> None:
+    """Hundreds of thousands of messages wait, none of them in a cycle: looking at them took a quarter of Python.
+
+    What the start has left lives as long as the process, and is not looked at any more.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS_PER_COLLECTION, 100)
