@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import uuid
 from collections import Counter
@@ -20,6 +18,7 @@ from dev.kafka import LocalKafka
 from dev.kafka_jars import KAFKA_VERSION
 from dev.machine import ServiceError, make_once
 from dev.minio import LocalMinio
+from dev.parsed_classes import archive_variables, make_archive
 from tests import side_by_side
 from tests.services.kafka_container import docker_engine, kafka_container
 
@@ -105,22 +104,11 @@ def bucket(s3_server: LocalMinio) -> str:
 @pytest.fixture(scope="session")
 def parsed_classes(pytestconfig: pytest.Config) -> Iterator[None]:
     """Start every connector's Java with an archive of parsed classes, as the image does: in half of the time."""
-    archive = make_once(pytestconfig.stash[SHARED] / "spark.jsa", _archive_classes, "archiving Spark's classes")
+    archive = make_once(pytestconfig.stash[SHARED] / "spark.jsa", make_archive, "archiving Spark's classes")
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SPARK_SUBMIT_OPTS", f"-XX:SharedArchiveFile={archive}")
+        for name, value in archive_variables(archive).items():
+            environment.setenv(name, value)
         yield
-
-
-def _archive_classes(archive: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, "-m", "dev.class_archive", str(archive)],
-        cwd=REPO,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 0, told.stdout
 
 
 @contextmanager

@@ -54,7 +54,7 @@ def _quicken(monkeypatch: pytest.MonkeyPatch) -> None:
         perf_counter=time.perf_counter,
         sleep=lambda seconds: time.sleep(seconds / SPEED),
     )
-    for module in ("service", "pipeline", "claims", "checkpoints"):
+    for module in ("service", "starting", "pipeline", "claims", "checkpoints"):
         monkeypatch.setattr(f"app.{module}.time", clocks)
     for name, value in {
         "app.wiring.LakeSink": partial(LakeSink, clock=fast),

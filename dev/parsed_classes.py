@@ -1,0 +1,32 @@
+"""The archive of parsed classes that the image starts Java with, for connectors that run without the image."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from dev.machine import ServiceError
+
+_REPO = Path(__file__).resolve().parent.parent
+
+
+def make_archive(archive: Path) -> None:
+    """Write it in a process of its own, for Java is started by the first session of a process alone.
+
+    Raises:
+        ServiceError: it did not work, with what was printed.
+    """
+    told = subprocess.run(
+        [sys.executable, "-m", "dev.class_archive", str(archive)],
+        cwd=_REPO,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if told.returncode != 0:
+        raise ServiceError(f"archiving Spark's classes failed:\n{told.stdout}")
+
+
+def archive_variables(archive: Path) -> dict[str, str]:
+    """The variables that make a connector start Java with this archive."""
+    return {"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={archive}"}
