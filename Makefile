@@ -6,7 +6,7 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint run image bench bench-scaling chaos soak clean python java
+.PHONY: help venv demo test lint run image bench bench-scaling bench-calm chaos soak clean python java
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ bench: python java $(READY) ## messages per second, processor time and memory be
 
 bench-scaling: python java $(READY) ## the same of the connector alone, along rows, partitions, folders, width and replicas
 	@$(PY) -m bench.scaling $(BENCH)
+
+bench-calm: python java $(READY) ## processor time with nothing to do, and the delay of 100 messages a second
+	@$(PY) -m bench.calm $(BENCH)
 
 chaos: python java $(READY) ## 50 members killed, frozen or cut off under load; CHAOS_SEED repeats a run
 	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PY) -m pytest -s tests/faults/test_crash_loop.py

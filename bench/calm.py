@@ -1,0 +1,151 @@
+"""``make bench-calm``: what the connector costs with nothing to do, and the delay of a hundred messages a second."""
+
+import argparse
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+
+from bench.command import RESULTS, interruptible, positive, services
+from bench.lake import check_table, download
+from bench.machine import facts
+from bench.messages import Workload, expected_totals, records
+from bench.run import wait_for_rows
+from bench.sinks.base import table_in
+from bench.sinks.connector import ConnectorSink
+from bench.stage import CommittedOffsets, Place, Stage, Topic
+from bench.tables import document, paragraph, table
+from bench.usage import usage
+from dev.broker import Record
+from dev.machine import announce
+
+VARIABLES = {"BATCH_SIZE": "1000", "COMMIT_INTERVAL": "1"}
+PARTITIONS = 4
+RATE = 100  # messages a second
+FIRST = 500  # at once, for the connector's first batch takes longer than all others
+REST_SECONDS = 10.0  # what the first batch has left to be done: compilers, threads that end
+LOOK_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """What was measured.
+
+    Attributes:
+        idle_cores, busy_cores: processor time of the connector, Java's included, per second, with nothing to do and
+            with the messages.
+        delays: seconds from each message's sending until its offset was committed, sorted.
+    """
+
+    idle_cores: float
+    busy_cores: float
+    delays: Sequence[float]
+
+
+def main() -> int:
+    """Measure; 0 when every row came out as it went in, 1 when not, 130 when interrupted."""
+    return interruptible(lambda: _run(_options()))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.calm", description=__doc__)
+    parser.add_argument("--seconds", type=positive, default=60, help="of nothing, and of messages (%(default)s)")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results (%(default)s)")
+    return parser.parse_args()
+
+
+def _run(options: argparse.Namespace) -> int:
+    machine = facts()
+    sink = ConnectorSink("calm", "this connector", VARIABLES)
+    sink.prepare()
+    with services() as stage:
+        calm = _measure(sink, stage, options.seconds)
+    date = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    text = _as_markdown(date, calm)
+    print(text)
+    options.output.mkdir(parents=True, exist_ok=True)
+    data = {"date": date, "machine": machine, "variables": VARIABLES, **asdict(calm)}
+    (options.output / "calm.json").write_text(json.dumps(data, indent=2) + "\n")
+    (options.output / "calm.md").write_text(text)
+    return 0
+
+
+def _measure(sink: ConnectorSink, stage: Stage, seconds: int) -> Calm:
+    workload = Workload(FIRST + RATE * seconds, PARTITIONS)
+    stage.kafka.create_topic(workload.name, PARTITIONS)
+    topic = Topic(workload.name, workload, expected_totals(workload))
+    readings = records(workload)
+    stage.kafka.produce(topic.name, islice(readings, FIRST))
+    with stage.place("calm", topic) as place, sink.start(stage, place) as (connector,):
+        wait_for_rows(sink, stage, place, [connector], FIRST)
+        time.sleep(REST_SECONDS)
+        announce(f"Nothing for {seconds} s")
+        idle = _cores(connector.pid, lambda: time.sleep(seconds))
+        announce(f"{RATE} messages a second for {seconds} s")
+        delays: list[float] = []
+        busy = _cores(connector.pid, lambda: delays.extend(_delays(stage, place, readings)))
+        folder = place.folder / "lake"
+        download(stage.minio, place.name, folder)
+        check_table(table_in(folder), topic.expected)
+    return Calm(idle, busy, sorted(delays))
+
+
+def _cores(pid: int, wait: Callable[[], object]) -> float:
+    before = usage([pid])
+    wait()
+    after = usage([pid])
+    return (after.cpu_seconds - before.cpu_seconds) / (after.time - before.time)
+
+
+def _delays(stage: Stage, place: Place, readings: Iterator[Record]) -> list[float]:
+    """Send the readings at an even pace, and see when each is committed."""
+    sent: list[list[float]] = [[] for _ in range(PARTITIONS)]
+    with closing(CommittedOffsets(stage, place)) as offsets:
+        begin = offsets.by_partition()
+        sender = threading.Thread(target=stage.kafka.produce, args=(place.topic.name, _paced(readings, sent)))
+        sender.start()
+        delays: list[float] = []
+        seen = list(begin)
+        while sum(seen) < place.topic.messages:
+            time.sleep(LOOK_SECONDS)
+            committed, now = offsets.by_partition(), time.monotonic()
+            for partition, (first, last) in enumerate(zip(seen, committed, strict=True)):
+                times = sent[partition][first - begin[partition] : last - begin[partition]]
+                delays += [now - moment for moment in times]
+            seen = committed
+        sender.join()
+    return delays
+
+
+def _paced(readings: Iterator[Record], sent: Sequence[list[float]]) -> Iterator[Record]:
+    begin = time.monotonic()
+    for number, reading in enumerate(readings):
+        time.sleep(max(0.0, begin + number / RATE - time.monotonic()))
+        sent[reading[3] or 0].append(time.monotonic())
+        yield reading
+
+
+def _as_markdown(date: str, calm: Calm) -> str:
+    middle, *_ = statistics.quantiles(calm.delays, n=2)
+    most = statistics.quantiles(calm.delays, n=100)[98]
+    rows = [
+        ["processor time with nothing to do", f"{100 * calm.idle_cores:.2f} % of a core"],
+        [f"processor time at {RATE} messages a second", f"{100 * calm.busy_cores:.1f} % of a core"],
+        ["from a message's sending to its commit, half of them within", f"{middle:.2f} s"],
+        ["99 of 100 within", f"{most:.2f} s"],
+        ["all within", f"{calm.delays[-1]:.2f} s"],
+    ]
+    told = ", ".join(f"`{name}={value}`" for name, value in VARIABLES.items())
+    head = ["# What little costs", "", *paragraph(f"{date}, {told}, {PARTITIONS} partitions.")]
+    return document([iter(head), table(["", ""], rows)])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
