@@ -45,6 +45,8 @@ class Lake(Protocol):
 
     @property
     def is_empty(self) -> bool: ...
+    @property
+    def last_batch(self) -> int: ...
     def begin_checkpoint(self) -> bool: ...
     def is_delivered(self, number: int) -> bool: ...
     def committed(self, number: int) -> None: ...
@@ -179,8 +181,8 @@ class Checkpoints(ProcessingContext):
         """Nobody waits for the answer: a broker that dies just then would hold up the loop for minutes."""
         delivered = [sealed for sealed in self._sealed if lake.is_delivered(sealed[0])]
         batch, offsets = delivered[-1] if delivered else (0, {})
-        if now >= self._due_at and lake.is_empty:  # there may be later messages, without rows
-            offsets = dict(self.checkpoint._tp_offsets)
+        if now >= self._due_at and lake.is_empty:  # there may be later messages, without rows or skipped
+            batch, offsets = lake.last_batch, dict(self.checkpoint._tp_offsets)
         if not (delivered or offsets):
             return
         self._under_way = commit = _UnderWay(offsets, batch, now)

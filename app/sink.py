@@ -270,6 +270,11 @@ class LakeSink(BaseSink):
         """Whether all that was added is in the lake."""
         return not self._buffer.rows and self.is_delivered(self._last_batch)
 
+    @property
+    def last_batch(self) -> int:
+        """Number of the batch sealed last."""
+        return self._last_batch
+
     def begin_checkpoint(self) -> bool:
         """A checkpoint is due: begin to write what waits; ``False`` where a flush has to find out what is the matter.
 

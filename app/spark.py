@@ -5,6 +5,7 @@ because py4j waits for ever: with the call on its own thread the caller can wait
 """
 
 import contextlib
+import gc
 import logging
 import os
 import shutil
@@ -39,6 +40,7 @@ _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
 _BYTES_BETWEEN_CHECKS = 2**20
 _ROWS_BETWEEN_CHECKS = 10_000
+_WRITES_BETWEEN_COLLECTIONS = 20
 _T = TypeVar("_T")
 
 
@@ -74,6 +76,7 @@ class SparkWriter:
         self._closing = threading.Event()
         self._lost: SparkLostError | None = None
         self._lost_lock = threading.Lock()
+        self._writes = 0
 
     def start(self) -> Future[None]:
         """Begin to start the JVM and write a small batch, which warms it up and proves that the scratch folder works.
@@ -188,7 +191,14 @@ class SparkWriter:
             )
         options = _size_checks(schema) | _encodings(schema)
         frame.write.options(**options).partitionBy(staged.group_column).parquet(str(out))
+        self._give_back()
         return _collect(staged, out)
+
+    def _give_back(self) -> None:
+        """Objects of py4j are in cycles, and those of Java live as long: where few rows come, nothing else collects."""
+        self._writes += 1
+        if self._writes % _WRITES_BETWEEN_COLLECTIONS == 0:
+            gc.collect(1)
 
     def _write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
         # No sort: that of a big file goes through the disk, and would not keep the order.

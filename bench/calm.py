@@ -17,13 +17,14 @@ from bench.command import RESULTS, interruptible, positive, services
 from bench.lake import check_table, download
 from bench.machine import facts
 from bench.messages import Workload, expected_totals, records
-from bench.run import wait_for_rows
+from bench.run import STANDSTILL_SECONDS, wait_for_rows
 from bench.sinks.base import table_in
 from bench.sinks.connector import ConnectorSink
 from bench.stage import CommittedOffsets, Place, Stage, Topic
 from bench.tables import document, paragraph, table
 from bench.usage import usage
 from dev.broker import Record
+from dev.connector import Connector
 from dev.machine import announce
 
 VARIABLES = {"BATCH_SIZE": "1000", "COMMIT_INTERVAL": "1"}
@@ -90,7 +91,7 @@ def _measure(sink: ConnectorSink, stage: Stage, seconds: int) -> Calm:
         idle = _cores(connector.pid, lambda: time.sleep(seconds))
         announce(f"{RATE} messages a second for {seconds} s")
         delays: list[float] = []
-        busy = _cores(connector.pid, lambda: delays.extend(_delays(stage, place, readings)))
+        busy = _cores(connector.pid, lambda: delays.extend(_delays(stage, place, connector, readings)))
         folder = place.folder / "lake"
         download(stage.minio, place.name, folder)
         check_table(table_in(folder), topic.expected)
@@ -104,21 +105,29 @@ def _cores(pid: int, wait: Callable[[], object]) -> float:
     return (after.cpu_seconds - before.cpu_seconds) / (after.time - before.time)
 
 
-def _delays(stage: Stage, place: Place, readings: Iterator[Record]) -> list[float]:
-    """Send the readings at an even pace, and see when each is committed."""
+def _delays(stage: Stage, place: Place, connector: Connector, readings: Iterator[Record]) -> list[float]:
+    """Send the readings at an even pace, and see when each is committed.
+
+    Raises:
+        ServiceError: the connector has ended, or has stopped committing.
+    """
     sent: list[list[float]] = [[] for _ in range(PARTITIONS)]
     with closing(CommittedOffsets(stage, place)) as offsets:
         begin = offsets.by_partition()
         sender = threading.Thread(target=stage.kafka.produce, args=(place.topic.name, _paced(readings, sent)))
         sender.start()
         delays: list[float] = []
-        seen = list(begin)
+        seen, moved = list(begin), time.monotonic()
         while sum(seen) < place.topic.messages:
             time.sleep(LOOK_SECONDS)
+            connector.check_running()
+            if time.monotonic() > moved + STANDSTILL_SECONDS:
+                raise connector.failure(f"has committed nothing for {STANDSTILL_SECONDS:.0f} s")
             committed, now = offsets.by_partition(), time.monotonic()
             for partition, (first, last) in enumerate(zip(seen, committed, strict=True)):
                 times = sent[partition][first - begin[partition] : last - begin[partition]]
                 delays += [now - moment for moment in times]
+            moved = now if committed != seen else moved
             seen = committed
         sender.join()
     return delays

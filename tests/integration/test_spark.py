@@ -1,5 +1,6 @@
 """Spark writes what was staged: every type, every column name, every row in its place and in its order."""
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from py4j.java_gateway import JavaObject
 from pyspark.errors import PySparkException
 
 from app import spark
@@ -95,6 +97,23 @@ TYPED = {
     "struct": pa.array([{"a": 1, "b": {"c": "x"}}, {"a": None, "b": None}, None]),
     "structs": pa.array([[{"a": 1.5}], [None], None], pa.list_(pa.struct([("a", pa.float64())]))),
 }
+
+
+def test_java_gets_its_objects_back_where_nothing_else_collects(writer: SparkWriter, tmp_path: Path) -> None:
+    def held() -> int:
+        return sum(isinstance(each, JavaObject) for each in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        counts = []
+        for number in range(60):
+            (tmp_path / str(number)).mkdir()
+            _write(writer, tmp_path / str(number), pa.table({"n": [number]}))
+            counts.append(held())
+    finally:
+        gc.enable()
+    assert max(counts[40:]) <= max(counts[:20]) + 20, "of one write or two"
 
 
 def test_a_file_is_written_whole_with_the_columns_that_are_asked_for(writer: SparkWriter, tmp_path: Path) -> None:

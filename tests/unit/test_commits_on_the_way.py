@@ -196,6 +196,28 @@ def test_a_destination_that_is_away_is_found_out_at_the_checkpoint(bench: Bench)
     assert bench.sink.last_flush_ok
 
 
+def test_what_came_through_during_a_pause_is_not_left_behind(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    paused: set[str] = set()
+    monkeypatch.setattr(type(bench.application._consumer), "backpressured_tps", property(lambda _: paused))
+    monkeypatch.setattr(
+        bench.application._consumer, "trigger_backpressure", lambda **_: paused.add("all partitions"), raising=False
+    )
+    bench.turn(record(0), record(1))
+    bench.pipeline.obstacle = AWAY
+    bench.checkpoints._due_at = 0.0
+    bench.turn()  # sealed by the flush that gives up
+    assert paused
+    paused.clear()
+    bench.pipeline.obstacle = None
+    bench.pipeline.deliver_all()
+    bench.turn(record(0), record(1))  # again, and skipped
+    due(bench)
+    bench.turn(None, None)
+    assert (bench.written, bench.commits) == ([0, 1], [{TP: 2}])
+    bench.sink.unassign([TP])
+    assert not bench.sink.left_rows_behind
+
+
 def test_a_pause_forgets_of_no_partition_where_it_is_to_go_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client may go back by itself in a partition of which nothing has been read yet."""
     other = TopicPartition(TP.topic, 1)
