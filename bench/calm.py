@@ -65,7 +65,6 @@ def _options() -> argparse.Namespace:
 def _run(options: argparse.Namespace) -> int:
     machine = facts()
     sink = ConnectorSink("calm", "this connector", VARIABLES)
-    sink.prepare()
     with services() as stage:
         calm = _measure(sink, stage, options.seconds)
     date = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from dev.java import find_java
 from dev.kafka import LocalKafka
 from dev.machine import ServiceError
 from dev.minio import LocalMinio
+from dev.parsed_classes import make_archive
 
 RESULTS = Path(__file__).with_name("results")
 
@@ -33,7 +35,7 @@ def interruptible(run: Callable[[], int]) -> int:
 
 @contextmanager
 def services() -> Iterator[Stage]:
-    """A Kafka and a MinIO for the block.
+    """A Kafka and a MinIO for the block, and for connectors what their image has.
 
     Raises:
         ServiceError: they cannot be had, or this is not Linux.
@@ -41,8 +43,11 @@ def services() -> Iterator[Stage]:
     if not Path("/proc/self/stat").exists():
         raise ServiceError("memory and processor time are read from /proc, which Linux alone has")
     find_java()
-    with LocalKafka() as kafka, LocalMinio() as minio:
-        yield Stage(kafka, minio)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        classes = Path(folder) / "spark.jsa"
+        make_archive(classes)
+        with LocalKafka() as kafka, LocalMinio() as minio:
+            yield Stage(kafka, minio, classes)
 
 
 def positive(text: str) -> int:

@@ -62,11 +62,13 @@ class Stage:
 
     Args:
         kafka, minio: running.
+        classes: the archive that connectors start Java with.
     """
 
-    def __init__(self, kafka: LocalKafka, minio: LocalMinio) -> None:
+    def __init__(self, kafka: LocalKafka, minio: LocalMinio, classes: Path) -> None:
         self.kafka = kafka
         self.minio = minio
+        self.classes = classes
         self._topics: dict[Workload, Topic] = {}
 
     def topic(self, workload: Workload) -> Topic:

@@ -1,5 +1,6 @@
 """The archive of parsed classes that the image starts Java with, for connectors that run without the image."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from dev.machine import ServiceError
 
 _REPO = Path(__file__).resolve().parent.parent
+_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 
 def make_archive(archive: Path) -> None:
@@ -15,9 +17,13 @@ def make_archive(archive: Path) -> None:
     Raises:
         ServiceError: it did not work, with what was printed.
     """
+    environment = {
+        name: value for name, value in os.environ.items() if name != _OPTIONS
+    }  # an archive of ours may be set
     told = subprocess.run(
         [sys.executable, "-m", "dev.class_archive", str(archive)],
         cwd=_REPO,
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -29,4 +35,4 @@ def make_archive(archive: Path) -> None:
 
 def archive_variables(archive: Path) -> dict[str, str]:
     """The variables that make a connector start Java with this archive."""
-    return {"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={archive}"}
+    return {_OPTIONS: f"-XX:SharedArchiveFile={archive}"}

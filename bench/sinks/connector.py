@@ -5,15 +5,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bench.environment import versions
 from bench.sinks.base import HIVE_COLUMNS, PREFIX, TABLE, landed_in_bucket
 from bench.stage import CommittedOffsets, Place, Stage
 from bench.timeline import LandedFile
 from dev.connector import Connector
-from dev.machine import cache_folder
-from dev.parsed_classes import archive_variables, make_archive
+from dev.parsed_classes import archive_variables
 
 PACKAGES = ("quixstreams", "confluent-kafka", "orjson", "pyarrow", "pyspark", "boto3")
 
@@ -34,7 +32,6 @@ class ConnectorSink:
         return ", ".join([*told, *([f"{self.replicas} replicas"] if self.replicas > 1 else [])]) or "defaults"
 
     def prepare(self) -> Mapping[str, str]:
-        make_archive(_archive())
         return {"This connector": versions(sys.executable, PACKAGES)}
 
     def set_up(self, stage: Stage, place: Place) -> None:
@@ -42,7 +39,7 @@ class ConnectorSink:
 
     @contextmanager
     def start(self, stage: Stage, place: Place) -> Iterator[Sequence[Connector]]:
-        variables = sink_variables(stage, place, self.variables) | archive_variables(_archive())
+        variables = sink_variables(stage, place, self.variables) | archive_variables(stage.classes)
         logs = [place.log.with_suffix(f".{number}.log" if number else ".log") for number in range(self.replicas)]
         with ExitStack() as running:
             yield [running.enter_context(Connector(variables, log)) for log in logs]
@@ -52,11 +49,6 @@ class ConnectorSink:
 
     def landed(self, stage: Stage, place: Place) -> list[LandedFile]:
         return landed_in_bucket(stage, place)
-
-
-def _archive() -> Path:
-    """Java starts with it in the image, and here too."""
-    return cache_folder() / "bench-spark.jsa"
 
 
 def sink_variables(stage: Stage, place: Place, more: Mapping[str, str]) -> dict[str, str]:
