@@ -78,13 +78,12 @@ class Admission:
 
     def _is_there(self, claim: Claim) -> bool:
         """Go to the claim's offset; ``False`` while the client is not that far."""
-        begin = _kafka(claim.tp, claim.start.offset)
         try:
-            self._consumer.seek(begin)
+            self._consumer.seek(_kafka(claim.tp, claim.start.offset))
         except KafkaException as error:
             if error.args[0].code() == KafkaError._STATE:
                 return False
-            raise RetryableError(f"going to offset {begin.offset} of {claim.tp}", error.args[0].str()) from None
+            raise _not_there(claim.tp, claim.start.offset, error) from None
         self._expect(*claim.tp, claim.start.offset)
         return True
 
@@ -113,7 +112,7 @@ class Admission:
         try:
             self._consumer.seek(_kafka(tp, expected))
         except KafkaException as error:
-            raise RetryableError(f"going to offset {expected} of {tp}", error.args[0].str()) from None
+            raise _not_there(tp, expected, error) from None
         logger.info("%s: the Kafka client went back to offset %s; sent on to %s again", tp, given, expected)
 
     def check_topics(self, tps: Iterable[TopicPartition]) -> None:
@@ -137,6 +136,10 @@ class Admission:
             self._consumer.commit(offsets=begins, asynchronous=False)
         except KafkaException as error:
             logger.warning("the group's offset is not committed yet (%s)", error.args[0].str())
+
+
+def _not_there(tp: TopicPartition, offset: int, error: KafkaException) -> RetryableError:
+    return RetryableError(f"going to offset {offset} of {tp}", error.args[0].str())
 
 
 def _made_anew(tp: TopicPartition, cause: str) -> RetryableError:

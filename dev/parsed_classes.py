@@ -17,9 +17,8 @@ def make_archive(archive: Path) -> None:
     Raises:
         ServiceError: it did not work, with what was printed.
     """
-    environment = {
-        name: value for name, value in os.environ.items() if name != _OPTIONS
-    }  # an archive of ours may be set
+    # An archive may be in use already, and Java cannot write one then.
+    environment = {name: value for name, value in os.environ.items() if name != _OPTIONS}
     told = subprocess.run(
         [sys.executable, "-m", "dev.class_archive", str(archive)],
         cwd=_REPO,
