@@ -15,13 +15,13 @@ from uuid import uuid4
 
 from app.errors import ConfigError, FatalError
 from app.storage.base import ChangedError, Document, StoredObject
+from app.storage.content import CHUNK
 from app.storage.os_errors import os_translated
 
 # Readers skip names that begin with a dot, and globs look for .parquet at the end. Short, because the final name may
 # already be as long as the file system allows.
 _UNFINISHED = ".upload-"
 _LOCK = f"{_UNFINISHED}lock"  # stays: who deletes a lock that another waits for lets two in at once
-_CHUNK = 1 << 20  # bytes of a file in memory at once
 
 
 class LocalStore:
@@ -122,7 +122,7 @@ class LocalStore:
         with self._reaching(f"downloading {self.uri}/{key}", key) as source, source.open("rb") as reader:
             try:
                 with path.open("wb") as writer:
-                    shutil.copyfileobj(reader, writer, _CHUNK)
+                    shutil.copyfileobj(reader, writer, CHUNK)
                 return _etag_of_file(path)
             except BaseException:
                 path.unlink(missing_ok=True)
@@ -237,7 +237,7 @@ def _put_in_place(source: BinaryIO, target: Path) -> os.stat_result:
 
 def _copy_to_disk(source: BinaryIO, target: Path) -> os.stat_result:
     with target.open("xb") as writer:
-        shutil.copyfileobj(source, writer, _CHUNK)
+        shutil.copyfileobj(source, writer, CHUNK)
         writer.flush()
         os.fsync(writer.fileno())
         return os.fstat(writer.fileno())

@@ -3,22 +3,23 @@
 import logging
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, TypedDict, cast
 
 from botocore.exceptions import ClientError
 
 from app.errors import ConfigError, RetryableError
 from app.storage.base import ChangedError, Document, StoredObject
+from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, NoConditionsError, Replaces, Seen
+from app.storage.content import CHUNK, content_type, holds
 from app.storage.os_errors import os_translated
 from app.storage.s3_client import Access, new_client
-from app.storage.s3_conditional import Condition, ConditionalWriter, NoConditionsError, Seen
 from app.storage.s3_config import is_aws
 from app.storage.s3_errors import error_code, status_of, translated
 
@@ -33,13 +34,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PARQUET = "application/vnd.apache.parquet"
-_JSON = "application/json"
 _US_EAST_1 = "us-east-1"
 _PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
 _NO_LISTING = "the answer is not the listing of a bucket"
 
-_CHUNK = 1 << 20  # bytes of a download in memory at once
+
+class _Condition(TypedDict, total=False):
+    """What must hold for a request to be carried out, under boto3's names; empty: nothing."""
+
+    IfMatch: str
+    IfNoneMatch: str
 
 
 class S3Store:
@@ -116,7 +120,7 @@ class S3Store:
         doing = f"uploading {self.uri}/{key}"
         with os_translated(doing), path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            answer = self._send(doing, key, file, {})
+            answer = self._send(doing, key, file, WHATEVER_IS_THERE)
         return StoredObject(key, size, _answered_at(answer["ResponseMetadata"]["HTTPHeaders"]))
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
@@ -180,7 +184,7 @@ class S3Store:
             etag = _etag(answer, doing)
             try:
                 with closing(answer["Body"]) as stream, path.open("wb") as file:
-                    for chunk in stream.iter_chunks(_CHUNK):
+                    for chunk in stream.iter_chunks(CHUNK):
                         file.write(chunk)
             except BaseException:
                 path.unlink(missing_ok=True)
@@ -202,19 +206,19 @@ class S3Store:
         if status != HTTPStatus.NO_CONTENT and any(found.key == key for found in self.list(key)):
             raise RetryableError(doing, f"the answer is {status}, and the object is still there", _PROXY_HINT)
 
-    def _put(self, key: str, body: bytes, condition: Condition) -> str:
+    def _put(self, key: str, body: bytes, replaces: Replaces) -> str:
         """Put a small object and return its ETag."""
-        return self._send(f"writing {self.uri}/{key}", key, body, condition)["ETag"]
+        return self._send(f"writing {self.uri}/{key}", key, body, replaces)["ETag"]
 
     def _look(self, key: str, body: bytes) -> Seen | None:
         found = self.read(key)
         return Seen(found.etag, found.body == body) if found else None
 
-    def _put_file(self, key: str, path: Path, condition: Condition) -> str:
+    def _put_file(self, key: str, path: Path, replaces: Replaces) -> str:
         """Put a file and return its ETag."""
         doing = f"replacing {self.uri}/{key}"
         with os_translated(doing), path.open("rb") as file:
-            return self._send(doing, key, file, condition)["ETag"]
+            return self._send(doing, key, file, replaces)["ETag"]
 
     def _look_at_file(self, key: str, path: Path) -> Seen | None:
         doing = f"reading {self.uri}/{key}"
@@ -224,19 +228,20 @@ class S3Store:
             except self._client.exceptions.NoSuchKey:
                 return None
             with closing(answer["Body"]) as stream:
-                return Seen(_etag(answer, doing), _holds(path, stream.iter_chunks(_CHUNK)))
+                return Seen(_etag(answer, doing), holds(path, stream.iter_chunks(CHUNK)))
 
-    def _send(self, doing: str, key: str, body: bytes | BinaryIO, condition: Condition) -> "PutObjectOutputTypeDef":
-        """Put an object where the condition holds; the answer is sure to have an ETag."""
+    def _send(self, doing: str, key: str, body: bytes | BinaryIO, replaces: Replaces) -> "PutObjectOutputTypeDef":
+        """Put an object in place of that version; the answer is sure to have an ETag."""
+        conditional = replaces is not WHATEVER_IS_THERE
         with self._asking(doing):
             try:
                 answer = self._client.put_object(
-                    Bucket=self._bucket, Key=key, Body=body, ContentType=_content_type(key), **condition
+                    Bucket=self._bucket, Key=key, Body=body, ContentType=content_type(key), **_condition(replaces)
                 )
             except ClientError as error:
-                if condition and _says_changed(error):
+                if conditional and _says_changed(error):
                     raise ChangedError(f"{self.uri}/{key} is not the version that was to be replaced") from error
-                if condition and status_of(error) == HTTPStatus.NOT_IMPLEMENTED:
+                if conditional and status_of(error) == HTTPStatus.NOT_IMPLEMENTED:
                     raise NoConditionsError from error
                 raise
         _etag(answer, doing)
@@ -281,15 +286,10 @@ class S3Store:
             )
 
 
-def _content_type(key: str) -> str:
-    known = {".parquet": _PARQUET, ".json": _JSON}
-    return known.get(Path(key).suffix, "application/octet-stream")
-
-
-def _holds(path: Path, chunks: Iterable[bytes]) -> bool:
-    """Whether these are the bytes of the file."""
-    with path.open("rb") as file:
-        return all(file.read(len(chunk)) == chunk for chunk in chunks) and not file.read(1)
+def _condition(replaces: Replaces) -> _Condition:
+    if replaces is WHATEVER_IS_THERE:
+        return {}
+    return {"IfNoneMatch": "*"} if replaces is None else {"IfMatch": replaces}
 
 
 def _says_changed(error: ClientError) -> bool:

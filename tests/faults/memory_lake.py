@@ -16,7 +16,7 @@ from app.journal_entry import JournalEntry, parse
 from app.lineage import part_of
 from app.model import StoredFile
 from app.storage.base import ChangedError, Document, StoredObject
-from app.storage.s3_conditional import Condition, ConditionalWriter, Seen
+from app.storage.conditional import ConditionalWriter, Replaces, Seen
 from tests.faults.lanes import Network
 
 URI = "s3://lake"
@@ -110,17 +110,16 @@ class MemoryStore:
             changes=changes,
         )
 
-    def _put(self, key: str, body: bytes, condition: Condition) -> str:
-        return self._request(f"write {key}", lambda: self._store_document(key, body, condition))
+    def _put(self, key: str, body: bytes, replaces: Replaces) -> str:
+        return self._request(f"write {key}", lambda: self._store_document(key, body, replaces))
 
     def _look(self, key: str, body: bytes) -> Seen | None:
         found = self._request(f"read back {key}", lambda: self.objects.get(key), changes=False)
         return Seen(found.etag, found.body == body) if found else None
 
-    def _store_document(self, key: str, body: bytes, condition: Condition) -> str:
+    def _store_document(self, key: str, body: bytes, replaces: Replaces) -> str:
         present = self.objects.get(key)
-        wanted = condition.get("IfMatch")
-        if (present.etag if present else None) != wanted:
+        if (present.etag if present else None) != replaces:
             raise ChangedError(key)
         self.objects[key] = _Object(body, hashlib.md5(body).hexdigest())  # noqa: S324 - as S3 does
         entry = parse(body, (f"{ROOT}/", f"{DEAD_LETTERS}/"))

@@ -1,4 +1,7 @@
-"""The same store twice: a bucket on a real S3 server, and a folder."""
+"""One behaviour, many stores: on real servers, and in a folder.
+
+To add a store, name it in ``STORES`` and write a fixture ``<name>_place``.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -6,13 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.base import ObjectStore
 from app.storage.local import LocalStore
 from app.storage.s3 import S3Store
 from dev.minio import LocalMinio
 from tests.integration.storage.place import Place
 
+STORES = ("s3", "local")
 WORKERS = 10
+
+
+@pytest.fixture(params=STORES)
+def place(request: pytest.FixtureRequest) -> Place:
+    found: Place = request.getfixturevalue(f"{request.param}_place")
+    return found
 
 
 @pytest.fixture
@@ -33,19 +42,18 @@ def s3_store(s3_server: LocalMinio) -> Callable[..., S3Store]:
     return make
 
 
-@pytest.fixture(params=["s3", "local"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "local":
-        folder = tmp_path / "lake"
-        folder.mkdir()
-        return Place(LocalStore(folder), lambda key: (folder / key).read_bytes(), lambda: shutil.rmtree(folder))
-
-    bucket: str = request.getfixturevalue("bucket")
-    server: LocalMinio = request.getfixturevalue("s3_server")
-    client = server.client()
-    make: Callable[..., ObjectStore] = request.getfixturevalue("s3_store")
+@pytest.fixture
+def s3_place(s3_store: Callable[..., S3Store], s3_server: LocalMinio, bucket: str) -> Place:
+    client = s3_server.client()
     return Place(
-        make(bucket),
+        s3_store(bucket),
         lambda key: client.get_object(Bucket=bucket, Key=key)["Body"].read(),
         lambda: client.delete_bucket(Bucket=bucket) and None,
     )
+
+
+@pytest.fixture
+def local_place(tmp_path: Path) -> Place:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    return Place(LocalStore(folder), lambda key: (folder / key).read_bytes(), lambda: shutil.rmtree(folder))

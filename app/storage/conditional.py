@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypedDict, TypeVar
+from enum import Enum
+from typing import Final, Generic, Literal, TypeVar
 
 from app.errors import RetryableError
 from app.storage.base import ChangedError
@@ -13,16 +14,24 @@ logger = logging.getLogger(__name__)
 _Body = TypeVar("_Body")
 
 
-class Condition(TypedDict, total=False):
-    """What must hold for a request to be carried out, under boto3's names; empty: nothing."""
+class Whatever(Enum):
+    """Stands for any version, or none."""
 
-    IfMatch: str
-    IfNoneMatch: str
+    IS_THERE = "is there"
+
+
+WHATEVER_IS_THERE: Final = Whatever.IS_THERE
+
+# The version that a write is to replace: one that was seen, none (the object must not be there), or whatever is there.
+Replaces = str | None | Literal[Whatever.IS_THERE]
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What an object was found to be: its version, and whether it holds the body that one wants to write."""
+    """What an object was found to be: its version, and whether it holds the body that one wants to write.
+
+    ``etag`` is what ``Document.etag`` is: whatever the store names a version by.
+    """
 
     etag: str
     is_ours: bool
@@ -35,19 +44,19 @@ class NoConditionsError(Exception):
 class ConditionalWriter(Generic[_Body]):
     """Writes an object only where it still is the version that the writer saw.
 
-    An answer that was lost must look neither like a failure nor like somebody else's version, and boto3 may have sent
-    the request twice by itself. So after every answer but "done", the object is read: when it holds our body, it is
-    written.
+    An answer that was lost must look neither like a failure nor like somebody else's version, and the store's library
+    may have sent the request twice by itself. So after every answer but "done", the object is read: when it holds our
+    body, it is written.
 
     Args:
         uri: the bucket's address, for messages.
-        put: stores a body under a key and returns its ETag. Raises ``ChangedError`` where the condition fails, and
-            ``NoConditionsError``.
+        put: stores a body under a key in place of what it is to replace, and returns its version. Raises
+            ``ChangedError`` where something else is there, and ``NoConditionsError``.
         look: reads an object and compares it with a body, ``None`` where there is none.
     """
 
     def __init__(
-        self, uri: str, put: Callable[[str, _Body, Condition], str], look: Callable[[str, _Body], Seen | None]
+        self, uri: str, put: Callable[[str, _Body, Replaces], str], look: Callable[[str, _Body], Seen | None]
     ) -> None:
         self._uri = uri
         self._put = put
@@ -71,8 +80,8 @@ class ConditionalWriter(Generic[_Body]):
             Whether conditions hold here; if not, ``write`` reads and checks from now on.
         """
         try:
-            self._put(key, first, {"IfNoneMatch": "*"})
-            self._put(key, second, {"IfNoneMatch": "*"})
+            self._put(key, first, None)
+            self._put(key, second, None)
         except ChangedError:
             return True
         except NoConditionsError:
@@ -87,13 +96,13 @@ class ConditionalWriter(Generic[_Body]):
     def _put_in_place_of(self, key: str, body: _Body, replaces: str | None) -> str:
         if self._conditions:
             try:
-                return self._put(key, body, {"IfNoneMatch": "*"} if replaces is None else {"IfMatch": replaces})
+                return self._put(key, body, replaces)
             except NoConditionsError:
                 self._tell_of_no_conditions()
         found = self._look(key, body)
         if (found.etag if found else None) != replaces:
             raise ChangedError(f"{self._uri}/{key} is not the version that was to be replaced")
-        return self._put(key, body, {})
+        return self._put(key, body, WHATEVER_IS_THERE)
 
     def _tell_of_no_conditions(self) -> None:
         self.do_without_conditions()
