@@ -33,6 +33,7 @@ from app.spark import SparkWriter
 from app.staging import Stager
 from app.starting import patiently, spare_the_garbage_collector, wait
 from app.storage.base import ObjectStore
+from app.stores import new_store
 from app.transform import transform
 from app.wiring import (
     FLUSH_SECONDS,
@@ -49,7 +50,6 @@ from app.wiring import (
     new_sink,
     new_spec,
     new_stager,
-    new_store,
     table_root,
 )
 

@@ -13,6 +13,8 @@ from urllib.parse import SplitResult, urlsplit
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,254}")
+_CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
+_STORAGE_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 _FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
 _ANY_REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -68,6 +70,11 @@ def seconds(raw: Any) -> float:
     return value
 
 
+def milliseconds_or_off(raw: Any) -> int | None:
+    """Parse a whole number of milliseconds; 0 means off."""
+    return whole_number(0)(raw) or None
+
+
 def flag(raw: Any) -> bool:
     """Parse ``true`` or ``false`` in any case."""
     if isinstance(raw, bool):
@@ -101,6 +108,20 @@ def bucket(text: str) -> str:
         raise ValueError("must be the bucket's name alone, such as my-lake: no s3://, and the path goes into S3_PREFIX")
     if not _BUCKET.fullmatch(text):
         raise ValueError('must be a bucket\'s name: 3 to 255 letters, digits, ".", "_" and "-"')
+    return text
+
+
+def container(text: str) -> str:
+    """Parse the bare name of a container of Azure."""
+    if not _CONTAINER.fullmatch(text):
+        raise ValueError("must be a container's name: 3 to 63 lower-case letters, digits and single hyphens")
+    return text
+
+
+def storage_account(text: str) -> str:
+    """Parse the name of a storage account of Azure."""
+    if not _STORAGE_ACCOUNT.fullmatch(text):
+        raise ValueError("must be the account's name alone: 3 to 24 lower-case letters and digits")
     return text
 
 

@@ -12,7 +12,16 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from app.connection import CatalogTarget, LocalTarget, S3Target, StorageTarget, parse_connection
+from app.connection import (
+    AzureTarget,
+    CatalogTarget,
+    GcsTarget,
+    LocalTarget,
+    S3Target,
+    StorageAddress,
+    StorageTarget,
+    parse_connection,
+)
 from app.errors import ConfigError
 from app.setting_values import VIRTUAL_MARK, megabytes
 from app.sizing import MemoryPlan, plan_memory
@@ -55,15 +64,36 @@ class Settings(Variables):
         """The store to write to. Only a store that the user named may be created."""
         if self.platform_connection is not None and self.uses_platform_storage:
             return parse_connection(self.platform_connection.get_secret_value(), default_region=self.aws_region)
-        if isinstance(self.storage_url, Path):
-            return LocalTarget(self.storage_url)
+        address = self.storage_url or StorageAddress("s3", str(self.s3_bucket))
+        match address.scheme:
+            case "s3":
+                return self._s3(address.name)
+            case "gs":
+                return GcsTarget(address.name, _revealed(self.gcs_credentials_json), may_create=True)
+            case "az":
+                return self._azure(address.name)
+            case "file":
+                return LocalTarget(Path(address.name))
+
+    def _s3(self, bucket: str) -> S3Target:
         return S3Target(
-            bucket=self.s3_bucket or str(self.storage_url),
+            bucket=bucket,
             region=self.aws_region,
             endpoint_url=self.aws_endpoint_url,
             access_key=_revealed(self.aws_access_key_id),
             secret_key=_revealed(self.aws_secret_access_key),
             session_token=_revealed(self.aws_session_token),
+            may_create=True,
+        )
+
+    def _azure(self, container: str) -> AzureTarget:
+        return AzureTarget(
+            container=container,
+            account=self.azure_storage_account,
+            endpoint_url=self.azure_endpoint_url,
+            connection_string=_revealed(self.azure_storage_connection_string),
+            key=_revealed(self.azure_storage_key),
+            sas_token=_revealed(self.azure_storage_sas_token),
             may_create=True,
         )
 
@@ -122,14 +152,16 @@ class Settings(Variables):
             f"consumer: group {self.consumer_group}, starts at {self.auto_offset_reset} when it has no offsets, "
             f"{self.delivery_guarantee}",
             f"records: key {self.key_deserializer}, value {self.value_deserializer}, bad ones: {self.on_bad_record}",
-            f"store: {self.storage.uri}/{self.root}/{self.table}, {_access_in_words(self.storage)}",
+            f"silence: {self._silence_in_words()}",
+            f"store: {self.storage.uri}/{self.root}/{self.table}, {self._access_in_words()}",
             f"partitions: {self._partitions_in_words()}",
             f"files: {self._files_in_words()}",
             f"catalog: {self._catalog_in_words()}",
             f"writing: batches of {self.batch_size:,} rows, commit every {self.commit_interval:g} s, "
             f"{self.max_write_workers} uploads at once, buffer {self.memory.buffer_mb:,} MB",
             f"spark: {self.spark_master}, heap {self.memory.heap_mb:,} MB",
-            f"health: {f'port {self.http_port}' if self.http_port else 'off'}, log level {self.loglevel}",
+            f"health: {f'port {self.http_port}' if self.http_port else 'off'}, log level {self.loglevel}"
+            + (", as JSON" if self.log_format == "json" else ""),
         ]
 
     def _broker_in_words(self) -> str:
@@ -137,6 +169,18 @@ class Settings(Variables):
             return "the Quix workspace"
         login = [word for word in (self.security_protocol, self.sasl_mechanism) if word]
         return self.broker_address + (f" ({', '.join(login)})" if login else "")
+
+    def _silence_in_words(self) -> str:
+        if self.stream_timeout_ms is None:
+            return "not watched"
+        event = f", told on topic {self.stream_timeout_topic}" if self.stream_timeout_topic else ""
+        return f"a key is silent after {self.stream_timeout_ms:,} ms{event}"
+
+    def _access_in_words(self) -> str:
+        words = [_access_in_words(self.storage)]
+        if self.s3_sse:
+            words.append(f"encrypted with {self.s3_sse_kms_key_id or self.s3_sse}")
+        return ", ".join(words)
 
     def _partitions_in_words(self) -> str:
         if not self.partitions:
@@ -203,10 +247,21 @@ def _secret_variables() -> set[str]:
 
 
 def _access_in_words(storage: StorageTarget) -> str:
-    if isinstance(storage, LocalTarget):
-        return "a local folder"
-    keys = "keys as set" if storage.access_key else "keys from the machine's role or profile"
-    return f"{storage.endpoint_url or 'AWS'}, region {storage.region}, {keys}"
+    match storage:
+        case LocalTarget():
+            return "a local folder"
+        case S3Target():
+            keys = "keys as set" if storage.access_key else "keys from the machine's role or profile"
+            return f"{storage.endpoint_url or 'AWS'}, region {storage.region}, {keys}"
+        case GcsTarget():
+            return "credentials as set" if storage.credentials_json else "credentials from Google's default chain"
+        case AzureTarget(connection_string=str()):
+            return "connection string as set"
+        case AzureTarget():
+            keys = (
+                "key as set" if storage.key else "SAS token as set" if storage.sas_token else "the machine's identity"
+            )
+            return f"{storage.endpoint_url or f'account {storage.account}'}, {keys}"
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -13,7 +13,6 @@ from app.batch_conversion import BatchConverter
 from app.catalog.base import Catalog, CatalogTable, TableProperties
 from app.catalog.quix import QuixCatalog
 from app.claims import Claims
-from app.connection import LocalTarget
 from app.custody import ByAssignment, ByJournal
 from app.dead_letter import object_roots
 from app.delivery import Registrar
@@ -32,8 +31,6 @@ from app.settings import Settings
 from app.sink import LakeSink
 from app.staging import Stager
 from app.storage.base import ObjectStore
-from app.storage.local import LocalStore
-from app.storage.s3 import S3Store
 from app.table import open_table
 from app.whole_batches import WholeBatches
 
@@ -57,23 +54,6 @@ _STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default
 def table_root(settings: Settings) -> str:
     """Key of the table's folder in the store."""
     return f"{settings.root}/{settings.table}"
-
-
-def new_store(settings: Settings) -> ObjectStore:
-    """The store, not connected yet."""
-    target = settings.storage
-    if isinstance(target, LocalTarget):
-        return LocalStore(target.folder)
-    return S3Store(
-        target.bucket,
-        region=target.region,
-        endpoint_url=target.endpoint_url,
-        access_key=target.access_key,
-        secret_key=target.secret_key,
-        session_token=target.session_token,
-        max_workers=2 * settings.max_write_workers,  # uploads, and journals beside them
-        create_bucket=target.may_create,
-    )
 
 
 def new_catalog(settings: Settings) -> Catalog | None:

@@ -23,8 +23,9 @@ from app.partitioning import is_data_file
 from app.ranges import Range, gaps, intersection, ranges_of
 from app.settings import Settings
 from app.storage.base import ObjectStore
+from app.stores import new_store
 from app.unsettled import unsettled
-from app.wiring import new_store, table_root
+from app.wiring import table_root
 
 _OFFSET = "__offset"
 _MOST = 20

@@ -19,8 +19,9 @@ from app.commands.sender import PRODUCER_SETTINGS, Sender
 from app.dead_letter import DeadLetter, dead_letter_root, read
 from app.settings import Settings
 from app.storage.base import ObjectStore
+from app.stores import new_store
 from app.unsettled import unsettled
-from app.wiring import kafka_client_refused, kafka_connection, new_store, table_root
+from app.wiring import kafka_client_refused, kafka_connection, table_root
 
 logger = logging.getLogger(__name__)
 

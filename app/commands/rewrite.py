@@ -24,8 +24,9 @@ from app.scratch import make_scratch
 from app.settings import Settings
 from app.spark import SparkWriter
 from app.storage.base import ObjectStore, StoredObject
+from app.stores import new_store
 from app.unsettled import Unsettled, unsettled
-from app.wiring import new_catalog, new_registrar, new_schema, new_spec, new_store, table_root
+from app.wiring import new_catalog, new_registrar, new_schema, new_spec, table_root
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from app.settings import Settings, SettingsError, load_settings
 ENOUGH = {"S3_BUCKET": "lake", "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}
 BROKER_ALONE = {"KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}
 CONNECTION = "Quix__BlobStorage__Connection__Json"
+CREDENTIALS = '{"type": "service_account", "private_key": "hush"}'
 PLATFORM_BUCKET = {
     "BucketName": "quix-lake",
     "AccessKeyId": "platform-key",

@@ -54,9 +54,12 @@ class TestStore:
     @pytest.mark.parametrize(
         ("url", "reason"),
         [
-            ("gs://lake", "must be s3://bucket or file:///folder; other stores are not supported by this version"),
-            ("az://lake", "must be s3://bucket or file:///folder"),
-            ("lake", "must be s3://bucket or file:///folder"),
+            ("ftp://lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
+            ("lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
+            ("gs://lake/raw", "must be gs://bucket alone; the path behind it goes into S3_PREFIX"),
+            ("az://lake/raw", "must be az://container alone; the path behind it goes into S3_PREFIX"),
+            ("az://My--lake", "must be a container's name"),
+            ("az://" + 33 * "a-" + "a", "must be a container's name"),
             ("s3://lake/raw", "the path behind it goes into S3_PREFIX"),
             ("s3://", "must be a bucket's name"),
             ("file://lake", "must name a folder by its full path"),
@@ -160,6 +163,19 @@ class TestPlatformStorage:
         assert isinstance(storage, S3Target)
         assert storage.endpoint_url is None
 
+    def test_google_through_its_s3_interface(self) -> None:
+        section = {name: value for name, value in PLATFORM_BUCKET.items() if name != "ServiceUrl"}
+        for provider in ("Gcp", "GCP", "gcs"):
+            storage = load(ON_PLATFORM, **{CONNECTION: connection(provider, S3Compatible=section)}).storage
+            assert isinstance(storage, S3Target)
+            assert storage.endpoint_url == "https://storage.googleapis.com"
+
+    def test_the_id_of_a_user_lets_in_with_the_token_beside_it(self) -> None:
+        user = {**PLATFORM_BUCKET, "AccessKeyId": "0b6f7a3e-3c0d-4f5e-9a51-8d4f2f6f1c11"}
+        storage = load(ON_PLATFORM, **{CONNECTION: connection(S3Compatible=user)}).storage
+        assert isinstance(storage, S3Target)
+        assert (storage.secret_key, storage.session_token) == ("platform-secret", "platform-secret")
+
     @pytest.mark.parametrize("section", ["LocalStorage", "local_storage"])
     @pytest.mark.parametrize("key", ["DirectoryPath", "directory_path"])
     def test_local(self, section: str, key: str) -> None:
@@ -172,10 +188,11 @@ class TestPlatformStorage:
         [
             ('{"Provider": "S3"', "must be a JSON object, and it is no JSON"),
             ("[]", "must be a JSON object, and it is another kind of value"),
-            ("{}", "must have a field Provider that is S3, Minio, S3Compatible or Local"),
-            ('{"Provider": "ftp"}', "must have a field Provider that is S3, Minio, S3Compatible or Local"),
-            ('{"Provider": "Azure"}', "names a provider that is not supported by this version"),
-            ('{"Provider": "GCP", "S3Compatible": {}}', "names a provider that is not supported by this version"),
+            ("{}", "must have a field Provider that is S3, Minio, S3Compatible, Gcp, Azure or Local"),
+            ('{"Provider": "ftp"}', "must have a field Provider that is S3, Minio, S3Compatible, Gcp, Azure or Local"),
+            ('{"Provider": "Azure"}', "must have an object AzureBlobStorage"),
+            ('{"Provider": "Azure", "AzureBlobStorage": {}}', "must have AzureBlobStorage.ContainerName and"),
+            ('{"Provider": "GCP"}', "must have an object S3Compatible"),
             ('{"Provider": "S3"}', "must have an object S3Compatible"),
             ('{"Provider": "S3", "S3Compatible": "x"}', "must have an object S3Compatible"),
             ('{"Provider": "Local"}', "must have an object LocalStorage"),

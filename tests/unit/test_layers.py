@@ -67,7 +67,7 @@ LAYERS = (
         "app.storage.content",
         "app.storage.os_errors",
         "app.storage.s3_errors",
-        "app.variables",
+        "app.variables.base",
     ),
     (
         "app.footers",
@@ -75,8 +75,11 @@ LAYERS = (
         "app.journal_object",
         "app.storage.conditional",
         "app.storage.s3_config",
+        "app.variables.kafka",
     ),
-    ("app.journal", "app.storage.s3_client", "app.unsettled"),
+    ("app.journal", "app.storage.s3_client", "app.unsettled", "app.variables.store"),
+    ("app.variables.table",),
+    ("app.variables",),
     (
         "app.catalog.quix",
         "app.custody",
@@ -90,7 +93,7 @@ LAYERS = (
     ("app.admission", "app.raw_lane"),
     ("app.application", "app.delivery"),
     ("app.job", "app.parcels", "app.recovery", "app.rewriter"),
-    ("app.pipeline", "app.wiring"),
+    ("app.pipeline", "app.stores", "app.wiring"),
     ("app.commands.answers", "app.commands.arguments", "app.commands.audit_report", "app.commands.sender"),
     ("app.commands.audit", "app.commands.replay", "app.commands.rewrite", "app.service"),
     ("app.commands",),
@@ -106,12 +109,12 @@ HOMES = {
     "botocore": ("app.storage.s3*",),
     "requests": ("app.catalog.*",),
     "app.spark": ("app.commands.rewrite", "app.service"),
-    "app.storage.local": ("app.wiring",),
-    "app.storage.s3": ("app.wiring",),
+    "app.storage.local": ("app.stores",),
+    "app.storage.s3": ("app.stores",),
     "app.catalog.quix": ("app.wiring",),
-    "app.settings": ("app.commands", "app.commands.*", "app.service", "app.wiring", "main"),
-    "app.variables": ("app.settings",),
-    "app.setting_values": ("app.settings", "app.variables", "app.connection"),
+    "app.settings": ("app.commands", "app.commands.*", "app.service", "app.stores", "app.wiring", "main"),
+    "app.variables": ("app.settings", "app.variables", "app.variables.*"),
+    "app.setting_values": ("app.settings", "app.variables", "app.variables.*", "app.connection"),
 }
 
 

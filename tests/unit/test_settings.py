@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from app.connection import S3Target
 from app.settings import Settings, SettingsError
-from tests.unit.environment import CONNECTION, ENOUGH, ON_PLATFORM, connection, load, problems
+from tests.unit.environment import ENOUGH, ON_PLATFORM, load, problems
 
 
 class TestDefaults:
@@ -106,6 +106,11 @@ class TestSecrets:
         "KAFKA_SASL_PASSWORD",
         "Quix__Sdk__Token",
         "Quix__Lakehouse__Catalog__AuthToken",
+        "Quix__Lakehouse__Query__AuthToken",
+        "GCS_CREDENTIALS_JSON",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "AZURE_STORAGE_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
     )
 
     def test_are_in_no_text_of_the_settings(self) -> None:
@@ -217,6 +222,24 @@ class TestLogin:
         assert "needs KAFKA_SECURITY_PROTOCOL to be SSL or SASL_SSL" in problem
 
 
+class TestSilence:
+    def test_is_watched_for_without_a_topic_too(self) -> None:
+        assert load(STREAM_TIMEOUT_MS="30000").stream_timeout_ms == 30_000
+
+    @pytest.mark.parametrize("text", ["", "0"])
+    def test_is_off(self, text: str) -> None:
+        assert load(STREAM_TIMEOUT_MS=text).stream_timeout_ms is None
+
+    @pytest.mark.parametrize("text", ["", "0"])
+    def test_a_topic_alone(self, text: str) -> None:
+        (problem,) = problems(STREAM_TIMEOUT_MS=text, STREAM_TIMEOUT_TOPIC="quiet")
+        assert problem == 'STREAM_TIMEOUT_TOPIC="quiet": has no effect without STREAM_TIMEOUT_MS'
+
+    def test_events_do_not_go_where_records_come_from(self) -> None:
+        (problem,) = problems(input="in", STREAM_TIMEOUT_MS="5", STREAM_TIMEOUT_TOPIC="in")
+        assert "must be another topic than input" in problem
+
+
 class TestTable:
     @pytest.mark.parametrize("topic", ["_internal", "_dead_letter", "_journal", "a..b", ".hidden", "-x"])
     def test_a_topic_that_cannot_name_a_table(self, topic: str) -> None:
@@ -273,36 +296,3 @@ class TestMemory:
         (problem,) = problems(Quix__Deployment__Limits__Memory="1200", SPARK_DRIVER_MEMORY="1g")
         assert "SPARK_DRIVER_MEMORY=1024m" in problem
         assert "need 1,524 MB in all" in problem
-
-
-def test_summary() -> None:
-    settings = load(
-        HIVE_COLUMNS="year,~driver,place",
-        AWS_ENDPOINT_URL="http://s3:9000",
-        CATALOG_URL="https://c",
-        HTTP_PORT="0",
-        SORT_COLUMN="lap",
-        COLUMN_TYPES="speed:double",
-        METADATA_COLUMNS="__topic,__offset",
-    )
-    assert settings.summary() == [
-        "input: topic sensor-data of localhost:9092",
-        "consumer: group s3_direct_sink_v1.0, starts at latest when it has no offsets, exactly-once",
-        "records: key str, value json, bad ones: dead-letter",
-        "store: s3://lake/data/sensor-data, http://s3:9000, region us-east-1, keys from the machine's role or profile",
-        "partitions: year / ~driver / place, missing values in auto, time from ts_ms in UTC",
-        "files: snappy, row groups of 1,000,000 rows, ordered by lap, fixed types for speed, with __topic, __offset",
-        "catalog: https://c, without a token, namespace default, tables are created and files registered",
-        "writing: batches of 1,000 rows, commit every 30 s, 10 uploads at once, buffer 256 MB",
-        "spark: local[*], heap 1,024 MB",
-        "health: off, log level INFO",
-    ]
-
-
-def test_summary_on_the_platform() -> None:
-    local = connection("Local", LocalStorage={"DirectoryPath": "/lake"})
-    lines = load(ON_PLATFORM, AUTO_DISCOVER="false", CATALOG_URL="https://c", **{CONNECTION: local}).summary()
-    assert lines[0] == "input: topic sensor-data of the Quix workspace"
-    assert "store: file:///lake/acme-prod/data-lake/time-series/sensor-data, a local folder" in lines
-    assert "partitions: none" in lines
-    assert "catalog: https://c, without a token, namespace default, nothing is registered" in lines

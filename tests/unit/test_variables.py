@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from quixstreams.models.serializers import DESERIALIZERS
 
-from app.variables import Deserializer
+from app.variables.kafka import Deserializer
 from tests.unit.environment import load, problems
 
 
@@ -71,6 +71,12 @@ class TestSingleValues:
             ("KAFKA_SSL_CA_LOCATION", "/no/such/ca.pem", "must be a file that exists"),
             ("KAFKA_BOOTSTRAP_SERVERS", "http://kafka:9092", "must be host:port"),
             ("KAFKA_BOOTSTRAP_SERVERS", "a:1,,b:2", "must be host:port"),
+            ("STREAM_TIMEOUT_MS", "-1", "must be a whole number of at least 0"),
+            ("LOG_FORMAT", "xml", "must be one of text, json"),
+            ("S3_SSE", "aws:c", "must be one of AES256, aws:kms"),
+            ("S3_SSE_KMS_KEY_ID", "key", "needs S3_SSE to be aws:kms"),
+            ("AZURE_STORAGE_ACCOUNT", "https://acme", "must be the account's name alone"),
+            ("AZURE_ENDPOINT_URL", "acme", "must be an address such as https://host:port/path"),
             ("S3_BUCKET", "s3://lake", "must be the bucket's name alone"),
             ("S3_BUCKET", "la", "must be a bucket's name"),
             ("S3_PREFIX", "a//b", "must be a path such as lake/raw"),

@@ -1,0 +1,38 @@
+"""From settings to the store that they name."""
+
+from app.connection import LocalTarget, S3Target, StorageTarget
+from app.errors import ConfigError
+from app.settings import Settings
+from app.storage.base import ObjectStore
+from app.storage.local import LocalStore
+
+
+def new_store(settings: Settings) -> ObjectStore:
+    """The store, not connected yet. Only its own SDK is loaded: each of them costs a good part of a second."""
+    workers = 2 * settings.max_write_workers  # uploads, and journals beside them
+    match settings.storage:
+        case LocalTarget(folder):
+            return LocalStore(folder)
+        case S3Target() as target:
+            return _s3_store(target, workers)
+        case target:
+            raise _not_built(target)
+
+
+def _s3_store(target: S3Target, workers: int) -> ObjectStore:
+    from app.storage.s3 import S3Store
+
+    return S3Store(
+        target.bucket,
+        region=target.region,
+        endpoint_url=target.endpoint_url,
+        access_key=target.access_key,
+        secret_key=target.secret_key,
+        session_token=target.session_token,
+        max_workers=workers,
+        create_bucket=target.may_create,
+    )
+
+
+def _not_built(target: StorageTarget) -> ConfigError:
+    return ConfigError(f"opening {target.uri}", "this version has no such store yet", "Set STORAGE_URL to s3://bucket")
