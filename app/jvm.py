@@ -1,5 +1,6 @@
 """What the Java process of Spark is started with: options, log settings, and a local file system without forks."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ public class ScratchFileSystem extends org.apache.hadoop.fs.LocalFileSystem {
 }
 """
 
+_HADOOP_PREFIX = "spark.hadoop."
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
@@ -83,6 +85,20 @@ def use_scratch_file_system(session: Any) -> None:
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(_FILE_SYSTEM_SOURCE)
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
+    _forget_defaults(jvm, hadoop, session.sparkContext.getConf().getAll())
     hadoop.setClassLoader(compiler.getClassLoader())
     hadoop.set("fs.file.impl", _FILE_SYSTEM_CLASS)
     jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # instances of the former class are cached
+
+
+def _forget_defaults(jvm: Any, hadoop: Any, conf: Iterable[tuple[str, str]]) -> None:
+    """Leave only our own settings in Hadoop's configuration.
+
+    Parquet goes through all of it for every file that it opens, in search of settings for single columns, and every job
+    takes a copy. The thousand others repeat defaults that the code has as well, or are for services that are not here.
+    """
+    jvm.org.apache.hadoop.mapred.JobConf()  # the first of its kind adds defaults to every configuration there is
+    hadoop.clear()
+    for name, value in conf:
+        if name.startswith(_HADOOP_PREFIX):
+            hadoop.set(name.removeprefix(_HADOOP_PREFIX), value)

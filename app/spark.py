@@ -29,7 +29,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.jvm import spark_conf, use_scratch_file_system
 from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
-from app.staged_file import columns_without_dictionary, largest_row, write_staged
+from app.parquet_options import parquet_options
+from app.staged_file import write_staged
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,6 @@ _JOB_SECONDS = 600.0
 _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
-_BYTES_BETWEEN_CHECKS = 2**20
-_ROWS_BETWEEN_CHECKS = 10_000
 _WRITES_BETWEEN_COLLECTIONS = 20
 _T = TypeVar("_T")
 
@@ -189,7 +188,7 @@ class SparkWriter:
             frame = frame.sortWithinPartitions(
                 _column(staged.group_column), _column(staged.sort_column).asc_nulls_last()
             )
-        options = _size_checks(schema) | _encodings(schema)
+        options = parquet_options(schema, max(group.rows for group in staged.groups))
         frame.write.options(**options).partitionBy(staged.group_column).parquet(str(out))
         self._give_back()
         return _collect(staged, out)
@@ -260,25 +259,6 @@ _START_HINT = (
 def _column(name: str) -> Column:
     """The column of this very name, which may have dots in it."""
     return col("`" + name.replace("`", "``") + "`")
-
-
-def _size_checks(schema: pa.Schema) -> dict[str, str]:
-    """After how many rows Parquet looks at the size of its buffers.
-
-    After each one costs a fifth of the whole write. Left to itself it guesses from the rows before: a few large ones
-    after many small ones then fill the heap. So it looks whenever no more than a megabyte can have come together.
-    """
-    largest = largest_row(schema)
-    if largest is None:
-        return {}
-    rows = str(max(1, min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, largest))))
-    return {f"parquet.{what}.size.row.check.{bound}": rows for what in ("page", "block") for bound in ("min", "max")}
-
-
-def _encodings(schema: pa.Schema) -> dict[str, str]:
-    # In a setting's name a dot would stand between a column and a field of it; others are left to Parquet.
-    names = (name for name in columns_without_dictionary(schema) if name.isidentifier())
-    return {f"parquet.enable.dictionary#{name}": "false" for name in names}
 
 
 def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:

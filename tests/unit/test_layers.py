@@ -26,7 +26,15 @@ LAYERS = (
         "app.sizing",
         "app.staged_file",
     ),
-    ("app.audit", "app.encodings", "app.file_ledger", "app.journal_entry", "app.starting", "app.type_names"),
+    (
+        "app.audit",
+        "app.encodings",
+        "app.file_ledger",
+        "app.journal_entry",
+        "app.parquet_options",
+        "app.starting",
+        "app.type_names",
+    ),
     (
         "app.bad_records",
         "app.leaves",
