@@ -8,7 +8,7 @@ from pathlib import Path
 from app.errors import ConnectorError
 
 # These log a line for every request or call at INFO or DEBUG, which buries ours.
-_CHATTY = ("botocore", "boto3", "s3transfer", "urllib3", "py4j")
+_CHATTY = ("botocore", "boto3", "s3transfer", "urllib3", "google", "py4j")
 # While a broker or the store is away, these say so several times a second or at every try.
 _REPETITIVE = ("quixstreams.kafka.consumer", "quixstreams.kafka.producer", "quixstreams.checkpointing.checkpoint")
 _REPEATED_AFTER_SECONDS = 60.0

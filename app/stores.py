@@ -1,6 +1,6 @@
 """From settings to the store that they name."""
 
-from app.connection import LocalTarget, S3Target, StorageTarget
+from app.connection import GcsTarget, LocalTarget, S3Target, StorageTarget
 from app.errors import ConfigError
 from app.settings import Settings
 from app.storage.base import ObjectStore
@@ -15,6 +15,8 @@ def new_store(settings: Settings) -> ObjectStore:
             return LocalStore(folder)
         case S3Target() as target:
             return _s3_store(target, workers)
+        case GcsTarget() as target:
+            return _gcs_store(target, workers)
         case target:
             raise _not_built(target)
 
@@ -29,6 +31,17 @@ def _s3_store(target: S3Target, workers: int) -> ObjectStore:
         access_key=target.access_key,
         secret_key=target.secret_key,
         session_token=target.session_token,
+        max_workers=workers,
+        create_bucket=target.may_create,
+    )
+
+
+def _gcs_store(target: GcsTarget, workers: int) -> ObjectStore:
+    from app.storage.gcs import GcsStore
+
+    return GcsStore(
+        target.bucket,
+        credentials_json=target.credentials_json,
         max_workers=workers,
         create_bucket=target.may_create,
     )

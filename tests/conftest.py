@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import pytest
 
 from dev.broker import Broker
+from dev.gcs_server import LocalGcsServer
 from dev.kafka import LocalKafka
 from dev.kafka_jars import KAFKA_VERSION
 from dev.machine import ServiceError, make_once
@@ -65,8 +66,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     engine = config.stash[ENGINE]
     how = f"by testcontainers, Docker engine {engine}" if engine else "native process, no Docker engine answers"
-    # MinIO's images are no longer published: it runs natively either way
-    return f"services: Kafka {KAFKA_VERSION} ({how}), S3 from MinIO (native process)"
+    # MinIO's images are no longer published: stores run natively either way
+    stores = "S3 from MinIO, Google Cloud Storage from fake-gcs-server (native processes)"
+    return f"services: Kafka {KAFKA_VERSION} ({how}), {stores}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -90,6 +92,13 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[Broker]:
 def s3_server(pytestconfig: pytest.Config) -> Iterator[LocalMinio]:
     """An S3 server of our own."""
     with _service(LocalMinio, pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server(pytestconfig: pytest.Config) -> Iterator[LocalGcsServer]:
+    """A server of our own that speaks the API of Google Cloud Storage."""
+    with _service(LocalGcsServer, pytestconfig) as server:
         yield server
 
 

@@ -4,17 +4,20 @@ To add a store, name it in ``STORES`` and write a fixture ``<name>_place``.
 """
 
 import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from app.storage.gcs import GcsStore
 from app.storage.local import LocalStore
 from app.storage.s3 import S3Store
+from dev.gcs_server import LocalGcsServer
 from dev.minio import LocalMinio
 from tests.integration.storage.place import Place
 
-STORES = ("s3", "local")
+STORES = ("s3", "gcs", "local")
 WORKERS = 10
 
 
@@ -49,6 +52,33 @@ def s3_place(s3_store: Callable[..., S3Store], s3_server: LocalMinio, bucket: st
         s3_store(bucket),
         lambda key: client.get_object(Bucket=bucket, Key=key)["Body"].read(),
         lambda: client.delete_bucket(Bucket=bucket) and None,
+    )
+
+
+@pytest.fixture
+def gcs_bucket(gcs_server: LocalGcsServer) -> str:
+    """The name of a bucket that is new and empty."""
+    name = f"lake-{uuid.uuid4().hex[:12]}"
+    gcs_server.client().create_bucket(name)
+    return name
+
+
+@pytest.fixture
+def gcs_store(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., GcsStore]:
+    """Make a store for a bucket of the server."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)
+
+    def make(bucket: str, *, create_bucket: bool = False) -> GcsStore:
+        return GcsStore(bucket, credentials_json=None, max_workers=WORKERS, create_bucket=create_bucket)
+
+    return make
+
+
+@pytest.fixture
+def gcs_place(gcs_store: Callable[..., GcsStore], gcs_server: LocalGcsServer, gcs_bucket: str) -> Place:
+    bucket = gcs_server.client().bucket(gcs_bucket)
+    return Place(
+        gcs_store(gcs_bucket), lambda key: bucket.blob(key).download_as_bytes(), lambda: bucket.delete() and None
     )
 
 

@@ -1,0 +1,319 @@
+"""Google Cloud Storage by its own API, through google-cloud-storage."""
+
+import base64
+import hashlib
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from functools import cached_property
+from http import HTTPMethod
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from google.api_core.exceptions import (
+    Conflict,
+    GoogleAPICallError,
+    NotFound,
+    PreconditionFailed,
+    RequestRangeNotSatisfiable,
+)
+from google.cloud.storage import Blob, Bucket
+
+from app.errors import ConfigError, FatalError, RetryableError
+from app.storage.base import ChangedError, Document, StoredObject
+from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen
+from app.storage.content import content_type
+from app.storage.gcs_client import RETRY, TIMEOUT, new_client
+from app.storage.gcs_errors import PROXY_HINT, message_of, translated
+from app.storage.os_errors import os_translated
+
+logger = logging.getLogger(__name__)
+
+_ASKED: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY}
+# Bytes of a file in memory at once, and in one request: what is larger goes as a resumable upload, which nobody sees
+# before its last piece has arrived. The library sends up to 8 MiB in one request in any case.
+_PIECE = 8 << 20
+_ABSENT = 0  # what Google calls the generation of an object that is not there
+_LISTED = "kind,nextPageToken,items(name,size,timeCreated)"
+_NO_LISTING = "the answer is not the listing of a bucket"
+_GONE_HINT = "Check STORAGE_URL; if the bucket was deleted, create it again and restart"
+
+
+class GcsStore:
+    """One bucket. A version of an object is its generation, a number that Google gives it.
+
+    ``STORAGE_EMULATOR_HOST`` leads to a server for tests, as it does for every program with Google's library.
+
+    Args:
+        bucket: the bucket's name.
+        credentials_json: the text of a service account's key; ``None``: the default chain of Google's libraries.
+        max_workers: how many threads will upload at once; sizes the connection pool.
+        create_bucket: whether ``connect`` may create a missing bucket.
+    """
+
+    def __init__(self, bucket: str, *, credentials_json: str | None, max_workers: int, create_bucket: bool) -> None:
+        self._name = bucket
+        self._credentials_json = credentials_json
+        self._max_workers = max_workers
+        self._create_missing = create_bucket
+        self._documents = ConditionalWriter(self.uri, self._put, self._look)
+        self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
+
+    @property
+    def uri(self) -> str:
+        """``gs://bucket``."""
+        return f"gs://{self._name}"
+
+    def connect(self, prefix: str) -> None:
+        """Prove that the bucket is there and can be listed below the prefix; create it when missing and allowed.
+
+        The bucket itself is not asked for: that takes a right which writing to it does not need.
+        """
+        doing = f"connecting to {self.uri}"
+        with translated(doing):
+            try:
+                self._list_one(prefix, doing)
+            except NotFound as error:
+                if not self._create_missing:
+                    raise ConfigError(doing, "there is no such bucket", "Create it, or check STORAGE_URL") from error
+                self._create_bucket()
+                self._list_one(prefix, doing)
+
+    def probe_conditions(self, prefix: str) -> None:
+        """Try conditional writes on an object of our own, and delete it again."""
+        key = f"{prefix}probe-{secrets.token_hex(8)}.json"
+        try:
+            if not self._documents.probe(key, b"{}", b'{"second": true}'):
+                self._files.do_without_conditions()
+        finally:
+            self.delete(key)
+
+    def upload(self, path: Path, key: str) -> StoredObject:
+        """Store the file under ``key``: nobody sees a part of it."""
+        return _stored(self._send_file(f"uploading {self.uri}/{key}", path, key, WHATEVER_IS_THERE))
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Yield the objects under ``prefix`` in the order of their keys (UTF-8 bytes), 1,000 per request."""
+        doing = f"listing {self.uri}/{prefix}"
+        pages = self._pages(prefix, doing)
+        while True:
+            with translated(doing):
+                try:
+                    page = next(pages, None)
+                except NotFound as error:
+                    raise FatalError(doing, "there is no such bucket", _GONE_HINT) from error
+            if page is None:
+                return
+            yield from map(_stored, page)
+
+    def read(self, key: str) -> Document | None:
+        """Read a small object, or ``None`` when there is none."""
+        doing = f"reading {self.uri}/{key}"
+        blob = self._bucket.blob(key)
+        with translated(doing):
+            try:
+                body: bytes = blob.download_as_bytes(**_ASKED)
+            except NotFound as error:
+                self._require_bucket(key, doing, error)
+                return None
+        return Document(body, _generation(blob, doing))
+
+    def read_range(self, key: str, start: int, length: int) -> bytes:
+        """Read up to ``length`` bytes from ``start`` on; fewer, or none, where the object ends."""
+        if not length:  # a range of no bytes cannot be asked for
+            return b""
+        doing = f"reading {self.uri}/{key}"
+        blob = self._bucket.blob(key)
+        with translated(doing):
+            try:
+                body: bytes = blob.download_as_bytes(start=start, end=start + length - 1, **_ASKED)
+            except RequestRangeNotSatisfiable:
+                return b""
+        _generation(blob, doing)
+        return body
+
+    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        """Store a small object in place of the version ``replaces``; a lost answer is found out by reading."""
+        return self._documents.write(key, body, replaces)
+
+    def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
+        """Put the file in place of the version ``replaces``; a lost answer is found out by its checksum."""
+        self._files.write(key, path, replaces)
+        found = self._attributes(key)
+        if found is None:
+            raise ChangedError(f"{self.uri}/{key} was deleted right after it was replaced")
+        return _stored(found)
+
+    def download(self, key: str, path: Path) -> str:
+        """Copy the object into a local file; nothing is left of one that does not arrive whole."""
+        doing = f"downloading {self.uri}/{key}"
+        blob = self._bucket.blob(key)
+        with os_translated(doing), path.open("wb") as file:
+            try:
+                with translated(doing):
+                    blob.download_to_file(file, **_ASKED)
+                return _generation(blob, doing)
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+
+    def delete(self, key: str) -> None:
+        """Delete the object; one that is not there counts as deleted."""
+        doing = f"deleting {self.uri}/{key}"
+        with translated(doing):
+            try:
+                self._bucket.blob(key).delete(**_ASKED)
+            except NotFound as error:
+                self._require_bucket(key, doing, error)
+
+    # --- conditional writes -----------------------------------------------------------------------------------------
+
+    def _put(self, key: str, body: bytes, replaces: Replaces) -> str:
+        """Store a small object and return its generation."""
+        doing = f"writing {self.uri}/{key}"
+        return _generation(self._send(doing, key, BytesIO(body), len(body), replaces), doing)
+
+    def _look(self, key: str, body: bytes) -> Seen | None:
+        found = self.read(key)
+        return Seen(found.etag, found.body == body) if found else None
+
+    def _put_file(self, key: str, path: Path, replaces: Replaces) -> str:
+        """Store a file and return its generation."""
+        doing = f"replacing {self.uri}/{key}"
+        return _generation(self._send_file(doing, path, key, replaces), doing)
+
+    def _look_at_file(self, key: str, path: Path) -> Seen | None:
+        found = self._attributes(key)
+        if found is None:
+            return None
+        doing = f"reading {self.uri}/{key}"
+        with os_translated(doing):
+            return Seen(_generation(found, doing), found.md5_hash == _md5(path))
+
+    def _send_file(self, doing: str, path: Path, key: str, replaces: Replaces) -> Blob:
+        with os_translated(doing), path.open("rb") as file:
+            return self._send(doing, key, file, os.fstat(file.fileno()).st_size, replaces)
+
+    def _send(self, doing: str, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Blob:
+        """Store an object in place of that version, its checksum compared; the answer is sure to have a generation."""
+        condition = {} if replaces is WHATEVER_IS_THERE else {"if_generation_match": self._generation_of(replaces, key)}
+        blob = self._bucket.blob(key, chunk_size=_PIECE)
+        with translated(doing):
+            try:
+                blob.upload_from_file(body, size=size, content_type=content_type(key), **condition, **_ASKED)
+            except PreconditionFailed as error:
+                raise self._changed(key) from error
+            except NotFound as error:
+                if _is_of_a_session(error):
+                    raise RetryableError(doing, "the store has forgotten the upload's beginning") from error
+                raise FatalError(doing, "there is no such bucket", _GONE_HINT) from error
+        _generation(blob, doing)
+        return blob
+
+    def _generation_of(self, replaces: str | None, key: str) -> int:
+        if replaces is None:
+            return _ABSENT
+        if not replaces.isdecimal() or int(replaces) == _ABSENT:  # no version has such a name
+            raise self._changed(key)
+        return int(replaces)
+
+    def _changed(self, key: str) -> ChangedError:
+        return ChangedError(f"{self.uri}/{key} is not the version that was to be replaced")
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _bucket(self) -> Bucket:
+        """With a client that is made at the first use: a machine's own credentials are asked for over the network."""
+        doing = f"connecting to {self.uri}"
+        client = new_client(self._credentials_json, self._max_workers, doing)
+        try:
+            return client.bucket(self._name)
+        except ValueError as error:
+            raise ConfigError(doing, str(error), "Set STORAGE_URL to gs:// and the name of a bucket") from error
+
+    def _pages(self, prefix: str, doing: str, max_results: int | None = None) -> Iterator[Iterator[Blob]]:
+        """The pages of a listing, each sure to be one: a web page must not look like an empty folder."""
+        listing = self._bucket.client.list_blobs(
+            self._bucket, prefix=prefix, fields=_LISTED, max_results=max_results, **_ASKED
+        )
+        pages = listing.pages
+        while True:
+            try:
+                page = next(pages, None)
+            except AttributeError as error:  # the library takes for a page whatever JSON comes, and nothing at all
+                raise RetryableError(doing, _NO_LISTING, PROXY_HINT) from error
+            if page is None:
+                return
+            if page.raw_page.get("kind") != "storage#objects":
+                raise RetryableError(doing, _NO_LISTING, PROXY_HINT)
+            yield page
+
+    def _list_one(self, prefix: str, doing: str) -> None:
+        next(self._pages(prefix, doing, max_results=1), None)
+
+    def _attributes(self, key: str) -> Blob | None:
+        """What the store knows of an object; ``None`` where there is none."""
+        doing = f"reading {self.uri}/{key}"
+        blob = self._bucket.blob(key)
+        with translated(doing):
+            try:
+                blob.reload(**_ASKED)
+            except NotFound as error:
+                self._require_bucket(key, doing, error)
+                return None
+        return blob
+
+    def _require_bucket(self, key: str, doing: str, error: GoogleAPICallError) -> None:
+        """Tell a bucket that is gone from an object that is not there: only the message differs, if it says anything.
+
+        Raises:
+            FatalError: the bucket is gone.
+        """
+        if message_of(error).startswith("No such object"):
+            return
+        try:
+            self._list_one(key, doing)
+        except NotFound as gone:
+            raise FatalError(doing, "there is no such bucket", _GONE_HINT) from gone
+
+    def _create_bucket(self) -> None:
+        doing = f"creating the bucket {self.uri}"
+        client = self._bucket.client
+        if client.project is None:
+            hint = "Create the bucket yourself, or set GOOGLE_CLOUD_PROJECT to the project it shall belong to"
+            raise ConfigError(doing, "the credentials name no project", hint)
+        with translated(doing):
+            try:
+                made = client.create_bucket(self._bucket, **_ASKED)
+            except Conflict as error:
+                if "you already own it" in message_of(error):
+                    return  # another replica was quicker
+                hint = "The name is taken by another project; choose another one in STORAGE_URL"
+                raise ConfigError(doing, message_of(error), hint) from error
+        logger.info("Created the bucket %s in %s", self.uri, made.location)
+
+
+def _is_of_a_session(error: GoogleAPICallError) -> bool:
+    """Whether what was not found is a resumable upload, which only its pieces are sent to by PUT."""
+    return error.response is not None and error.response.request.method == HTTPMethod.PUT
+
+
+def _generation(blob: Blob, doing: str) -> str:
+    """The object's version. Google always names it; a proxy's page with status 200 is no object."""
+    if blob.generation is None:
+        raise RetryableError(doing, "the answer has no generation, so it is not that of a store", PROXY_HINT)
+    return str(blob.generation)
+
+
+def _stored(blob: Blob) -> StoredObject:
+    return StoredObject(blob.name, blob.size, blob.time_created)
+
+
+def _md5(path: Path) -> str:
+    """The file's checksum as Google shows it."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
+    return base64.b64encode(digest.digest()).decode()

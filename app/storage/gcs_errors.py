@@ -1,0 +1,177 @@
+"""The one place where errors of Google's libraries become the connector's own."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+import requests
+from google.api_core.exceptions import GoogleAPICallError, RetryError
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.http_headers import retry_after
+
+CREDENTIALS_HINT = (
+    "Set GCS_CREDENTIALS_JSON to the text of a service account's key or GOOGLE_APPLICATION_CREDENTIALS to its file, "
+    "or give the machine a service account"
+)
+PROXY_HINT = "Check any proxy on the way"
+_SHOWN_CHARACTERS = 300
+
+# A resumable upload whose session is gone (410) begins anew; a conflict (409) is another request at the same object.
+_PASSING_STATUS = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.TOO_MANY_REQUESTS}
+)
+_OF_GOOGLE = (
+    DataCorruption,
+    GoogleAPICallError,
+    GoogleAuthError,
+    InvalidResponse,
+    RetryError,
+    requests.RequestException,
+)
+_LIMIT_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded"})
+_ONE_OBJECT = "object mutation operations"
+_PERMISSION = re.compile(r"\bstorage\.[a-zA-Z]+\.[a-zA-Z]+")
+_CLOCK = "short-lived token"  # what Google says of a signature whose times lie in the future or long ago
+
+# By the reason that an answer gives, or by words of its message.
+_LASTING: tuple[tuple[str, type[ConnectorError], str], ...] = (
+    ("billing", FatalError, "Enable billing for the bucket's project, then restart"),
+    ("accountDisabled", FatalError, "Enable billing for the bucket's project, then restart"),
+    ("accessNotConfigured", FatalError, "Enable the Cloud Storage API in the project of the credentials, then restart"),
+    ("requester pays", FatalError, "Turn off requester pays for the bucket, then restart"),
+    (
+        "retention",
+        FatalError,
+        "The connector replaces its journals and deletes files of failed batches: take the retention policy, lock or "
+        "hold off the bucket",
+    ),
+    ("nvalid bucket name", ConfigError, "Set STORAGE_URL to gs:// and the name of a bucket"),
+)
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise what Google's libraries raise inside as a ``ConnectorError`` about ``doing``."""
+    try:
+        yield
+    except _OF_GOOGLE as error:
+        raise translate(error, doing) from error
+    except ConnectionError as error:  # the library's own, for a download that broke off
+        raise RetryableError(doing, _plain(str(error))) from error
+
+
+def translate(error: Exception, doing: str) -> ConnectorError:
+    """The error as the user is to see it, retryable or not."""
+    if isinstance(error, RetryError) and isinstance(error.cause, Exception):  # the library's own tries are used up
+        error = error.cause
+    if isinstance(error, DataCorruption):
+        return RetryableError(doing, "the bytes arrived damaged: their checksum is another one")
+    if isinstance(error, GoogleAPICallError | InvalidResponse) and error.response is not None:
+        return _from_answer(error.response, doing)
+    if isinstance(error, GoogleAuthError):
+        return _from_credentials(error, doing)
+    if isinstance(error, requests.RequestException):
+        return _from_network(error, doing)
+    return FatalError(doing, _plain(str(error)), "Check STORAGE_URL and the credentials")
+
+
+def message_of(error: GoogleAPICallError | InvalidResponse) -> str:
+    """What Google says about a refusal; empty where the answer has no words of it."""
+    return _said(error.response)[0] if error.response is not None else ""
+
+
+def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
+    """Errors that the store itself reported."""
+    status = response.status_code
+    message, reason = _said(response)
+    cause = f"{message} ({reason or f'HTTP {status}'})" if message else f"HTTP {status}"
+    if _is_passing(status, reason):
+        hint = (
+            "Google Cloud Storage takes about one write a second of the same object: raise COMMIT_INTERVAL"
+            if _ONE_OBJECT in message
+            else ("" if message else f"The answer is not Google's: {PROXY_HINT.lower()}")
+        )
+        return RetryableError(doing, cause, hint, retry_after=retry_after(_lower_case(response)))
+    for words, kind, hint in _LASTING:
+        if words in reason or words in message:
+            return kind(doing, cause, hint)
+    if status == HTTPStatus.UNAUTHORIZED:
+        return FatalError(doing, cause, f"The credentials are not accepted. {CREDENTIALS_HINT}")
+    if status == HTTPStatus.FORBIDDEN:
+        return FatalError(doing, cause, _grant(message))
+    if status == HTTPStatus.NOT_FOUND:
+        return FatalError(doing, cause, "It was deleted meanwhile; restart")
+    return FatalError(doing, cause, f"Check STORAGE_URL. {PROXY_HINT}")
+
+
+def _said(response: requests.Response) -> tuple[str, str]:
+    """Message and reason of a refusal: a JSON document, or one line of text where an object's bytes were asked for."""
+    try:
+        error = response.json()["error"]
+        details = error.get("errors") or [{}]
+        return _plain(str(error.get("message", ""))), str(details[0].get("reason", ""))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        text = _plain(response.text)
+        return ("", "") if text.startswith("<") else (text, "")  # a web page is somebody else's
+
+
+def _lower_case(response: requests.Response) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _is_passing(status: int, reason: str) -> bool:
+    if status in _PASSING_STATUS or reason in _LIMIT_REASONS:
+        return True
+    return status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
+
+
+def _grant(message: str) -> str:
+    """Which right to ask for, as the answer names it."""
+    named = _PERMISSION.search(message)
+    wanted = f"Grant {named.group()} on the bucket" if named else "Grant access to the bucket"
+    return f"{wanted} to this account: the role Storage Object User has all rights that are needed. Check STORAGE_URL"
+
+
+def _from_credentials(error: GoogleAuthError, doing: str) -> ConnectorError:
+    first = error.args[0] if error.args else error
+    if isinstance(error, DefaultCredentialsError):
+        return ConfigError(doing, _plain(str(first)), CREDENTIALS_HINT)
+    network = next((each for each in (error, first) if isinstance(each, TransportError)), None)
+    if network is not None:
+        hint = "Check that the network lets us reach Google's token service, or the machine's metadata server"
+        return RetryableError(doing, f"no token came: {_reason(network)}", hint)
+    cause = f"no token was given: {_plain(str(first))}"
+    if error.retryable:
+        return RetryableError(doing, cause)
+    if _CLOCK in cause:
+        return RetryableError(doing, cause, "Set this machine's clock (NTP)")
+    hint = "Check that the service account and its key exist and are enabled"
+    return FatalError(doing, cause, hint if isinstance(error, RefreshError) else CREDENTIALS_HINT)
+
+
+def _from_network(error: requests.RequestException, doing: str) -> ConnectorError:
+    if isinstance(error, requests.exceptions.SSLError) and "EOF" not in str(error):
+        hint = "For a private authority set REQUESTS_CA_BUNDLE to its file"
+        return FatalError(doing, _reason(error), hint)
+    if isinstance(error, requests.exceptions.InvalidJSONError):
+        return RetryableError(doing, "the answer is not Google's", PROXY_HINT)
+    if isinstance(error, requests.ConnectionError | requests.Timeout | requests.exceptions.ChunkedEncodingError):
+        return RetryableError(doing, _reason(error), "Check that the network lets us reach storage.googleapis.com")
+    return ConfigError(doing, _reason(error), "Check STORAGE_EMULATOR_HOST and the proxy variables")
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost reason: requests wraps urllib3's wrapping of what the system said."""
+    causes = (getattr(error, "reason", None), *error.args)
+    inner = next((cause for cause in causes if isinstance(cause, BaseException)), None)
+    return _reason(inner) if inner else _plain(str(error).rpartition(": ")[2])
+
+
+def _plain(message: str) -> str:
+    """One line of bounded length without a full stop, to stand inside a sentence."""
+    line = " ".join(message.split()).rstrip(".")
+    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"

@@ -1,0 +1,130 @@
+"""What is particular to Google Cloud Storage, on a server that speaks its API."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConfigError
+from app.storage.base import ChangedError
+from app.storage.gcs import GcsStore
+from dev.gcs_server import LocalGcsServer
+from tests.faults.proxy import Answer, FaultProxy, Lost, Rule, Say, nth, on
+
+Make = Callable[..., GcsStore]
+
+BIG = 20_000_000  # bytes: three requests of a resumable upload
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "source.parquet"
+    path.write_bytes(b"PAR1")
+    return path
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> Path:
+    path = tmp_path / "big.parquet"
+    path.write_bytes(bytes(range(251)) * (BIG // 251 + 1))
+    return path
+
+
+def test_the_address_is_that_of_the_bucket(gcs_store: Make) -> None:
+    assert gcs_store("lake").uri == "gs://lake"
+
+
+def test_a_missing_bucket_is_created_where_allowed_and_connecting_again_is_fine(
+    gcs_store: Make, gcs_bucket: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "sinks")
+    store = gcs_store(f"{gcs_bucket}-new", create_bucket=True)
+
+    store.connect("")
+    store.connect("")
+    store.upload(file, "f.parquet")
+
+    assert [found.key for found in store.list("")] == ["f.parquet"]
+
+
+def test_a_missing_bucket_is_refused_where_creating_is_not_allowed(gcs_store: Make, gcs_bucket: str) -> None:
+    with pytest.raises(ConfigError, match=rf"gs://{gcs_bucket}-new: there is no such bucket.*STORAGE_URL"):
+        gcs_store(f"{gcs_bucket}-new").connect("")
+
+
+def test_conditions_hold_and_the_probe_leaves_nothing(gcs_store: Make, gcs_bucket: str) -> None:
+    store = gcs_store(gcs_bucket)
+
+    store.probe_conditions("t/_journal/")
+
+    assert list(store.list("")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("f.parquet", "application/vnd.apache.parquet"), ("f.json", "application/json")]
+)
+def test_files_say_what_they_are(
+    gcs_store: Make, gcs_server: LocalGcsServer, gcs_bucket: str, file: Path, name: str, kind: str
+) -> None:
+    gcs_store(gcs_bucket).upload(file, f"t/{name}")
+
+    assert gcs_server.client().bucket(gcs_bucket).get_blob(f"t/{name}").content_type == kind
+
+
+@pytest.fixture
+def proxy(gcs_store: Make, gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
+    with FaultProxy(gcs_server.endpoint_url) as proxy:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", proxy.url)
+        yield proxy
+
+
+def test_a_big_file_goes_in_pieces_and_says_what_it_is(
+    gcs_store: Make, gcs_server: LocalGcsServer, gcs_bucket: str, big: Path, proxy: FaultProxy
+) -> None:
+    gcs_store(gcs_bucket).upload(big, "t/f.parquet")
+
+    size = big.stat().st_size
+    pieces = [len(request.body) for request in proxy.seen if request.method == "PUT"]
+    assert pieces == [8 << 20, 8 << 20, size - (16 << 20)]
+    found = gcs_server.client().bucket(gcs_bucket).get_blob("t/f.parquet")
+    assert (found.size, found.content_type) == (size, "application/vnd.apache.parquet")
+
+
+def test_a_piece_that_is_refused_is_sent_again(
+    gcs_store: Make, gcs_bucket: str, big: Path, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    broken = proxy.add(Rule(on("PUT"), Say(Answer(503)), nth(2)))
+    store = gcs_store(gcs_bucket)
+
+    store.upload(big, "t/f.parquet")
+
+    assert broken.met == 1
+    store.download("t/f.parquet", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == big.read_bytes()
+
+
+def test_a_big_file_replaces_only_the_generation_that_was_seen(
+    gcs_store: Make, gcs_bucket: str, file: Path, big: Path, tmp_path: Path
+) -> None:
+    store = gcs_store(gcs_bucket)
+    store.upload(file, "t/f.parquet")
+    seen = store.download("t/f.parquet", tmp_path / "copy")
+    store.replace(big, "t/f.parquet", replaces=seen)
+
+    with pytest.raises(ChangedError):
+        store.replace(file, "t/f.parquet", replaces=seen)
+    big.write_bytes(big.read_bytes() + b"x")
+    with pytest.raises(ChangedError):
+        store.replace(big, "t/f.parquet", replaces=seen)
+
+
+def test_a_write_whose_answer_is_lost_is_found_out(gcs_store: Make, gcs_bucket: str, proxy: FaultProxy) -> None:
+    lost = proxy.add(Rule(on("POST"), Lost(), nth(1)))
+    store = gcs_store(gcs_bucket)
+
+    etag = store.write("t/f.json", b"{}", replaces=None)
+
+    assert lost.met == 1
+    found = store.read("t/f.json")
+    assert found is not None
+    assert (found.body, found.etag) == (b"{}", etag)
