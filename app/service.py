@@ -253,11 +253,10 @@ class _Service:
         return application, topic
 
     def _check_journals(self, store: ObjectStore, group: str) -> None:
-        """See that the store can keep journals, and whose there are."""
+        """See that the store can keep journals and the schema, and whose journals there are."""
         root = table_root(self._settings)
         warn_of_other_groups(store, root, group)
-        if self._settings.delivery_guarantee == "exactly-once":
-            store.probe_conditions(journal_folder(root))
+        store.probe_conditions(journal_folder(root))
 
     def _new_pipeline(
         self, store: ObjectStore, registrar: Registrar, spec: PartitionSpec, stager: Stager, custody: Custody

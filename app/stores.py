@@ -14,14 +14,14 @@ def new_store(settings: Settings) -> ObjectStore:
         case LocalTarget(folder):
             return LocalStore(folder)
         case S3Target() as target:
-            return _s3_store(target, workers)
+            return _s3_store(target, settings, workers)
         case GcsTarget() as target:
             return _gcs_store(target, workers)
         case target:
             raise _not_built(target)
 
 
-def _s3_store(target: S3Target, workers: int) -> ObjectStore:
+def _s3_store(target: S3Target, settings: Settings, workers: int) -> ObjectStore:
     from app.storage.s3 import S3Store
 
     return S3Store(
@@ -31,6 +31,8 @@ def _s3_store(target: S3Target, workers: int) -> ObjectStore:
         access_key=target.access_key,
         secret_key=target.secret_key,
         session_token=target.session_token,
+        sse=settings.s3_sse,
+        sse_kms_key_id=settings.s3_sse_kms_key_id,
         max_workers=workers,
         create_bucket=target.may_create,
     )

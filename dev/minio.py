@@ -1,8 +1,10 @@
 """A private S3 server: MinIO with its own credentials, port and data."""
 
+import base64
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import boto3
 from botocore.config import Config
@@ -15,15 +17,23 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
+KMS_KEY: Final = "lake-key"  # the name of the one key that it encrypts with
+
+
 class LocalMinio(NativeServer):
-    """MinIO on a free port of 127.0.0.1, with its data in a temporary folder."""
+    """MinIO on a free port of 127.0.0.1, with its data in a temporary folder.
+
+    Args:
+        certificates: a folder with ``public.crt``, ``private.key`` and the authority's ``ca.pem``, to speak HTTPS with.
+    """
 
     name: ClassVar[str] = "minio"
 
-    def __init__(self) -> None:
+    def __init__(self, certificates: Path | None = None) -> None:
         super().__init__()
         self._port = free_ports(1)[0]
-        self.endpoint_url = f"http://127.0.0.1:{self._port}"
+        self._certificates = certificates
+        self.endpoint_url = f"{'https' if certificates else 'http'}://127.0.0.1:{self._port}"
         self.access_key = secrets.token_hex(8)
         self.secret_key = secrets.token_hex(16)
         self.region = "us-east-1"
@@ -36,6 +46,7 @@ class LocalMinio(NativeServer):
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret_key,
             region_name=self.region,
+            verify=str(self._certificates / "ca.pem") if self._certificates else None,
             config=Config(
                 connect_timeout=timeout,
                 read_timeout=timeout,
@@ -46,7 +57,8 @@ class LocalMinio(NativeServer):
     def _command(self) -> Sequence[str]:
         data = self.folder / "data"
         data.mkdir(exist_ok=True)
-        certificates = str(self.folder / "certs")  # else it looks for some in the home folder and turns to HTTPS
+        # with none named it looks for some in the home folder and turns to HTTPS
+        certificates = self._certificates or self.folder / "no-certificates"
         return [
             minio_binary(),
             "server",
@@ -54,7 +66,7 @@ class LocalMinio(NativeServer):
             "--address",
             f"127.0.0.1:{self._port}",
             "--certs-dir",
-            certificates,
+            str(certificates),
         ]
 
     def _environment(self) -> Mapping[str, str]:
@@ -65,6 +77,8 @@ class LocalMinio(NativeServer):
             "MINIO_BROWSER": "off",  # the console would take a second port
             "MINIO_UPDATE": "off",
             "HOME": str(self.folder),  # it keeps things there
+            # lets it encrypt what it is asked to encrypt, and nothing else
+            "MINIO_KMS_SECRET_KEY": f"{KMS_KEY}:{base64.b64encode(secrets.token_bytes(32)).decode()}",
         }
 
     def _is_ready(self) -> bool:

@@ -1,49 +1,35 @@
 """Amazon S3 and every store that speaks its protocol, through boto3."""
 
 import logging
-import os
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, suppress
 from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypedDict, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from botocore.exceptions import ClientError
 
-from app.errors import ConfigError, RetryableError
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.storage.base import ChangedError, Document, StoredObject
-from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, NoConditionsError, Replaces, Seen
-from app.storage.content import CHUNK, content_type, holds
+from app.storage.conditional import ConditionalWriter, Replaces, Seen
+from app.storage.content import CHUNK, holds
 from app.storage.os_errors import os_translated
 from app.storage.s3_client import Access, new_client
 from app.storage.s3_config import is_aws
-from app.storage.s3_errors import error_code, status_of, translated
+from app.storage.s3_errors import PROXY_HINT, Question, error_code, status_of, translated
+from app.storage.s3_sender import Encryption, Sender, field_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.literals import BucketLocationConstraintType
-    from mypy_boto3_s3.type_defs import (
-        GetObjectOutputTypeDef,
-        ListObjectsV2OutputTypeDef,
-        PutObjectOutputTypeDef,
-    )
+    from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
 
 logger = logging.getLogger(__name__)
 
 _US_EAST_1 = "us-east-1"
-_PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
 _NO_LISTING = "the answer is not the listing of a bucket"
-
-
-class _Condition(TypedDict, total=False):
-    """What must hold for a request to be carried out, under boto3's names; empty: nothing."""
-
-    IfMatch: str
-    IfNoneMatch: str
 
 
 class S3Store:
@@ -59,6 +45,8 @@ class S3Store:
         access_key: with ``secret_key``, fixed keys; without both, boto3's default chain (environment, files, role).
         secret_key: see ``access_key``.
         session_token: goes with temporary keys.
+        sse: the encryption that every object is stored with; ``None`` leaves it to the bucket.
+        sse_kms_key_id: the key for ``aws:kms``; ``None`` is the account's own.
         max_workers: how many threads will upload at once; sizes the connection pool.
         create_bucket: whether ``connect`` may create a missing bucket.
     """
@@ -72,12 +60,21 @@ class S3Store:
         access_key: str | None = None,
         secret_key: str | None = None,
         session_token: str | None = None,
+        sse: Literal["AES256", "aws:kms"] | None = None,
+        sse_kms_key_id: str | None = None,
         max_workers: int,
         create_bucket: bool,
     ) -> None:
         self._bucket = bucket
+        self._prefix = ""
         self._access = Access(region, endpoint_url, access_key, secret_key, session_token, max_workers)
         self._create_missing = create_bucket
+        self._encryption: Encryption = {}
+        if sse:
+            self._encryption["ServerSideEncryption"] = sse
+        if sse_kms_key_id:
+            self._encryption["SSEKMSKeyId"] = sse_kms_key_id
+        self._sender = Sender(lambda: self._client, bucket, self._asking, self._encryption)
         self._documents = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
 
@@ -91,6 +88,7 @@ class S3Store:
 
         A listing is asked rather than the bucket's head: refusals to a HEAD have no body that says why.
         """
+        self._prefix = prefix
         client = self._client
         with self._asking(f"connecting to {self.uri}"):
             try:
@@ -107,21 +105,23 @@ class S3Store:
         self._tell_other_region(answer)
 
     def probe_conditions(self, prefix: str) -> None:
-        """Try conditional writes on an object of our own, and delete it again."""
+        """Try conditional writes on an object of our own, and all rights that are needed; then delete it again."""
         key = f"{prefix}probe-{secrets.token_hex(8)}.json"
         try:
             if not self._documents.probe(key, b"{}", b'{"second": true}'):
                 self._files.do_without_conditions()
-        finally:
-            self.delete(key)
+            self.read(key)
+            self._sender.check_abort(key)
+        except BaseException:
+            with suppress(ConnectorError):  # what went wrong first is what the user has to know
+                self.delete(key)
+            raise
+        self.delete(key)
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Put the file under ``key``. A PUT is atomic: readers see the whole object or none."""
-        doing = f"uploading {self.uri}/{key}"
-        with os_translated(doing), path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            answer = self._send(doing, key, file, WHATEVER_IS_THERE)
-        return StoredObject(key, size, _answered_at(answer["ResponseMetadata"]["HTTPHeaders"]))
+        """Put the file under ``key``; readers see the whole object or none."""
+        sent = self._sender.send_file(f"uploading {self.uri}/{key}", key, path)
+        return StoredObject(key, sent.size, sent.at)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Yield the objects under ``prefix`` in the order of their keys (UTF-8 bytes), 1,000 per request."""
@@ -132,20 +132,22 @@ class S3Store:
             if page is None:
                 return
             if "IsTruncated" not in page:  # a web page must not look like an empty folder
-                raise RetryableError(f"listing {self.uri}/{prefix}", _NO_LISTING, _PROXY_HINT)
+                raise RetryableError(f"listing {self.uri}/{prefix}", _NO_LISTING, PROXY_HINT)
             for item in page.get("Contents", []):
                 yield StoredObject(item["Key"], item["Size"], item["LastModified"])
 
     def read(self, key: str) -> Document | None:
         """Read a small object, or ``None`` when there is none."""
         doing = f"reading {self.uri}/{key}"
-        with self._asking(doing):
+        with self._asking(doing, key):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=key)
-            except self._client.exceptions.NoSuchKey:
-                return None
+            except ClientError as error:
+                if self._says_nothing_is_there(error, key):
+                    return None
+                raise
             with closing(answer["Body"]) as stream:
-                return Document(stream.read(), _etag(answer, doing))
+                return Document(stream.read(), field_of(answer, "ETag", doing))
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Read up to ``length`` bytes from ``start`` on; fewer, or none, where the object ends."""
@@ -153,14 +155,14 @@ class S3Store:
             return b""
         wanted = f"bytes={start}-{start + length - 1}"
         doing = f"reading {self.uri}/{key}"
-        with self._asking(doing):
+        with self._asking(doing, key):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=key, Range=wanted)
             except ClientError as error:
                 if status_of(error) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                     return b""
                 raise
-            _etag(answer, doing)
+            field_of(answer, "ETag", doing)
             with closing(answer["Body"]) as stream:
                 return stream.read()
 
@@ -179,9 +181,9 @@ class S3Store:
     def download(self, key: str, path: Path) -> str:
         """Copy the object into a local file; nothing is left of one that does not arrive whole."""
         doing = f"downloading {self.uri}/{key}"
-        with os_translated(doing), self._asking(doing):
+        with os_translated(doing), self._asking(doing, key):
             answer = self._client.get_object(Bucket=self._bucket, Key=key)
-            etag = _etag(answer, doing)
+            etag = field_of(answer, "ETag", doing)
             try:
                 with closing(answer["Body"]) as stream, path.open("wb") as file:
                     for chunk in stream.iter_chunks(CHUNK):
@@ -194,7 +196,7 @@ class S3Store:
     def delete(self, key: str) -> None:
         """Delete the object; one that is not there counts as deleted."""
         doing = f"deleting {self.uri}/{key}"
-        with self._asking(doing):
+        with self._asking(doing, key):
             try:
                 answer = self._client.delete_object(Bucket=self._bucket, Key=key)
             except ClientError as error:
@@ -204,11 +206,11 @@ class S3Store:
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
         # Any web page comes with status 200, and few stores say it to this.
         if status != HTTPStatus.NO_CONTENT and any(found.key == key for found in self.list(key)):
-            raise RetryableError(doing, f"the answer is {status}, and the object is still there", _PROXY_HINT)
+            raise RetryableError(doing, f"the answer is {status}, and the object is still there", PROXY_HINT)
 
     def _put(self, key: str, body: bytes, replaces: Replaces) -> str:
         """Put a small object and return its ETag."""
-        return self._send(f"writing {self.uri}/{key}", key, body, replaces)["ETag"]
+        return self._sender.send(f"writing {self.uri}/{key}", key, body, replaces).etag
 
     def _look(self, key: str, body: bytes) -> Seen | None:
         found = self.read(key)
@@ -216,44 +218,45 @@ class S3Store:
 
     def _put_file(self, key: str, path: Path, replaces: Replaces) -> str:
         """Put a file and return its ETag."""
-        doing = f"replacing {self.uri}/{key}"
-        with os_translated(doing), path.open("rb") as file:
-            return self._send(doing, key, file, replaces)["ETag"]
+        return self._sender.send_file(f"replacing {self.uri}/{key}", key, path, replaces).etag
 
     def _look_at_file(self, key: str, path: Path) -> Seen | None:
         doing = f"reading {self.uri}/{key}"
-        with os_translated(doing), self._asking(doing):
+        with os_translated(doing), self._asking(doing, key):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=key)
-            except self._client.exceptions.NoSuchKey:
-                return None
-            with closing(answer["Body"]) as stream:
-                return Seen(_etag(answer, doing), holds(path, stream.iter_chunks(CHUNK)))
-
-    def _send(self, doing: str, key: str, body: bytes | BinaryIO, replaces: Replaces) -> "PutObjectOutputTypeDef":
-        """Put an object in place of that version; the answer is sure to have an ETag."""
-        conditional = replaces is not WHATEVER_IS_THERE
-        with self._asking(doing):
-            try:
-                answer = self._client.put_object(
-                    Bucket=self._bucket, Key=key, Body=body, ContentType=content_type(key), **_condition(replaces)
-                )
             except ClientError as error:
-                if conditional and _says_changed(error):
-                    raise ChangedError(f"{self.uri}/{key} is not the version that was to be replaced") from error
-                if conditional and status_of(error) == HTTPStatus.NOT_IMPLEMENTED:
-                    raise NoConditionsError from error
+                if self._says_nothing_is_there(error, key):
+                    return None
                 raise
-        _etag(answer, doing)
-        return answer
+            with closing(answer["Body"]) as stream:
+                return Seen(field_of(answer, "ETag", doing), holds(path, stream.iter_chunks(CHUNK)))
+
+    def _says_nothing_is_there(self, error: ClientError, key: str) -> bool:
+        """Whether there is no object. Who may list a part of the bucket alone gets 403 for that, instead of 404."""
+        if error_code(error) == "AccessDenied":
+            with suppress(FatalError):
+                return not any(found.key == key for found in self.list(key))
+        return error_code(error) == "NoSuchKey"
 
     @cached_property
     def _client(self) -> "S3Client":
         """Made at the first use: boto3 asks for a role's keys while it makes one, and that may need a second try."""
-        return new_client(self._access, f"connecting to {self.uri}")
+        return new_client(self._access, self._question(f"connecting to {self.uri}"))
 
-    def _asking(self, doing: str) -> AbstractContextManager[None]:
-        return translated(doing, fixed_token=self._access.session_token is not None)
+    def _asking(self, doing: str, key: str = "") -> AbstractContextManager[None]:
+        return translated(self._question(doing, key))
+
+    def _question(self, doing: str, key: str = "") -> Question:
+        """What is asked, and which keys a right would have to be for: the table's, where this is one of them."""
+        return Question(
+            doing,
+            self._bucket,
+            f"{self._prefix}*" if key.startswith(self._prefix) else key,
+            self._access.region,
+            fixed_token=self._access.session_token is not None,
+            key_service=self._encryption.get("ServerSideEncryption") == "aws:kms",
+        )
 
     def _list_one(self, prefix: str) -> "ListObjectsV2OutputTypeDef":
         return self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, MaxKeys=1)
@@ -284,29 +287,3 @@ class S3Store:
                 region,
                 self._access.region,
             )
-
-
-def _condition(replaces: Replaces) -> _Condition:
-    if replaces is WHATEVER_IS_THERE:
-        return {}
-    return {"IfNoneMatch": "*"} if replaces is None else {"IfMatch": replaces}
-
-
-def _says_changed(error: ClientError) -> bool:
-    """Whether a condition failed; ``If-Match`` on an object that is gone gives "no such key"."""
-    return status_of(error) == HTTPStatus.PRECONDITION_FAILED or error_code(error) == "NoSuchKey"
-
-
-def _etag(answer: "PutObjectOutputTypeDef | GetObjectOutputTypeDef", doing: str) -> str:
-    """The object's ETag. Every S3 sends it; a proxy's page with status 200 neither stores nor is what was stored."""
-    if "ETag" not in answer:
-        raise RetryableError(doing, "the answer has no ETag, so it is not that of a store", _PROXY_HINT)
-    return answer["ETag"]
-
-
-def _answered_at(headers: Mapping[str, str]) -> datetime:
-    """The store's clock where it shows one, else ours."""
-    try:
-        return parsedate_to_datetime(headers.get("date", "")).astimezone(UTC)
-    except ValueError:
-        return datetime.now(UTC)

@@ -3,14 +3,17 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from botocore import exceptions as boto
+from botocore.parsers import ResponseParserError
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.http_headers import retry_after
 
 ADDRESS_HINT = "Check AWS_ENDPOINT_URL and AWS_REGION"
+PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 
 # The store is busy, restarting, or got a damaged request: the same request may pass a moment later.
@@ -31,6 +34,7 @@ _PASSING = frozenset(
         "BadDigest",
         "IncompleteBody",
         "XAmzContentSHA256Mismatch",
+        "NoSuchUpload",  # an upload in parts that was completed, and the answer got lost; or that was cleaned up
     }
 )
 _PASSING_STATUS = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
@@ -72,38 +76,81 @@ _LASTING: Mapping[str, tuple[type[ConnectorError], str]] = {
     "XMinioAdminBucketQuotaExceeded": (FatalError, _QUOTA_HINT),
 }
 
-_ACTIONS = {
-    "ListObjectsV2": "s3:ListBucket",
+_OF_THE_BUCKET = {"ListObjectsV2": "s3:ListBucket", "CreateBucket": "s3:CreateBucket"}
+_OF_OBJECTS = {
     "GetObject": "s3:GetObject",
     "PutObject": "s3:PutObject",
+    "CreateMultipartUpload": "s3:PutObject",
+    "UploadPart": "s3:PutObject",
+    "CompleteMultipartUpload": "s3:PutObject",
+    "AbortMultipartUpload": "s3:AbortMultipartUpload",
     "DeleteObject": "s3:DeleteObject",
-    "CreateBucket": "s3:CreateBucket",
 }
-_NAMED_ACTION = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
+# Beside the right to the object, where it is encrypted with a key of AWS's key service.
+_OF_THE_KEY = {"s3:GetObject": "kms:Decrypt", "s3:PutObject": "kms:GenerateDataKey"}
+_PARTITIONS = {"cn": "aws-cn", "us-gov": "aws-us-gov"}  # of AWS, by how the regions in them begin
+_NAMED_ACTION = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: \"?(arn:aws[\w-]*:kms:[^\"\s]+))?")
 
 # boto3 puts the HTTP status in the place of the code where the answer has no error document of S3.
 _NOT_S3 = "The answer has no error document of S3: check AWS_ENDPOINT_URL, and any proxy on the way"
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a store is asked, for messages.
+
+    Attributes:
+        doing: what is being done, to which object.
+        bucket: the bucket's name.
+        keys: what the right would have to be for, ``data/t/*``.
+        region: of the bucket.
+        fixed_token: whether the session token came from the settings, so that nobody renews it.
+        key_service: whether objects are encrypted with a key of AWS's key service.
+    """
+
+    doing: str
+    bucket: str
+    keys: str
+    region: str
+    fixed_token: bool
+    key_service: bool
+
+    def missing_right(self, operation: str, message: str) -> str:
+        """Which right to ask for on what: as the answer names it, else the one the operation needs."""
+        named = _NAMED_ACTION.search(message)
+        action = named[1] if named else _OF_OBJECTS.get(operation) or _OF_THE_BUCKET.get(operation, operation)
+        if named and named[2]:
+            return f"{action} on {named[2]}"
+        if action.startswith("kms:"):
+            return f"{action} on the KMS key"
+        on_objects = action in _OF_OBJECTS.values()
+        right = f"{action} on {self._arn}{f'/{self.keys}' if on_objects else ''}"
+        if not named and self.key_service and action in _OF_THE_KEY:
+            return f"{right} and {_OF_THE_KEY[action]} on the KMS key"
+        return right
+
+    @property
+    def _arn(self) -> str:
+        partition = next((name for start, name in _PARTITIONS.items() if self.region.startswith(f"{start}-")), "aws")
+        return f"arn:{partition}:s3:::{self.bucket}"
+
+
 @contextmanager
-def translated(doing: str, *, fixed_token: bool) -> Iterator[None]:
-    """Raise what boto3 raises inside as a ``ConnectorError``; arguments as for ``translate``."""
+def translated(asked: Question) -> Iterator[None]:
+    """Raise what boto3 raises inside as a ``ConnectorError``."""
     try:
         yield
     except (boto.ClientError, boto.BotoCoreError) as error:
-        raise translate(error, doing, fixed_token=fixed_token) from error
+        raise translate(error, asked) from error
+    except ResponseParserError as error:
+        raise RetryableError(asked.doing, "the answer cannot be read", PROXY_HINT) from error
 
 
-def translate(error: Exception, doing: str, *, fixed_token: bool) -> ConnectorError:
-    """The error as the user is to see it, retryable or not.
-
-    Args:
-        error: a ``ClientError`` or ``BotoCoreError``.
-        doing: what was being done, to which object.
-        fixed_token: whether the session token came from the settings, so that nobody renews it.
-    """
+def translate(error: Exception, asked: Question) -> ConnectorError:
+    """The error, a ``ClientError`` or ``BotoCoreError``, as the user is to see it, retryable or not."""
+    doing = asked.doing
     if isinstance(error, boto.ClientError):
-        return _from_answer(error, doing, fixed_token=fixed_token)
+        return _from_answer(error, asked)
     if isinstance(error, boto.SSLError):
         return _from_tls(error, doing)
     if isinstance(error, boto.ConnectionError | boto.HTTPClientError):
@@ -147,8 +194,9 @@ def _from_tls(error: boto.SSLError, doing: str) -> ConnectorError:
     return FatalError(doing, _plain(str(error)), hint)
 
 
-def _from_answer(error: boto.ClientError, doing: str, *, fixed_token: bool) -> ConnectorError:
+def _from_answer(error: boto.ClientError, asked: Question) -> ConnectorError:
     """Errors that the store itself reported."""
+    doing = asked.doing
     answer = error.response
     code = error_code(error)
     message = _plain(answer.get("Error", {}).get("Message", ""))
@@ -156,7 +204,7 @@ def _from_answer(error: boto.ClientError, doing: str, *, fixed_token: bool) -> C
     status = status_of(error)
     headers = meta.get("HTTPHeaders", {})
     cause = f"{message} ({code})" if message else f"HTTP {status}"
-    if code == "ExpiredToken" and fixed_token:
+    if code == "ExpiredToken" and asked.fixed_token:
         return FatalError(doing, cause, "Set AWS_SESSION_TOKEN and the keys issued with it anew, then restart")
     if _is_passing(code, status):
         hint = _PASSING_HINTS.get(code, _NOT_S3 if code.isdigit() else "")
@@ -168,7 +216,8 @@ def _from_answer(error: boto.ClientError, doing: str, *, fixed_token: bool) -> C
         kind, hint = _LASTING[code]
         return kind(doing, cause, hint)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return FatalError(doing, cause, _allow(error.operation_name, message))
+        missing = asked.missing_right(error.operation_name, message)
+        return FatalError(doing, cause, f"Allow {missing} for these keys or this role, or check {_KEYS}")
     return FatalError(doing, cause, _NOT_S3 if code.isdigit() else f"Look up {code} in the documentation of the store")
 
 
@@ -185,13 +234,6 @@ def _is_passing(code: str, status: int) -> bool:
     if code in _PASSING or code in _PASSING_HINTS or status in _PASSING_STATUS:
         return True
     return status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
-
-
-def _allow(operation: str, message: str) -> str:
-    """Which right to ask for: as the answer names it, else the one the operation needs."""
-    named = _NAMED_ACTION.search(message)
-    action = named.group(1) if named else _ACTIONS.get(operation, operation)
-    return f"Allow {action} for these keys or this role, or check {_KEYS}"
 
 
 def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:

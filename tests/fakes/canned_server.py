@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import TracebackType
+from typing import Self
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class CannedServer:
         self.requests.append(request)
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
-    def __enter__(self) -> "CannedServer":
+    def __enter__(self) -> Self:
         Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
 

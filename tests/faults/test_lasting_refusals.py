@@ -27,7 +27,7 @@ def cells() -> Iterator[object]:
     for name, step in OF_STORE.items():
         right = "s3:ListBucket" if name.endswith("check") else RIGHTS[method_of(step)]
         refusals = [
-            (s3_error(403, "AccessDenied"), f"AccessDenied.*Allow {right} for these keys"),
+            (s3_error(403, "AccessDenied"), rf"AccessDenied.*Allow {right} on arn:aws:s3:::\S+ for these keys"),
             (s3_error(404, "NoSuchBucket"), "NoSuchBucket.*Check S3_BUCKET; if the bucket was deleted, create it"),
             (s3_error(403, "InvalidAccessKeyId"), "Check AWS_ACCESS_KEY_ID"),
         ]

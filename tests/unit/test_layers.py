@@ -86,7 +86,14 @@ LAYERS = (
         "app.storage.s3_config",
         "app.variables.kafka",
     ),
-    ("app.journal", "app.storage.gcs_client", "app.storage.s3_client", "app.unsettled", "app.variables.store"),
+    (
+        "app.journal",
+        "app.storage.gcs_client",
+        "app.storage.s3_client",
+        "app.storage.s3_sender",
+        "app.unsettled",
+        "app.variables.store",
+    ),
     ("app.variables.table",),
     ("app.variables",),
     (
@@ -117,6 +124,7 @@ HOMES = {
     "py4j": ("app.spark",),
     "boto3": ("app.storage.s3*",),
     "botocore": ("app.storage.s3*",),
+    "s3transfer": ("app.storage.s3*",),
     "google": ("app.storage.gcs*",),
     "requests": ("app.catalog.*", "app.storage.gcs*"),
     "app.spark": ("app.commands.rewrite", "app.service"),

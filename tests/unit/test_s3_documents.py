@@ -158,9 +158,9 @@ def test_a_missing_right_is_named(tmp_path: Path, verb: str, action: str) -> Non
             "writing": lambda: client.write(KEY, OURS, replaces=None),
             "deleting": lambda: client.delete(KEY),
         }
-        with pytest.raises(FatalError, match=f"{verb} s3://lake/{KEY}.*Allow {action} for"):
+        with pytest.raises(FatalError, match=f"{verb} s3://lake/{KEY}.*Allow {action} on arn:aws:s3:::lake/"):
             calls[verb]()
-        with pytest.raises(FatalError, match=r"reading .*Allow s3:GetObject for"):
+        with pytest.raises(FatalError, match=r"reading .*Allow s3:GetObject on arn:aws:s3:::lake/"):
             client.read_range(KEY, 0, 1)
 
 

@@ -1,0 +1,133 @@
+"""The ways to a store that companies have: certificates of an authority of their own, and a proxy."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from app.errors import ConfigError, FatalError, RetryableError
+from app.storage.s3 import S3Store
+from dev.minio import LocalMinio
+from tests.fakes.forward_proxy import ForwardProxy
+
+Make = Callable[..., S3Store]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    certificate.cert_chain_pems[0].write_to_path(str(folder / "public.crt"))
+    certificate.private_key_pem.write_to_path(str(folder / "private.key"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def secure_server(s3_server: LocalMinio, certificates: Path) -> Iterator[LocalMinio]:
+    """An S3 server that speaks HTTPS; where the plain one can be had, so can this."""
+    with LocalMinio(certificates) as server:
+        server.client().create_bucket(Bucket="lake")
+        yield server
+
+
+@pytest.fixture
+def store(secure_server: LocalMinio) -> S3Store:
+    return S3Store(
+        "lake",
+        region=secure_server.region,
+        endpoint_url=secure_server.endpoint_url,
+        access_key=secure_server.access_key,
+        secret_key=secure_server.secret_key,
+        max_workers=1,
+        create_bucket=False,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "AWS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
+
+
+def test_an_authority_of_ones_own_is_trusted(
+    store: S3Store, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "ca.pem"))
+
+    store.connect("t/")
+    etag = store.write("t/x.json", b"{}", replaces=None)
+
+    found = store.read("t/x.json")
+    assert found is not None
+    assert found.etag == etag
+    store.delete("t/x.json")
+
+
+def test_an_unknown_authority_names_the_variable(store: S3Store) -> None:
+    with pytest.raises(FatalError, match=r"connecting to s3://lake.*certificate.*AWS_CA_BUNDLE"):
+        store.connect("t/")
+
+
+def test_a_file_of_authorities_that_is_not_there_is_named(
+    store: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+
+    with pytest.raises(ConfigError, match=rf"connecting to s3://lake: AWS_CA_BUNDLE names {tmp_path}/ca\.pem"):
+        store.connect("t/")
+
+
+def test_a_file_without_authorities_names_the_variable(
+    store: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+
+    with pytest.raises(FatalError, match=r"connecting to s3://lake.*no certificate.*AWS_CA_BUNDLE"):
+        store.connect("t/")
+
+
+def test_https_goes_through_a_tunnel_of_the_proxy(
+    store: S3Store, secure_server: LocalMinio, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "ca.pem"))
+    with ForwardProxy() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        store.connect("t/")
+
+    assert proxy.asked == [secure_server.endpoint_url.removeprefix("https://")]
+
+
+def test_http_goes_through_the_proxy(
+    s3_store: Make, s3_server: LocalMinio, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ForwardProxy() as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        store = s3_store(bucket)
+        store.connect("t/")
+        store.write("t/x.json", b"{}", replaces=None)
+        store.delete("t/x.json")
+
+    assert set(proxy.asked) == {s3_server.endpoint_url.removeprefix("http://")}
+    assert len(proxy.asked) == 3
+
+
+def test_what_needs_no_proxy_goes_around_it(s3_store: Make, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ForwardProxy(refuses=True) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("NO_PROXY", "example.com,127.0.0.1")
+        s3_store(bucket).connect("t/")
+
+    assert proxy.asked == []
+
+
+def test_a_proxy_that_refuses_is_named(store: S3Store, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "ca.pem"))
+    with ForwardProxy(refuses=True) as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        with pytest.raises(RetryableError, match=r"connecting to s3://lake.*proxy"):
+            store.connect("t/")

@@ -1,0 +1,191 @@
+"""Big files: sent in parts, there for readers as a whole or not at all, and nothing is left of those that fail."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from app.errors import FatalError, RetryableError
+from app.storage.base import ChangedError
+from app.storage.s3 import S3Store
+from dev.minio import LocalMinio
+from tests.faults.proxy import Answer, FaultProxy, Hold, Lost, Rule, Say, from_on, nth, on
+from tests.integration.storage.in_parts import LARGE, small_parts
+
+Make = Callable[..., S3Store]
+KEY = "t/large.parquet"
+DENIED = Answer(403, b"<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>")
+BROKEN = Answer(500, b"<Error><Code>InternalError</Code><Message>We are broken.</Message></Error>")
+PART = on("PUT", query="partNumber=")
+COMPLETE = on("POST", query="uploadId=")
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_parts(monkeypatch)
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "large.parquet"
+    path.write_bytes(LARGE)
+    return path
+
+
+@pytest.fixture
+def proxy(s3_server: LocalMinio) -> Iterator[FaultProxy]:
+    with FaultProxy(s3_server.endpoint_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store(s3_store: Make, bucket: str, proxy: FaultProxy) -> S3Store:
+    return s3_store(bucket, endpoint_url=proxy.url)
+
+
+@pytest.fixture
+def unfinished(s3_server: LocalMinio, bucket: str) -> Callable[[], int]:
+    """How many uploads in parts were begun and neither completed nor given up."""
+
+    def count() -> int:
+        # MinIO lists them by the whole key alone
+        return len(s3_server.client().list_multipart_uploads(Bucket=bucket, Prefix=KEY).get("Uploads", []))
+
+    return count
+
+
+def test_a_big_file_arrives_whole(
+    store: S3Store, s3_server: LocalMinio, bucket: str, file: Path, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    stored = store.upload(file, KEY)
+
+    assert proxy.count(PART) == 3
+    assert stored.size == len(LARGE)
+    assert [(found.key, found.size) for found in store.list("")] == [(KEY, len(LARGE))]
+    assert s3_server.client().head_object(Bucket=bucket, Key=KEY)["ContentType"] == "application/vnd.apache.parquet"
+    store.download(KEY, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == LARGE
+
+
+def test_readers_see_nothing_before_the_last_part_is_there(
+    store: S3Store, s3_server: LocalMinio, bucket: str, file: Path, proxy: FaultProxy
+) -> None:
+    arrived = Event()
+    proxy.add(Rule(COMPLETE, Hold(), before=lambda _: arrived.set()))
+    uploading = Thread(target=store.upload, args=(file, KEY))
+    uploading.start()
+    while proxy.count(COMPLETE) == 0:
+        assert uploading.is_alive()
+
+    assert s3_server.client().list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+
+    proxy.release()
+    uploading.join()
+    assert s3_server.client().list_objects_v2(Bucket=bucket)["KeyCount"] == 1
+
+
+@pytest.mark.parametrize(
+    ("refused", "answer", "error"),
+    [
+        (PART, BROKEN, RetryableError),
+        (PART, DENIED, FatalError),
+        (COMPLETE, BROKEN, RetryableError),
+        # S3 can find out that it failed after it has begun to answer
+        (COMPLETE, Answer(200, BROKEN.body), RetryableError),
+        (PART, Answer(200, b"<html>busy"), RetryableError),
+    ],
+)
+def test_nothing_is_left_of_an_upload_that_failed(
+    store: S3Store,
+    file: Path,
+    proxy: FaultProxy,
+    unfinished: Callable[[], int],
+    refused: Callable[..., bool],
+    answer: Answer,
+    error: type[Exception],
+) -> None:
+    rule = proxy.add(Rule(refused, Say(answer), from_on(1 if refused is COMPLETE else 2)))
+
+    with pytest.raises(error, match=f"uploading .*/{KEY}: "):
+        store.upload(file, KEY)
+
+    assert unfinished() == 0
+    assert list(store.list("")) == []
+    proxy.remove(rule)
+    store.upload(file, KEY)
+    assert [found.size for found in store.list("")] == [len(LARGE)]
+
+
+def test_a_part_that_fails_once_is_sent_again_alone(store: S3Store, file: Path, proxy: FaultProxy) -> None:
+    proxy.add(Rule(PART, Say(BROKEN), nth(2)))
+
+    store.upload(file, KEY)
+
+    assert [request.query["partNumber"] for request in proxy.seen if PART(request)] == ["1", "2", "2", "3"]
+
+
+def test_an_answer_that_got_lost_does_no_harm(
+    store: S3Store, file: Path, proxy: FaultProxy, unfinished: Callable[[], int]
+) -> None:
+    """boto3 completes the upload once more, and hears that there is none: it may be tried as a whole again."""
+    proxy.add(Rule(COMPLETE, Lost(), nth(1)))
+
+    with pytest.raises(RetryableError, match="NoSuchUpload"):
+        store.upload(file, KEY)
+
+    assert unfinished() == 0
+    assert [found.size for found in store.list("")] == [len(LARGE)]
+    store.upload(file, KEY)
+
+
+def test_what_may_not_be_given_up_is_told(
+    store: S3Store, bucket: str, file: Path, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy.add(Rule(PART, Say(BROKEN), from_on(2)))
+    proxy.add(Rule(on("DELETE", query="uploadId="), Say(DENIED)))
+
+    with pytest.raises(RetryableError), caplog.at_level(logging.WARNING):
+        store.upload(file, KEY)
+
+    assert f"Allow s3:AbortMultipartUpload on arn:aws:s3:::{bucket}/*" in caplog.text
+    assert "Parts of uploads that failed stay in the store" in caplog.text
+
+
+class TestReplacing:
+    """The version that is replaced is looked at where the upload is completed."""
+
+    def test_of_the_version_that_was_seen(self, store: S3Store, file: Path, tmp_path: Path) -> None:
+        store.upload(file, KEY)
+        seen = store.download(KEY, tmp_path / "old")
+        file.write_bytes(LARGE[::-1])
+
+        assert store.replace(file, KEY, replaces=seen).size == len(LARGE)
+
+        store.download(KEY, tmp_path / "new")
+        assert (tmp_path / "new").read_bytes() == LARGE[::-1]
+
+    def test_not_of_another_one(
+        self, store: S3Store, file: Path, tmp_path: Path, unfinished: Callable[[], int]
+    ) -> None:
+        store.upload(file, KEY)
+        seen = store.download(KEY, tmp_path / "old")
+        other = tmp_path / "other"
+        other.write_bytes(b"somebody else's")
+        store.upload(other, KEY)
+
+        with pytest.raises(ChangedError):
+            store.replace(file, KEY, replaces=seen)
+
+        assert unfinished() == 0
+        assert [found.size for found in store.list("")] == [other.stat().st_size]
+
+    def test_although_the_answer_got_lost(self, store: S3Store, file: Path, tmp_path: Path, proxy: FaultProxy) -> None:
+        store.upload(file, KEY)
+        seen = store.download(KEY, tmp_path / "old")
+        file.write_bytes(LARGE[::-1])
+        proxy.add(Rule(COMPLETE, Lost(), nth(1)))
+
+        assert store.replace(file, KEY, replaces=seen).size == len(LARGE)
