@@ -1,7 +1,6 @@
 """From settings to the store that they name."""
 
-from app.connection import GcsTarget, LocalTarget, S3Target, StorageTarget
-from app.errors import ConfigError
+from app.connection import AzureTarget, GcsTarget, LocalTarget, S3Target
 from app.settings import Settings
 from app.storage.base import ObjectStore
 from app.storage.local import LocalStore
@@ -17,8 +16,8 @@ def new_store(settings: Settings) -> ObjectStore:
             return _s3_store(target, settings, workers)
         case GcsTarget() as target:
             return _gcs_store(target, workers)
-        case target:
-            raise _not_built(target)
+        case AzureTarget() as target:
+            return _azure_store(target, workers)
 
 
 def _s3_store(target: S3Target, settings: Settings, workers: int) -> ObjectStore:
@@ -49,5 +48,16 @@ def _gcs_store(target: GcsTarget, workers: int) -> ObjectStore:
     )
 
 
-def _not_built(target: StorageTarget) -> ConfigError:
-    return ConfigError(f"opening {target.uri}", "this version has no such store yet", "Set STORAGE_URL to s3://bucket")
+def _azure_store(target: AzureTarget, workers: int) -> ObjectStore:
+    from app.storage.azure import AzureStore
+
+    return AzureStore(
+        target.container,
+        account=target.account,
+        endpoint_url=target.endpoint_url,
+        connection_string=target.connection_string,
+        key=target.key,
+        sas_token=target.sas_token,
+        max_workers=workers,
+        create_container=target.may_create,
+    )

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 import pytest
 
+from dev.azurite import LocalAzurite
 from dev.broker import Broker
 from dev.gcs_server import LocalGcsServer
 from dev.kafka import LocalKafka
@@ -67,7 +68,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     engine = config.stash[ENGINE]
     how = f"by testcontainers, Docker engine {engine}" if engine else "native process, no Docker engine answers"
     # MinIO's images are no longer published: stores run natively either way
-    stores = "S3 from MinIO, Google Cloud Storage from fake-gcs-server (native processes)"
+    stores = "S3 from MinIO, Google Cloud Storage from fake-gcs-server, Azure from Azurite (native processes)"
     return f"services: Kafka {KAFKA_VERSION} ({how}), {stores}"
 
 
@@ -99,6 +100,13 @@ def s3_server(pytestconfig: pytest.Config) -> Iterator[LocalMinio]:
 def gcs_server(pytestconfig: pytest.Config) -> Iterator[LocalGcsServer]:
     """A server of our own that speaks the API of Google Cloud Storage."""
     with _service(LocalGcsServer, pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite(pytestconfig: pytest.Config) -> Iterator[LocalAzurite]:
+    """An Azure Blob Storage of our own."""
+    with _service(LocalAzurite, pytestconfig) as server:
         yield server
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from app.storage.azure import AzureStore
 from app.storage.gcs import GcsStore
 from app.storage.local import LocalStore
 from app.storage.s3 import S3Store
+from dev.azurite import LocalAzurite
 from dev.gcs_server import LocalGcsServer
 from dev.minio import LocalMinio
 from tests.integration.storage.place import Place
 
-STORES = ("s3", "gcs", "local")
+STORES = ("s3", "gcs", "azure", "local")
 WORKERS = 10
 
 
@@ -80,6 +82,37 @@ def gcs_place(gcs_store: Callable[..., GcsStore], gcs_server: LocalGcsServer, gc
     return Place(
         gcs_store(gcs_bucket), lambda key: bucket.blob(key).download_as_bytes(), lambda: bucket.delete() and None
     )
+
+
+@pytest.fixture
+def azure_store(azurite: LocalAzurite) -> Callable[..., AzureStore]:
+    """Make a store for a container of the server; keyword arguments replace those of the server."""
+
+    def make(container: str, **changed: object) -> AzureStore:
+        arguments: dict[str, object] = {
+            "account": azurite.account,
+            "endpoint_url": azurite.endpoint_url,
+            "key": azurite.key,
+            "max_workers": WORKERS,
+            "create_container": False,
+        }
+        return AzureStore(container, **(arguments | changed))  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+def container(azurite: LocalAzurite) -> str:
+    """The name of a container that is new and empty."""
+    name = f"lake-{uuid.uuid4().hex[:12]}"
+    azurite.client().create_container(name)
+    return name
+
+
+@pytest.fixture
+def azure_place(azure_store: Callable[..., AzureStore], azurite: LocalAzurite, container: str) -> Place:
+    client = azurite.client().get_container_client(container)
+    return Place(azure_store(container), lambda key: client.download_blob(key).readall(), client.delete_container)
 
 
 @pytest.fixture

@@ -1,0 +1,155 @@
+"""What only Azure does, on a real server."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+from app.errors import ConfigError, FatalError
+from app.storage.azure import AzureStore
+from app.storage.azure_client import BLOCK
+from app.storage.base import find
+from dev.azurite import LocalAzurite
+
+Make = Callable[..., AzureStore]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "source.parquet"
+    path.write_bytes(b"PAR1")
+    return path
+
+
+def signature(azurite: LocalAzurite, container: str, permits: str, hours: float = 1.0) -> str:
+    """A shared access signature for the container that ends in so many hours."""
+    now = datetime.now(UTC)
+    return generate_container_sas(
+        azurite.account,
+        container,
+        azurite.key,
+        permission=ContainerSasPermissions.from_string(permits),
+        start=now - timedelta(days=1),
+        expiry=now + timedelta(hours=hours),
+    )
+
+
+def test_the_address_is_that_of_the_container(azure_store: Make) -> None:
+    assert azure_store("lake").uri == "az://lake"
+
+
+def test_a_missing_container_is_created_where_allowed_and_connecting_again_is_fine(
+    azure_store: Make, container: str, file: Path
+) -> None:
+    store = azure_store(f"{container}-new", create_container=True)
+
+    store.connect("")
+    store.connect("")
+    azure_store(f"{container}-new", create_container=True).connect("")
+    store.upload(file, "f.parquet")
+
+    assert [found.key for found in store.list("")] == ["f.parquet"]
+
+
+def test_a_missing_container_is_refused_where_creating_is_not_allowed(azure_store: Make, container: str) -> None:
+    with pytest.raises(ConfigError, match=rf"az://{container}-new \(.*\): there is no such container.*STORAGE_URL"):
+        azure_store(f"{container}-new").connect("")
+
+
+def test_a_connection_string_says_it_all(azurite: LocalAzurite, container: str, file: Path) -> None:
+    store = AzureStore(container, connection_string=azurite.connection_string, max_workers=2, create_container=False)
+
+    store.connect("")
+    store.upload(file, "f.parquet")
+
+    assert find(store, "f.parquet") is not None
+
+
+def test_an_emulator_is_found_by_its_host_alone(azure_store: Make, azurite: LocalAzurite, container: str) -> None:
+    azure_store(container, endpoint_url=azurite.endpoint_url.removesuffix(f"/{azurite.account}")).connect("")
+
+
+def test_parquet_files_say_what_they_are(azure_store: Make, azurite: LocalAzurite, container: str, file: Path) -> None:
+    azure_store(container).upload(file, "t/f.parquet")
+
+    found = azurite.client().get_blob_client(container, "t/f.parquet").get_blob_properties()
+    assert found.content_settings.content_type == "application/vnd.apache.parquet"
+
+
+def test_conditions_are_honoured_and_the_probe_is_gone(
+    azure_store: Make, container: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = azure_store(container)
+
+    store.probe_conditions("t/_journal/")
+
+    assert not caplog.messages
+    assert list(store.list("")) == []
+
+
+def test_a_large_file_replaces_a_version_on_condition_too(azure_store: Make, container: str, tmp_path: Path) -> None:
+    store = azure_store(container)
+    path = tmp_path / "large.parquet"
+    path.write_bytes(bytes(range(251)) * (BLOCK // 100))
+    store.upload(path, "t/f.parquet")
+    etag = store.download("t/f.parquet", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
+    path.write_bytes(path.read_bytes()[::-1])
+
+    replaced = store.replace(path, "t/f.parquet", replaces=etag)
+
+    assert replaced.size == path.stat().st_size
+    store.download("t/f.parquet", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
+
+
+def test_a_wrong_key_names_its_variable_and_is_not_shown(azure_store: Make, container: str, file: Path) -> None:
+    wrong = "d3Jvbmcta2V5LXRoYXQtaXMtbm90LXNob3du"
+    store = azure_store(container, key=wrong)
+
+    with pytest.raises(FatalError, match=f"connecting to az://{container}.*AZURE_STORAGE_KEY") as connecting:
+        store.connect("")
+    with pytest.raises(FatalError, match=rf"uploading az://{container}/t/f\.parquet.*AZURE_STORAGE_KEY") as uploading:
+        store.upload(file, "t/f.parquet")
+    assert wrong not in f"{connecting.value} {uploading.value}"
+
+
+def test_a_signature_that_permits_all_that_is_needed_does(
+    azure_store: Make, azurite: LocalAzurite, container: str, tmp_path: Path, file: Path
+) -> None:
+    for token in (signature(azurite, container, "rcwdl"), "?" + signature(azurite, container, "rcwdl")):
+        store = azure_store(container, key=None, sas_token=token)
+        store.connect("")
+        store.probe_conditions("t/")
+        etag = store.write("t/k.json", b"{}", replaces=None)
+        store.write("t/k.json", b"{ }", replaces=etag)
+        store.upload(file, "t/f.parquet")
+        store.download("t/f.parquet", tmp_path / "copy")
+        for key in ("t/k.json", "t/f.parquet"):
+            store.delete(key)
+        assert list(store.list("")) == []
+
+
+def test_a_signature_that_only_reads_says_what_it_lacks(
+    azure_store: Make, azurite: LocalAzurite, container: str
+) -> None:
+    store = azure_store(container, key=None, sas_token=signature(azurite, container, "rl"))
+    store.connect("")
+
+    with pytest.raises(FatalError, match="permits sp=rl and lacks cwd"):
+        store.probe_conditions("t/")
+
+
+def test_a_signature_that_has_expired_says_when(azure_store: Make, azurite: LocalAzurite, container: str) -> None:
+    token = signature(azurite, container, "rcwdl", hours=-1)
+
+    with pytest.raises(FatalError, match=r"the signature ended at 20.*Set AZURE_STORAGE_SAS_TOKEN anew") as caught:
+        azure_store(container, key=None, sas_token=token).connect("")
+    assert token.rpartition("sig=")[2] not in str(caught.value)
+
+
+def test_an_identity_needs_https(azure_store: Make, container: str) -> None:
+    with pytest.raises(ConfigError, match=r"HTTPS.*AZURE_ENDPOINT_URL"):
+        azure_store(container, key=None).connect("")

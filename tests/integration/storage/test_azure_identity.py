@@ -1,0 +1,130 @@
+"""Azure let in by the machine's identity: a service that gives tokens, and an Azurite that asks for one over HTTPS."""
+
+import base64
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConfigError, FatalError, RetryableError
+from app.storage.azure import AzureStore
+from dev.azurite import LocalAzurite
+from tests.fakes.canned_server import Answer, CannedServer
+from tests.services.certificates import certificate_for_this_machine
+
+HEADER = "secret-of-the-identity-service"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return certificate_for_this_machine(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="module")
+def guarded(azurite: LocalAzurite, certificate: tuple[Path, Path]) -> Iterator[LocalAzurite]:
+    """An Azurite that takes tokens; ``azurite`` has fetched the program."""
+    with LocalAzurite(certificate) as server:
+        server.client().create_container("lake")
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _bare_machine(monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path]) -> None:
+    """No identity but the one that a test gives."""
+    for name in [name for name in os.environ if name.startswith(("AZURE_", "IDENTITY_", "MSI_", "IMDS_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate[0]))
+    monkeypatch.setenv("PATH", "")  # no Azure CLI of the user's
+    monkeypatch.setattr("azure.core.pipeline.transport.HttpTransport.sleep", lambda *_: None)
+
+
+def token(seconds: float, audience: str = "https://storage.azure.com") -> str:
+    """A token as Entra ID gives it, for so long, without a signature."""
+    now = int(time.time())
+    claims = {
+        "aud": audience,
+        "iss": "https://sts.windows.net/ab1f708d-50f6-404c-a006-d71b2ac7a606/",
+        "iat": now - 60,
+        "nbf": now - 60,
+        "exp": int(now + seconds),
+        "oid": "1",
+        "tid": "2",
+    }
+    parts = (json.dumps({"alg": "RS256", "typ": "JWT"}), json.dumps(claims), "signature")
+    return ".".join(base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
+
+
+def given(access_token: str, seconds: int = 3600) -> Answer:
+    """What the identity service of App Service and Container Apps answers."""
+    body = {
+        "access_token": access_token,
+        "expires_on": str(int(time.time()) + seconds),
+        "resource": "https://storage.azure.com",
+        "token_type": "Bearer",
+    }
+    return Answer(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+
+def store(server: LocalAzurite) -> AzureStore:
+    return AzureStore(
+        "lake", account=server.account, endpoint_url=server.endpoint_url, max_workers=2, create_container=False
+    )
+
+
+def test_the_identity_of_the_machine_lets_in(guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch) -> None:
+    with CannedServer(given(token(3600))) as identity:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
+        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
+        lake = store(guarded)
+        lake.connect("")
+        etag = lake.write("k", b"{}", replaces=None)
+        lake.write("k", b"{ }", replaces=etag)
+        lake.delete("k")
+
+    (request,) = identity.requests  # the token serves for as long as it is valid
+    assert request.headers["x-identity-header"] == HEADER
+    assert "resource=https://storage.azure.com" in request.path
+
+
+def test_a_token_that_ends_is_renewed(guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch) -> None:
+    with CannedServer(given(token(60), 60), given(token(3600))) as identity:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
+        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
+        lake = store(guarded)
+        lake.connect("")
+        lake.connect("")
+
+    assert len(identity.requests) == 2
+
+
+def test_an_identity_that_the_account_does_not_know_is_named(
+    guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CannedServer(given(token(3600, audience="https://elsewhere.example.com"))) as identity:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
+        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
+        with pytest.raises(FatalError, match=r"connecting to az://lake.*identity"):
+            store(guarded).connect("")
+
+
+def test_a_machine_without_an_identity_is_told_what_to_set(
+    guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with CannedServer(Answer(404)) as nothing:
+        monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", nothing.url)  # where machines have theirs
+        with pytest.raises(ConfigError, match=r"no token could be had.*managed or workload identity") as caught:
+            store(guarded).connect("")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_identity_that_has_let_in_is_waited_for(guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch) -> None:
+    with CannedServer(given(token(60), 60), Answer(500)) as identity:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
+        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
+        lake = store(guarded)
+        lake.connect("")
+        with pytest.raises(RetryableError, match=r"reading az://lake/k.*no token could be had"):
+            lake.read("k")
