@@ -15,10 +15,11 @@ from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.storage import gcs
 from app.storage.gcs import GcsStore
 from app.storage.gcs_client import RETRY
-from tests.fakes.canned_server import Answer, CannedServer
+from tests.fakes.canned_server import Answer, CannedServer, Request
 from tests.unit.google_answers import content, refusal, said
 
 STORED = content(b"{}", 1)
+JSON = {"Content-Type": "application/json"}
 EXPIRED = 0  # seconds that a token is good for
 
 
@@ -32,7 +33,7 @@ def _bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith(("GOOGLE_", "GCS_", "GCE_", "STORAGE_", "CLOUDSDK_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "no-gcloud"))
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", True)
     monkeypatch.setitem(gcs._ASKED, "retry", RETRY.with_timeout(0))
 
 
@@ -124,6 +125,47 @@ def test_the_file_that_the_environment_names_is_used(
     assert sent(lake) == ["Bearer t1"]
 
 
+class MetadataServer(CannedServer):
+    """What a machine of Google's asks for its own service account; each token it gives has expired by its next use."""
+
+    def __init__(self) -> None:
+        super().__init__(Answer())
+        self._tokens = 0
+
+    def next_answer(self, request: Request) -> Answer:
+        self.requests.append(request)
+        of_google = {"Metadata-Flavor": "Google", "Content-Type": "application/text"}
+        path = request.path.partition("?")[0].removeprefix("/computeMetadata/v1/")
+        if path.endswith("/token"):
+            self._tokens += 1
+            return Answer(200, token(f"m{self._tokens}", EXPIRED).body, of_google | JSON)
+        account = {"email": "sink@sinks.iam.gserviceaccount.com", "scopes": [], "aliases": ["default"]}
+        said = {"": "", "project/project-id": "sinks", "universe/universe-domain": "googleapis.com"}
+        if path.startswith("instance/service-accounts/"):
+            return Answer(200, json.dumps(account).encode(), of_google | JSON)
+        return Answer(200, said.get(path, "").encode(), of_google)
+
+
+def test_without_a_key_the_machine_s_own_account_is_used_and_its_token_renewed(
+    lake: CannedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST")
+    monkeypatch.setenv("API_ENDPOINT_OVERRIDE", lake.url)
+    with MetadataServer() as machine:
+        host = machine.url.removeprefix("http://")
+        monkeypatch.setenv("GCE_METADATA_IP", host)
+        monkeypatch.setattr("google.auth.compute_engine._metadata._GCE_METADATA_HOST", host)
+        monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", False)
+        client = store(None)
+        client.read("a")
+        client.read("b")
+
+    first, second = sent(lake)
+    assert first.startswith("Bearer m")
+    assert second.startswith("Bearer m")
+    assert first != second
+
+
 def error_with(credentials_json: str | None) -> ConnectorError:
     with pytest.raises(ConnectorError, match="connecting to gs://lake") as caught:
         store(credentials_json).connect("")
@@ -196,7 +238,7 @@ def test_a_token_that_is_refused_says_why(
     lake: CannedServer, private_key: str, status: int, message: str, kind: type[ConnectorError], shown: str
 ) -> None:
     document = {"error": "invalid_grant" if status == 400 else "unavailable", "error_description": message}
-    answer = Answer(status, json.dumps(document).encode(), {"Content-Type": "application/json"})
+    answer = Answer(status, json.dumps(document).encode(), JSON)
     with CannedServer(answer) as google:
         error = error_with(key_text(private_key, google.url))
 
