@@ -23,6 +23,7 @@ from quixstreams.models import RawConfluentKafkaMessageProto, Row
 from app.admission import Admission, Claiming
 from app.checkpoints import PASSING_ERRORS, Checkpoints
 from app.errors import ConnectorError, DataError, FatalError, RetryableError
+from app.listening import Listening
 from app.model import TopicPartition
 from app.raw_lane import RawLane
 from app.rejections import not_deserialized, not_processed
@@ -99,6 +100,10 @@ class LakeApplication(Application):
             put_right=self._admission.put_right,
             failed=_kafka_failed,
         )
+
+    def listening(self) -> Listening:
+        """Tells which partitions can be heard right now; after ``connect()``."""
+        return Listening(self._consumer, self._admission.waits)
 
     @cached_property
     def admin(self) -> AdminClient:

@@ -1,4 +1,4 @@
-"""Finding the broker and the input topic at start, with errors that say what to do."""
+"""Finding the broker and the topics at start, with errors that say what to do."""
 
 import difflib
 import threading
@@ -48,8 +48,8 @@ _CREDENTIALS_HINT = (
 )
 
 
-def missing_topic(name: str, topics: Collection[str]) -> ConfigError:
-    """The error for an input topic that is not there, with those that look alike."""
+def missing_topic(name: str, topics: Collection[str], variable: str = "input") -> ConfigError:
+    """The error for a topic that is not there, with those that look alike; ``variable`` is what names it."""
     visible = sorted(topic for topic in topics if not topic.startswith("__"))
     by_folded = {topic.casefold(): topic for topic in visible}
     alike = [by_folded[match] for match in difflib.get_close_matches(name.casefold(), by_folded, n=_SHOWN_TOPICS)]
@@ -60,11 +60,12 @@ def missing_topic(name: str, topics: Collection[str]) -> ConfigError:
         cause = f"it does not exist; there are: {', '.join(visible[:_SHOWN_TOPICS])}{more}"
     else:
         cause = "it does not exist, and the broker shows us no topics at all"
-    return ConfigError(f"finding the input topic {name!r}", cause, "Create it, or set the variable input to its name")
+    of = "the input topic" if variable == "input" else f"the topic of {variable},"
+    return ConfigError(f"finding {of} {name!r}", cause, f"Create it, or set the variable {variable} to its name")
 
 
-def unreadable_topic(name: str, error: Exception) -> FatalError:
-    """The error for an input topic that is there and cannot be described."""
+def unreadable_topic(name: str, error: Exception, right: str = "Read") -> FatalError:
+    """The error for a topic that is there and cannot be described; ``right`` is what is needed beside that."""
     return FatalError(
-        f"reading the settings of topic {name!r}", str(error), "The user needs Describe and Read rights on it"
+        f"reading the settings of topic {name!r}", str(error), f"The user needs Describe and {right} rights on it"
     )

@@ -11,11 +11,10 @@ from types import FrameType
 from typing import NoReturn
 
 from quixstreams.models.topics import Topic
-from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
 from app import observe, starting
 from app.application import LakeApplication
-from app.broker import find_topics, missing_topic, unreadable_topic
+from app.broker import find_topics
 from app.claims import Claims
 from app.custody import Custody
 from app.delivery import Registrar
@@ -34,7 +33,9 @@ from app.staging import Stager
 from app.starting import patiently, spare_the_garbage_collector, wait
 from app.storage.base import ObjectStore
 from app.stores import new_store
+from app.topics import open_topic
 from app.transform import transform
+from app.watching import Watch
 from app.wiring import (
     FLUSH_SECONDS,
     REVOKE_SECONDS,
@@ -104,6 +105,7 @@ class _Service:
         self._application: LakeApplication | None = None
         self._pipeline: Pipeline | None = None
         self._claims: Claims | None = None
+        self._watch: Watch | None = None
         self._spark = SparkWriter(
             master=settings.spark_master,
             driver_memory=f"{settings.memory.heap_mb}m",
@@ -133,12 +135,13 @@ class _Service:
             HealthServer(self._health, self._settings.http_port)
         begin = time.monotonic()
         bad_records = new_bad_records(self._settings)
-        sink = new_sink(self._settings, bad_records)
+        self._watch = watch = Watch(self._settings)
+        sink = new_sink(self._settings, bad_records, watch.new_sink)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
         store, registrar, spec = self._open_table()
         schema = new_schema(self._settings, store)
         patiently(schema.open)
-        application, topic = self._open_topic(sink)
+        application, topic = self._open_topics(sink, watch)
         dataframe = application.dataframe(topic)
         given = dataframe.stream
         transformed = transform(dataframe)
@@ -151,6 +154,7 @@ class _Service:
         patiently(lambda: self._check_journals(store, application.config.consumer_group))
         self._claims = new_claims(self._settings, store, registrar, custody, application, sink)
         application.connect(self._claims)
+        watch.connect(application)
         transformed.sink(sink)
         if is_raw:
             application.read_whole_batches()
@@ -178,6 +182,8 @@ class _Service:
 
     def close(self) -> None:
         """End what still runs. Never raises, for an exit code is on its way."""
+        if self._watch:
+            self._watch.close()
         if self._pipeline:
             self._pipeline.stop()
         if self._claims:
@@ -228,26 +234,24 @@ class _Service:
         spec = patiently(lambda: new_spec(self._settings, store, known))
         return store, new_registrar(self._settings, catalog, store, known), spec
 
-    def _open_topic(self, sink: LakeSink) -> tuple[LakeApplication, Topic]:
+    def _open_topics(self, sink: LakeSink, watch: Watch) -> tuple[LakeApplication, Topic]:
         application = new_application(self._settings, sink, self._health, self._scratch)
-        topics = find_topics(
+        visible = find_topics(
             application.config.broker_address,
             wait_seconds=starting.PATIENCE_SECONDS,
             stop=self._stop,
             clock=time.monotonic,
         )
-        name = self._settings.input_topic
-        try:
-            topic = application.topic(
-                name,
-                value_deserializer=self._settings.value_deserializer,
-                key_deserializer=self._settings.key_deserializer,
-            )
-        except TopicNotFoundError:
-            prefix = f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
-            raise missing_topic(name, [found.removeprefix(prefix) for found in topics]) from None
-        except TopicPermissionError as error:
-            raise unreadable_topic(name, error) from None
+        topic = open_topic(
+            application,
+            self._settings.input_topic,
+            visible,
+            variable="input",
+            right="Read",
+            value_deserializer=self._settings.value_deserializer,
+            key_deserializer=watch.key_deserializer,
+        )
+        watch.open(application, visible)
         group = application.config.consumer_group
         patiently(lambda: check_members(application.admin, group, new_client_id(self._settings)))
         return application, topic

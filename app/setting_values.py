@@ -71,8 +71,12 @@ def seconds(raw: Any) -> float:
 
 
 def milliseconds_or_off(raw: Any) -> int | None:
-    """Parse a whole number of milliseconds; 0 means off."""
-    return whole_number(0)(raw) or None
+    """Parse a whole number of milliseconds; 0 or less means off."""
+    try:
+        value = int(raw)
+    except ValueError:
+        raise ValueError("must be a whole number of milliseconds") from None
+    return value if value > 0 else None
 
 
 def flag(raw: Any) -> bool:

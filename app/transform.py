@@ -1,5 +1,7 @@
 """The one place to edit when you customise the connector."""
 
+from collections.abc import Callable
+
 from quixstreams.dataframe import StreamingDataFrame
 
 
@@ -19,3 +21,14 @@ def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
         The stream of records to write.
     """
     return sdf
+
+
+on_stream_timeout: Callable[[bytes], object] | None = None
+"""Called with each key that falls silent, where ``STREAM_TIMEOUT_MS`` is set. To use it, put a function here::
+
+    def on_stream_timeout(key: bytes) -> None:
+        logging.getLogger(__name__).warning("%s does not send any more", key.decode())
+
+It gets the bytes of the Kafka key, runs between two records, and therefore must not wait for anything: while it does,
+nothing is consumed. What it raises is logged.
+"""

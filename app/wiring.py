@@ -1,6 +1,7 @@
 """From settings to the parts: the one place, with ``service``, that knows the settings object."""
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -157,9 +158,9 @@ def new_stager(
     return Stager(converter, spec, settings.sort_column)
 
 
-def new_sink(settings: Settings, bad_records: BadRecords) -> LakeSink:
-    """The sink, not connected to its pipeline yet."""
-    return LakeSink(
+def new_sink(settings: Settings, bad_records: BadRecords, special: Callable[..., LakeSink] | None = None) -> LakeSink:
+    """The sink, or the one that ``special`` makes, not connected to its pipeline yet."""
+    return (special or LakeSink)(
         batch_size=settings.batch_size,
         gather_seconds=_GATHER_SECONDS,
         max_buffer_bytes=settings.memory.buffer_mb * 2**20,

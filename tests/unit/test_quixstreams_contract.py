@@ -1,7 +1,7 @@
 """The code of quixstreams that the connector overrides or relies on without its being promised.
 
 A hash below that no longer fits is no fault by itself. It says: read the new code, hold it against the sentence beside
-the hash, adapt ``app/application.py`` and ``app/sink.py`` where it no longer holds, and only then take over the hash.
+the hash, adapt the modules that rely on it where it no longer holds, and only then take over the hash.
 """
 
 import hashlib
@@ -18,9 +18,11 @@ from quixstreams.checkpointing.checkpoint import BaseCheckpoint, Checkpoint
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.internal_consumer import InternalConsumer
 from quixstreams.kafka.consumer import BaseConsumer, _wrap_assignment_errors
+from quixstreams.models import Topic
 from quixstreams.processing import ProcessingContext
 from quixstreams.runtracker import RunTracker
 from quixstreams.sinks.base import BaseSink
+from quixstreams.sinks.core.stream_timeout_tracker import StreamTimeoutTracker
 
 REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements.txt"
 
@@ -136,6 +138,28 @@ RELIANCES = (
     Reliance(RunTracker.set_as_running, "5565d8cafcbf2938", "it forgets a stop asked for earlier"),
     Reliance(RunTracker.stop, "30e4d0086a60f74a", "safe at any time"),
     Reliance(BaseSink.start, "9f2fa492029074ed", "it is what run() calls first on a sink; nothing else needs setup()"),
+    Reliance(
+        StreamTimeoutTracker,
+        "5590df65222559c1",
+        "check_now() looks at _last_seen_by_stream alone, tells of what is silent and sweeps what was forgotten; only "
+        "touch() and start() begin a thread",
+    ),
+    Reliance(
+        Topic.row_deserialize,
+        "c679280c2b6e6466",
+        "the deserializer of keys is called once for each message that has one, before any row",
+    ),
+    Reliance(
+        BaseConsumer._error_cb,
+        "94cd0d4d9078223c",
+        "_broker_unavailable_since is when the client said that no broker is there",
+    ),
+    Reliance(
+        BaseConsumer._stats_cb,
+        "c0cec930979a73c7",
+        "_broker_states has the state of each broker, by what the client reports",
+    ),
+    Reliance(BaseConsumer._broker_available, "e802f7ce8a3e0675", "it takes back that no broker is there"),
     Reliance(StreamingDataFrame.sink, "0b444bb01d506528", "add() is called in the context of the message it came from"),
 )
 

@@ -226,7 +226,7 @@ class TestSilence:
     def test_is_watched_for_without_a_topic_too(self) -> None:
         assert load(STREAM_TIMEOUT_MS="30000").stream_timeout_ms == 30_000
 
-    @pytest.mark.parametrize("text", ["", "0"])
+    @pytest.mark.parametrize("text", ["", "0", "-1"])
     def test_is_off(self, text: str) -> None:
         assert load(STREAM_TIMEOUT_MS=text).stream_timeout_ms is None
 

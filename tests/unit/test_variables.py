@@ -71,7 +71,7 @@ class TestSingleValues:
             ("KAFKA_SSL_CA_LOCATION", "/no/such/ca.pem", "must be a file that exists"),
             ("KAFKA_BOOTSTRAP_SERVERS", "http://kafka:9092", "must be host:port"),
             ("KAFKA_BOOTSTRAP_SERVERS", "a:1,,b:2", "must be host:port"),
-            ("STREAM_TIMEOUT_MS", "-1", "must be a whole number of at least 0"),
+            ("STREAM_TIMEOUT_MS", "1m", "must be a whole number of milliseconds"),
             ("LOG_FORMAT", "xml", "must be one of text, json"),
             ("S3_SSE", "aws:c", "must be one of AES256, aws:kms"),
             ("S3_SSE_KMS_KEY_ID", "key", "needs S3_SSE to be aws:kms"),

@@ -1,0 +1,71 @@
+"""Keys that fall silent, told by the real process: on a topic, and to a function of the user's."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from dev.broker import QUIET
+from tests.e2e.connector import PATIENCE
+from tests.e2e.scenario import Scenario, customised
+
+CUSTOMISED = """
+import logging
+
+
+def transform(sdf):
+    return sdf.apply(lambda value: value | {"seen": True})
+
+
+def on_stream_timeout(key):
+    logging.getLogger(__name__).warning("%s does not send any more", key.decode())
+"""
+
+
+@pytest.fixture
+def events(scenario: Scenario) -> Iterator[Consumer]:
+    """Reads the topic that is told of silent keys."""
+    name = f"{scenario.topic}-timeouts"
+    scenario.kafka.create_topic(name)
+    settings = {"bootstrap.servers": scenario.kafka.bootstrap_servers, "group.id": "reader", **QUIET}
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(name, 0, 0)])
+        yield consumer
+
+
+def _next(events: Consumer) -> tuple[bytes, dict[str, Any]]:
+    message = events.poll(PATIENCE)
+    assert message is not None, "no event"
+    assert not message.error()
+    return message.key(), json.loads(message.value())
+
+
+def test_an_event_for_each_silence_of_a_key(scenario: Scenario, events: Consumer) -> None:
+    connector = scenario.connector(STREAM_TIMEOUT_MS="1500", STREAM_TIMEOUT_TOPIC=f"{scenario.topic}-timeouts")
+    connector.wait_until_ready()
+    for _ in range(2):
+        produced_ms = time.time() * 1000
+        scenario.produce([("sensor-a", '{"n": 1}', None, None)])
+        key, event = _next(events)
+        assert key == b"sensor-a"
+        assert event == {"ts_ms": event["ts_ms"], "stream": "sensor-a", "event": "stream_timeout"}
+        assert event["ts_ms"] >= produced_ms + 1500
+
+    assert connector.stop() == 0
+    assert events.poll(1) is None
+    assert connector.log.count("Stream 'sensor-a' timed out (silence ") == 2
+    assert not connector.complaints()
+
+
+def test_the_function_of_a_customised_connector(scenario: Scenario, tmp_path: Path) -> None:
+    root = customised(tmp_path / "customised", CUSTOMISED)
+    connector = scenario.connector(root=root, STREAM_TIMEOUT_MS="1500")
+    connector.wait_until_ready()
+    scenario.produce([("sensor-a", '{"n": 1}', None, None)])
+    connector.wait_for_log(r"WARNING app\.transform: sensor-a does not send any more")
+    assert connector.stop() == 0

@@ -1,0 +1,293 @@
+"""Keys that fall silent, on a real Kafka and on both lanes: a pause of the connector is no silence of its keys.
+
+All of the connector is real but Spark, and the clock of the timers: each turn of the consumer's loop takes a second of
+it, as long as the test lets time pass.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from quixstreams.dataframe import StreamingDataFrame
+
+import app.transform
+from app.errors import ConfigError, RetryableError
+from app.silence import Silence
+from app.sink import LakeSink
+from dev.broker import QUIET
+from dev.kafka import LocalKafka
+from tests.fakes.clock import Clock
+from tests.fakes.moody_store import MoodyStore
+from tests.faults import connector_thread
+from tests.faults.connector_thread import ConnectorThread, Place, Transform
+
+TIMEOUT = 6  # seconds
+PATIENCE = 60.0
+
+
+def _as_it_is(sdf: StreamingDataFrame) -> StreamingDataFrame:
+    return sdf
+
+
+def _one_by_one(sdf: StreamingDataFrame) -> StreamingDataFrame:
+    return sdf.apply(lambda value: value)
+
+
+LANES: Mapping[str, Transform] = {"whole batches": _as_it_is, "one by one": _one_by_one}
+
+
+@pytest.fixture(params=LANES)
+def lane(request: pytest.FixtureRequest) -> Transform:
+    return LANES[request.param]
+
+
+class Flow:
+    """The time of one connector's timers: a second with each turn of its loop, while some are left."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.left = 0
+
+    def tick(self) -> None:
+        if self.left:
+            self.left -= 1
+            self.clock.advance(1)
+
+
+class Watched:
+    """A place whose connectors watch their keys, and the topic where they tell of silent ones."""
+
+    def __init__(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.place = place
+        self.topic = f"{place.topic}-timeouts"
+        self._flows: dict[ConnectorThread, Flow] = {}
+        place.kafka.create_topic(self.topic)
+        monkeypatch.setattr("app.watching.Silence", self._new_silence)
+
+    def _new_silence(self, **arguments: Any) -> Silence:
+        connector: ConnectorThread = connector_thread._HERE.connector
+        flow = self._flows[connector] = Flow()
+        connector.in_turn = flow.tick
+        return Silence(**arguments, clock=flow.clock)
+
+    def connector(self, lane: Transform, **variables: Any) -> ConnectorThread:
+        settings = {"STREAM_TIMEOUT_MS": str(TIMEOUT * 1000), "STREAM_TIMEOUT_TOPIC": self.topic}
+        return self.place.connector(settings, transform=lane, **variables)
+
+    def produce(self, *keys: str | bytes | None, partition: int = 0, value: str = '{"n": 1}') -> None:
+        self.place.kafka.produce(self.place.topic, [(key, value, None, partition) for key in keys])
+        self.place.produced += len(keys)
+
+    def hear(self, *keys: str | bytes | None, by: ConnectorThread, partition: int = 0, value: str = '{"n": 1}') -> None:
+        """Produce records with these keys, and wait until they are in the lake."""
+        before = sum(max(0, offset) for offset in self.place.committed())
+        self.produce(*keys, partition=partition, value=value)
+        by.wait_until(lambda: sum(max(0, offset) for offset in self.place.committed()) == before + len(keys))
+
+    def listen(self, seconds: int, *connectors: ConnectorThread) -> None:
+        """Let so much time pass while the connectors listen."""
+        flows = [self._flows[connector] for connector in connectors]
+        for flow in flows:
+            flow.left = seconds
+        for connector in connectors:
+            connector.wait_until(lambda: not any(flow.left for flow in flows), "turns of the loop")
+
+    def told(self, count: int = 0) -> list[bytes]:
+        """The keys of all events so far, once there are as many as that; none may be broken."""
+        deadline = time.monotonic() + PATIENCE
+        while len(events := self._events()) < count:
+            assert time.monotonic() < deadline, f"{len(events)} events of {count}"
+        for key, value in events:
+            assert value["stream"] == key.decode("utf-8", errors="replace")
+            assert value["event"] == "stream_timeout"
+            assert abs(value["ts_ms"] / 1000 - time.time()) < 3600
+        return [key for key, _ in events]
+
+    def _events(self) -> list[tuple[bytes, dict[str, Any]]]:
+        settings = {"bootstrap.servers": self.place.kafka.bootstrap_servers, "group.id": "reader", **QUIET}
+        found: list[tuple[bytes, dict[str, Any]]] = []
+        with closing(Consumer(settings)) as consumer:
+            tp = TopicPartition(self.topic, 0, 0)
+            _, end = consumer.get_watermark_offsets(tp, timeout=30)
+            consumer.assign([tp])
+            while len(found) < end:
+                message = consumer.poll(10)
+                assert message is not None
+                assert not message.error()
+                found.append((message.key(), json.loads(message.value())))
+        return found
+
+
+@pytest.fixture
+def watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(place, monkeypatch)
+
+
+def test_a_key_falls_silent_and_comes_back_and_falls_silent_again(watched: Watched, lane: Transform) -> None:
+    connector = watched.connector(lane)
+    connector.wait_until_consuming()
+    watched.hear("Gerät-1", "b", None, by=connector)
+    watched.listen(4, connector)
+    watched.hear("b", by=connector)
+    watched.listen(4, connector)
+    assert watched.told(1) == ["Gerät-1".encode()]
+
+    watched.hear("Gerät-1", "b", by=connector)
+    watched.listen(TIMEOUT - 2, connector)
+    assert watched.told() == ["Gerät-1".encode()]
+
+    watched.hear("b", by=connector)
+    watched.listen(4, connector)
+    assert watched.told(2) == ["Gerät-1".encode()] * 2
+    connector.stop()
+    assert len(watched.place.numbers()) == watched.place.produced
+
+
+def test_a_bad_record_is_a_sign_of_life(watched: Watched, lane: Transform) -> None:
+    connector = watched.connector(lane)
+    connector.wait_until_consuming()
+    watched.hear("a", by=connector)
+    for _ in range(3):
+        watched.listen(4, connector)
+        watched.hear("a", by=connector, value="no object")
+    assert watched.told() == []
+
+
+def test_a_store_that_is_away_makes_no_key_silent(watched: Watched, lane: Transform) -> None:
+    store = MoodyStore(watched.place.store_folder)
+    connector = watched.connector(lane, store=store)
+    connector.wait_until_consuming()
+    store.refuse = lambda key: RetryableError(f"uploading {key}", "no route to host")
+    watched.produce("a")
+    connector.wait_until(lambda: connector.is_paused)
+    watched.listen(3 * TIMEOUT, connector)
+    assert watched.told() == []
+
+    store.refuse = lambda _: None
+    watched.place.wait_until_committed(1, by=connector)
+    watched.listen(2 * TIMEOUT, connector)
+    assert watched.told(1) == [b"a"]
+    connector.stop()
+    assert watched.told() == [b"a"]
+
+
+def _has_one_partition(connector: ConnectorThread) -> bool:
+    return len(connector.partitions) == 1
+
+
+@pytest.mark.parametrize("place", [2], indirect=True)
+def test_a_partition_that_waits_for_its_journal_has_no_silent_keys(watched: Watched, lane: Transform) -> None:
+    """It was read before it was given away: nothing of that is known, and nothing is told."""
+    first = watched.connector(lane)
+    first.wait_until_consuming(0, 1)
+    watched.hear("a", by=first)
+    watched.hear("b", by=first, partition=1)
+    watched.listen(2, first)
+
+    second = watched.connector(lane)
+    for connector in (first, second):
+        connector.wait_until(partial(_has_one_partition, connector), "one partition")
+    watched.listen(3 * TIMEOUT, first, second)
+    assert watched.told() == [], "the keys of partitions that moved are forgotten"
+
+    watched.hear("a", by=first)
+    watched.hear("b", by=second, partition=1)
+    watched.listen(TIMEOUT + 2, first, second)
+    assert sorted(watched.told(2)) == [b"a", b"b"]
+
+
+@pytest.fixture
+def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    """With a Kafka of the test's own."""
+    with LocalKafka() as kafka, Place(kafka, tmp_path, monkeypatch) as place:
+        yield Watched(place, monkeypatch)
+
+
+def _misses_its_broker(connector: ConnectorThread) -> bool:
+    consumer: Any = connector.application._consumer if connector.application else None
+    return consumer._broker_unavailable_since is not None
+
+
+def test_a_kafka_that_is_away_makes_no_key_silent(mortal: Watched, lane: Transform) -> None:
+    kafka = mortal.place.kafka
+    assert isinstance(kafka, LocalKafka)
+    # Longer than the outage: a member that is thought dead loses its partitions, and thereby all keys.
+    session = {"session.timeout.ms": 60_000, "max.poll.interval.ms": 120_000}
+    connector = mortal.connector(lane, kafka={"statistics.interval.ms": 500, **session})
+    connector.wait_until_consuming()
+    mortal.hear("a", by=connector)
+
+    kafka.stop()
+    connector.wait_until(lambda: _misses_its_broker(connector), "the client to notice")
+    mortal.listen(3 * TIMEOUT, connector)
+    kafka.start()
+    assert mortal.told() == []
+
+    connector.wait_until(lambda: not _misses_its_broker(connector), "the client to find the broker, without a message")
+    mortal.listen(TIMEOUT + 2, connector)
+    assert mortal.told(1) == [b"a"]
+
+
+def test_the_function_of_the_user_is_told(
+    watched: Watched, lane: Transform, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[bytes] = []
+
+    def on_stream_timeout(key: bytes) -> None:
+        told.append(key)
+        if key == b"a":
+            raise ValueError("no such device")
+
+    monkeypatch.setattr(app.transform, "on_stream_timeout", on_stream_timeout)
+    connector = watched.connector(lane, STREAM_TIMEOUT_TOPIC="")
+    connector.wait_until_consuming()
+    watched.hear("a", "b", by=connector)
+    watched.listen(3 * TIMEOUT, connector)
+    connector.stop()
+    assert sorted(told) == [b"a", b"b"]
+    assert caplog.text.count("failed for key 'a' with ValueError('no such device'); going on") == 1
+
+
+def test_what_is_under_way_at_a_stop_arrives(watched: Watched, lane: Transform) -> None:
+    connector = watched.connector(lane)
+    connector.wait_until_consuming()
+    keys = [f"device-{number}" for number in range(2_000)]
+    watched.hear(*keys, by=connector)
+    watched.listen(TIMEOUT + 1, connector)
+    connector.stop()
+    assert sorted(watched.told(2_000)) == sorted(key.encode() for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("deserializer", "key"), [("bytes", b"\xff\x00"), ("int", b"\x00\x00\x00\x07"), ("json", b"[1 ]")]
+)
+def test_keys_are_told_byte_for_byte_however_they_are_read(watched: Watched, deserializer: str, key: bytes) -> None:
+    connector = watched.connector(_as_it_is, KAFKA_KEY_DESERIALIZER=deserializer)
+    connector.wait_until_consuming()
+    watched.hear(key, by=connector)
+    watched.listen(TIMEOUT + 1, connector)
+    assert watched.told(1) == [key]
+
+
+def test_a_topic_for_events_that_does_not_exist_is_an_error_of_the_settings(watched: Watched) -> None:
+    connector = watched.connector(_as_it_is, STREAM_TIMEOUT_TOPIC=watched.topic.replace("timeouts", "timeuots"))
+    error = connector.wait()
+    assert type(error) is ConfigError
+    assert error.exit_code == 2
+    assert str(error).startswith("finding the topic of STREAM_TIMEOUT_TOPIC, 'readings-")
+    assert f"similar: {watched.topic}" in str(error)
+
+
+def test_off_is_off(place: Place, lane: Transform) -> None:
+    connector = place.connector(transform=lane)
+    connector.wait_until_consuming()
+    place.produce(10)
+    place.wait_until_committed(10, by=connector)
+    assert type(connector.sink) is LakeSink
+    connector.stop()
