@@ -28,9 +28,9 @@ _SPARE_CONNECTIONS = 2
 
 # Seconds to connect, and between two pieces of an answer.
 TIMEOUT = (10.0, 60.0)
-# What passes at once is tried again by the library: after about 0.5, 1, 2 and 4 s. What still fails then is the
-# pipeline's to try again, with the user told.
-RETRY = DEFAULT_RETRY.with_delay(initial=0.5, maximum=4.0, multiplier=2.0).with_timeout(10.0)
+# What passes at once is tried again by the library, after up to 1, 2, 4, 4, … s: a second is what Google wants between
+# two writes of the same object. What still fails after 10 s is the pipeline's to try again, with the user told.
+RETRY = DEFAULT_RETRY.with_delay(initial=1.0, maximum=4.0, multiplier=2.0).with_timeout(10.0)
 
 
 def new_client(credentials_json: str | None, max_workers: int, doing: str) -> Client:

@@ -25,6 +25,7 @@ _PASSING_STATUS = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.TOO_MANY_REQUESTS}
 )
 _OF_GOOGLE = (
+    ConnectionError,  # Python's own, which the library raises for a download that broke off
     DataCorruption,
     GoogleAPICallError,
     GoogleAuthError,
@@ -60,14 +61,16 @@ def translated(doing: str) -> Iterator[None]:
         yield
     except _OF_GOOGLE as error:
         raise translate(error, doing) from error
-    except ConnectionError as error:  # the library's own, for a download that broke off
-        raise RetryableError(doing, _plain(str(error))) from error
 
 
-def translate(error: Exception, doing: str) -> ConnectorError:
+def translate(error: BaseException, doing: str) -> ConnectorError:
     """The error as the user is to see it, retryable or not."""
-    if isinstance(error, RetryError) and isinstance(error.cause, Exception):  # the library's own tries are used up
+    if isinstance(error, RetryError):  # the library's own tries are used up
+        if not isinstance(error.cause, _OF_GOOGLE):
+            return RetryableError(doing, _plain(str(error.cause or error)))
         error = error.cause
+    if isinstance(error, ConnectionError):
+        return RetryableError(doing, _plain(str(error)))
     if isinstance(error, DataCorruption):
         return RetryableError(doing, "the bytes arrived damaged: their checksum is another one")
     if isinstance(error, GoogleAPICallError | InvalidResponse) and error.response is not None:
@@ -90,12 +93,8 @@ def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
     message, reason = _said(response)
     cause = f"{message} ({reason or f'HTTP {status}'})" if message else f"HTTP {status}"
     if _is_passing(status, reason):
-        hint = (
-            "Google Cloud Storage takes about one write a second of the same object: raise COMMIT_INTERVAL"
-            if _ONE_OBJECT in message
-            else ("" if message else f"The answer is not Google's: {PROXY_HINT.lower()}")
-        )
-        return RetryableError(doing, cause, hint, retry_after=retry_after(_lower_case(response)))
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return RetryableError(doing, cause, _passing_hint(message), retry_after=retry_after(headers))
     for words, kind, hint in _LASTING:
         if words in reason or words in message:
             return kind(doing, cause, hint)
@@ -119,14 +118,18 @@ def _said(response: requests.Response) -> tuple[str, str]:
         return ("", "") if text.startswith("<") else (text, "")  # a web page is somebody else's
 
 
-def _lower_case(response: requests.Response) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.headers.items()}
-
-
 def _is_passing(status: int, reason: str) -> bool:
     if status in _PASSING_STATUS or reason in _LIMIT_REASONS:
         return True
     return status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
+
+
+def _passing_hint(message: str) -> str:
+    if not message:
+        return "The answer has no words of Google's: check any proxy on the way"
+    if _ONE_OBJECT in message:
+        return "Google takes about one write of the same object a second: raise COMMIT_INTERVAL if this goes on"
+    return ""
 
 
 def _grant(message: str) -> str:

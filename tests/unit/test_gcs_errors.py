@@ -4,11 +4,13 @@ import socket
 from pathlib import Path
 
 import pytest
+from google.api_core.exceptions import RetryError
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.storage import gcs
 from app.storage.gcs import GcsStore
 from app.storage.gcs_client import RETRY
+from app.storage.gcs_errors import translate
 from tests.fakes.canned_server import Answer
 from tests.unit.google_answers import BUCKET_GONE, bucket_at, listing, methods, refusal, said, text, written
 
@@ -100,6 +102,14 @@ def test_a_refusal_that_passes_at_once_is_not_seen(parquet: Path, monkeypatch: p
         monkeypatch.setitem(gcs._ASKED, "retry", RETRY.with_delay(initial=0.001))
         assert store.write("t/_journal/0.json", b"{}", replaces=None) == "1"
     assert methods(server) == ["POST", "POST"]
+
+
+@pytest.mark.parametrize("cause", [ConnectionError("3 of 5 bytes came"), TimeoutError("3 of 5 bytes came")])
+def test_what_the_library_has_tried_again_in_vain_is_retryable(cause: Exception) -> None:
+    error = translate(RetryError("tried for 10 s", cause), "reading gs://lake/f")
+
+    assert isinstance(error, RetryableError)
+    assert error.cause == "3 of 5 bytes came"
 
 
 def test_a_long_refusal_is_cut(parquet: Path) -> None:

@@ -1,15 +1,20 @@
 """What is particular to Google Cloud Storage, on a server that speaks its API."""
 
+import re
+import time
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 
 import pytest
 
-from app.errors import ConfigError
+from app.errors import ConfigError, RetryableError
+from app.storage import gcs
 from app.storage.base import ChangedError
 from app.storage.gcs import GcsStore
+from app.storage.gcs_client import RETRY
 from dev.gcs_server import LocalGcsServer
-from tests.faults.proxy import Answer, FaultProxy, Lost, Rule, Say, nth, on
+from tests.faults.proxy import Answer, Cut, FaultProxy, Lost, Request, Rule, Say, nth, on
 
 Make = Callable[..., GcsStore]
 
@@ -116,6 +121,66 @@ def test_a_big_file_replaces_only_the_generation_that_was_seen(
     big.write_bytes(big.read_bytes() + b"x")
     with pytest.raises(ChangedError):
         store.replace(big, "t/f.parquet", replaces=seen)
+
+
+def test_a_download_that_breaks_off_goes_on(
+    gcs_store: Make, gcs_bucket: str, big: Path, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    store = gcs_store(gcs_bucket)
+    store.upload(big, "t/f.parquet")
+    cut = proxy.add(Rule(on("GET"), Cut(), nth(1)))
+
+    store.download("t/f.parquet", tmp_path / "copy")
+
+    assert cut.met == 1
+    assert (tmp_path / "copy").read_bytes() == big.read_bytes()
+
+
+def test_of_a_download_that_keeps_breaking_off_nothing_is_left(
+    gcs_store: Make, gcs_bucket: str, file: Path, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(gcs._ASKED, "retry", RETRY.with_timeout(0))
+    store = gcs_store(gcs_bucket)
+    store.upload(file, "t/f.parquet")
+    proxy.add(Rule(on("GET"), Cut()))
+
+    with pytest.raises(RetryableError, match=rf"downloading gs://{gcs_bucket}/t/f\.parquet"):
+        store.download("t/f.parquet", tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    with pytest.raises(RetryableError, match=rf"reading gs://{gcs_bucket}/t/f\.parquet"):
+        store.read("t/f.parquet")
+    with pytest.raises(RetryableError, match=rf"listing gs://{gcs_bucket}/t/"):
+        list(store.list("t/"))
+
+
+class OneWriteASecond:
+    """Which writes of an object come within a second of the last one that was let through."""
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, float] = {}
+
+    def __call__(self, request: Request) -> bool:
+        name = re.search(rb'"name": "([^"]+)"', request.body)
+        if request.method != "POST" or name is None:
+            return False
+        now = time.monotonic()
+        if now - self._last.get(name[1], -inf) < 1.0:
+            return True
+        self._last[name[1]] = now
+        return False
+
+
+def test_writes_of_an_object_that_come_too_fast_wait(gcs_store: Make, gcs_bucket: str, proxy: FaultProxy) -> None:
+    refused = proxy.add(Rule(OneWriteASecond(), Say(Answer(429))))
+    store = gcs_store(gcs_bucket)
+
+    etag = store.write("t/f.json", b"0", replaces=None)
+    store.write("t/f.json", b"1", replaces=etag)
+
+    assert refused.met > 0
+    found = store.read("t/f.json")
+    assert found is not None
+    assert found.body == b"1"
 
 
 def test_a_write_whose_answer_is_lost_is_found_out(gcs_store: Make, gcs_bucket: str, proxy: FaultProxy) -> None:
