@@ -134,6 +134,11 @@ RELIANCES = (
         "e2bc6a8803c30b28",
         "the error that was raised is the cause of the PartitionAssignmentError",
     ),
+    Reliance(
+        BaseConsumer.__init__,
+        "",
+        "the client is made of _consumer_config when it is first used, so a callback can still be set there",
+    ),
     Reliance(BaseConsumer.commit, "eac4644ff83342c9", "asynchronous=False waits for the broker's answer"),
     Reliance(RunTracker.set_as_running, "5565d8cafcbf2938", "it forgets a stop asked for earlier"),
     Reliance(RunTracker.stop, "30e4d0086a60f74a", "safe at any time"),
