@@ -136,7 +136,7 @@ RELIANCES = (
     ),
     Reliance(
         BaseConsumer.__init__,
-        "",
+        "9b75013b1755cb81",
         "the client is made of _consumer_config when it is first used, so a callback can still be set there",
     ),
     Reliance(BaseConsumer.commit, "eac4644ff83342c9", "asynchronous=False waits for the broker's answer"),
