@@ -62,6 +62,7 @@ COPY --from=builder /app /app
 ENV PATH=/opt/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
+    HTTP_HOST=0.0.0.0 \
     SPARK_LOCAL_IP=127.0.0.1 \
     SPARK_SUBMIT_OPTS="-Dorg.xerial.snappy.lib.path=/opt/native -Dorg.xerial.snappy.lib.name=libsnappyjava.so -DZstdNativePath=/opt/native/libzstd-jni.so"
 
@@ -83,8 +84,10 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 CMD ["python", "-ISc", "\
 import http.client, os, sys\n\
 port = int(os.environ.get('HTTP_PORT', '').strip() or 8080)\n\
+host = os.environ.get('HTTP_HOST', '').strip()\n\
 if port:\n\
-    server = http.client.HTTPConnection('127.0.0.1', port, timeout=4)\n\
+    everywhere = host in ('', '0.0.0.0', '::')\n\
+    server = http.client.HTTPConnection('127.0.0.1' if everywhere else host, port, timeout=4)\n\
     server.request('GET', '/health/live')\n\
     sys.exit(server.getresponse().status != 200)\n"]
 

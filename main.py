@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigError as error:
         observe.announce_failure(error)
         return error.exit_code
-    observe.set_up_logging(settings.loglevel)
+    observe.set_up_logging(settings.loglevel, settings.log_format)
     if arguments:
         return commands.run(arguments[0], settings, arguments[1:])
     return service.run(settings)

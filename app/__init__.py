@@ -1,1 +1,3 @@
 """Quix TS Datalake Sink: a Kafka topic in, Hive-partitioned Parquet in a blob store out."""
+
+__version__ = "0.1.0"

@@ -21,9 +21,11 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 from quixstreams.models import RawConfluentKafkaMessageProto, Row
 
 from app.admission import Admission, Claiming
+from app.broker import new_admin
 from app.checkpoints import PASSING_ERRORS, Checkpoints
 from app.errors import ConnectorError, DataError, FatalError, RetryableError
 from app.listening import Listening
+from app.metrics import Metrics
 from app.model import TopicPartition
 from app.raw_lane import RawLane
 from app.rejections import not_deserialized, not_processed
@@ -54,11 +56,15 @@ class LakeApplication(Application):
     Args:
         lake_sink: the sink that all rows go to.
         on_turn: called at each turn of the consumer's loop.
+        metrics: told where each partition begins, how far it is committed, and when it is given away.
         arguments: those of ``quixstreams.Application``.
     """
 
-    def __init__(self, *, lake_sink: LakeSink, on_turn: Callable[[], None], **arguments: Any) -> None:
+    def __init__(
+        self, *, lake_sink: LakeSink, on_turn: Callable[[], None], metrics: Metrics | None = None, **arguments: Any
+    ) -> None:
         self._lake_sink = lake_sink
+        self._metrics = metrics or Metrics()
         super().__init__(
             on_consumer_error=self._consuming_failed,
             on_processing_error=self._processing_failed,
@@ -76,6 +82,7 @@ class LakeApplication(Application):
         )
         lake_sink.on_sealed = self._checkpoints.sealed
         self._checkpoints.on_committed = self._committed
+        self._checkpoints.on_failed_try = lambda: self._metrics.failed_try("commit")
         # The framework takes it for no argument of an application; the client is made when the loop begins.
         self._consumer._consumer_config["on_commit"] = self._checkpoints.answered
         self._ownership: Ownership | None = None
@@ -84,7 +91,7 @@ class LakeApplication(Application):
     def connect(self, ownership: Ownership) -> None:
         """Give the application what claims its partitions, before it runs."""
         self._ownership = ownership
-        self._admission = Admission(self._consumer, ownership, self._checkpoints.expect)
+        self._admission = Admission(self._consumer, ownership, self._begins)
 
     def read_whole_batches(self) -> None:
         """Hand messages to the sink as they come, for they need no ``transform()``; after ``connect()``.
@@ -108,12 +115,22 @@ class LakeApplication(Application):
     @cached_property
     def admin(self) -> AdminClient:
         """Asks the broker about topics and groups."""
-        return AdminClient(self.config.broker_address.as_librdkafka_dict())
+        return new_admin(self.config.broker_address)
 
     @property
     def has_claimed_all(self) -> bool:
         """Whether all assigned partitions are claimed; the others are paused."""
         return self._admission.is_complete
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the destination does not take what comes, so that nothing is consumed; safe from any thread."""
+        return self._is_paused
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a stop was requested."""
+        return self._stop_requested
 
     def request_stop(self) -> None:
         """Stop as soon as the current record is done; safe in a signal handler and before ``run()``."""
@@ -250,13 +267,19 @@ class LakeApplication(Application):
         changelogs = {topic.name for topic in self._topic_manager.changelog_topics_list}
         return [tp for tp in topic_partitions if tp.topic not in changelogs]
 
+    def _begins(self, topic: str, partition: int, offset: int) -> None:
+        self._checkpoints.expect(topic, partition, offset)
+        self._metrics.begins(TopicPartition(topic, partition), offset)
+
     def _end(self, tps: Sequence[TopicPartition]) -> None:
+        self._metrics.ended(tps)
         self._admission.end(tps)
         self._lake_sink.unassign(tps)
 
     def _committed(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """The checkpoint is through; after a flush that asked for a pause nothing was committed."""
         if self._lake_sink.last_flush_ok and self._ownership:
+            self._metrics.committed({TopicPartition(*tp): offset + 1 for tp, offset in offsets.items()})
             tokens = {self._lake_sink.token(TopicPartition(*tp)): offset for tp, offset in offsets.items()}
             self._ownership.advance({token: offset for token, offset in tokens.items() if token})
 

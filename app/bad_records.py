@@ -67,6 +67,11 @@ class BadRecords:
     def ends_the_process(self) -> bool:
         return self._choice == "fail"
 
+    @property
+    def skipped(self) -> int:
+        """How many were left out since the start; safe from any thread."""
+        return self._count if self._choice == "skip" else 0
+
     def keep(self, rejected: Rejected, hint: str) -> bool:
         """Whether the record goes to the dead letter.
 

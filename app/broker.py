@@ -1,8 +1,10 @@
 """Finding the broker and the topics at start, with errors that say what to do."""
 
 import difflib
+import logging
 import threading
 from collections.abc import Callable, Collection
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -10,9 +12,16 @@ from quixstreams.kafka import ConnectionConfig
 
 from app.errors import ConfigError, FatalError, RetryableError
 
+logger = logging.getLogger(__name__)
+
 _ANSWER_SECONDS = 5.0
 _SHOWN_TOPICS = 5
 _REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
+
+
+def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
+    """A client for questions to the broker. It logs when it is used; left to itself it writes to standard error."""
+    return AdminClient({**connection.as_librdkafka_dict(), "logger": logger, **options})
 
 
 def find_topics(
@@ -25,7 +34,7 @@ def find_topics(
         RetryableError: no broker answered in ``wait_seconds``, or ``stop`` was set.
     """
     errors: list[KafkaError] = []
-    client = AdminClient({**connection.as_librdkafka_dict(), "error_cb": errors.append})
+    client = new_admin(connection, error_cb=errors.append)
     doing = f"connecting to Kafka at {connection.bootstrap_servers}"
     begin = clock()
     while True:

@@ -71,6 +71,7 @@ class Checkpoints(ProcessingContext):
     """
 
     on_committed: Callable[[Mapping[tuple[str, int], int]], None] = staticmethod(lambda _: None)
+    on_failed_try: Callable[[], None] = staticmethod(lambda: None)  # offsets could not be committed, for now
     lake: Lake | None = None  # where offsets may be committed batch by batch, while the next ones are under way
     last_chance: bool = False  # the process ends: there is no later turn of the loop to try again
     _next_try: float = 0.0
@@ -158,7 +159,7 @@ class Checkpoints(ProcessingContext):
                 return
             if self.last_chance and not tries_left:
                 raise RetryableError("committing offsets", error.str(), "The rows since the last commit are read again")
-            logger.warning("offsets not committed yet (%s); trying again", error.str())
+            self._tell_of_failed_try(error)
             if self.last_chance:
                 time.sleep(_COMMIT_PAUSE_SECONDS)
         self._next_try = time.monotonic() + _COMMIT_PAUSE_SECONDS
@@ -208,7 +209,7 @@ class Checkpoints(ProcessingContext):
                 self._due_at = due_at
             return
         _raise_if_lasting(commit.error)
-        logger.warning("offsets not committed yet (%s); trying again", commit.error.str())
+        self._tell_of_failed_try(commit.error)
         self._next_try = now + _COMMIT_PAUSE_SECONDS
 
     def _try_commit(self, force: bool, revoking: bool) -> KafkaError | None:
@@ -219,6 +220,10 @@ class Checkpoints(ProcessingContext):
         if error is None and self._checkpoint is not before and offsets and not revoking:
             self.on_committed(offsets)
         return error
+
+    def _tell_of_failed_try(self, error: KafkaError) -> None:
+        logger.warning("offsets not committed yet (%s); trying again", error.str())
+        self.on_failed_try()
 
     def _try(self, commit: Callable[[], object]) -> KafkaError | None:
         """Commit; a passing error is returned, a lasting one raised."""

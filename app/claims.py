@@ -18,6 +18,7 @@ from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal import Journal
 from app.journal_entry import JournaledFile
 from app.journal_object import FencedError
+from app.metrics import Metrics
 from app.model import TopicPartition
 from app.retry import Stopped, until_it_works
 from app.start_position import KafkaPosition, Start, start_of
@@ -58,6 +59,7 @@ class Claims:
         prefer_committed: whether the group's offset counts more than the journal, the first time that a partition is
             claimed. Later it may be behind the journal for other reasons than a user's hand.
         workers: claims at the same time.
+        metrics: told of each try that failed.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Claims:
         reset: Literal["earliest", "latest"],
         prefer_committed: bool,
         workers: int,
+        metrics: Metrics | None = None,
     ) -> None:
         self._new_journal = new_journal
         self._custody = custody
@@ -79,6 +82,7 @@ class Claims:
         self._stands = stands
         self._reset: Literal["earliest", "latest"] = reset
         self._prefer_committed = prefer_committed
+        self._metrics = metrics or Metrics()
         self._topic_ids: dict[TopicPartition, str] = {}  # of all that were ever claimed
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="claim")
         self._stop = threading.Event()
@@ -167,8 +171,10 @@ class Claims:
             self._through.put(FatalError(f"claiming {tp}", repr(error), "Please report this as a bug"))
 
     def _raise_if_ended(self, token: str, error: RetryableError | None) -> None:
-        if error is not None and not self._stands(token):
-            raise Stopped from error
+        if error is not None:
+            self._metrics.failed_try("claim")
+            if not self._stands(token):
+                raise Stopped from error
 
     def _start_of(self, tp: TopicPartition, token: str, journal: Journal) -> Start:
         found = journal.claim(lambda: self._stands(token))

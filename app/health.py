@@ -1,15 +1,7 @@
-"""``/health/live`` and ``/health/ready`` over HTTP, for the platform's probes."""
+"""Whether the connector lives and is ready, for the platform's probes."""
 
-import json
-import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-from app.errors import ConfigError
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,46 +51,3 @@ class Health:
     def ready(self) -> Probe:
         """Well when partitions are assigned and the last flush went through."""
         return self._ready()
-
-
-class HealthServer:
-    """Serves the probes on all interfaces, on threads of its own.
-
-    Args:
-        health: where the answers come from.
-        port: TCP port.
-
-    Raises:
-        ConfigError: the port is taken or not allowed.
-    """
-
-    def __init__(self, health: Health, port: int) -> None:
-        probes = {"/health/live": health.live, "/health/ready": health.ready}
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                probe = probes.get(self.path)
-                if probe is None:
-                    return self._answer(404, Probe(ok=False, detail=f"there are {', '.join(probes)}"))
-                result = probe()
-                return self._answer(200 if result.ok else 503, result)
-
-            def _answer(self, status: int, probe: Probe) -> None:
-                body = json.dumps({"ok": probe.ok, "detail": probe.detail}).encode() + b"\n"
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
-                logger.debug(format, *args)
-
-        try:
-            self._server = ThreadingHTTPServer(("", port), Handler)
-        except OSError as error:
-            raise ConfigError(
-                f"opening HTTP_PORT={port}", error.strerror or str(error), "Choose another port, or 0 for none"
-            ) from None
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, name="health", daemon=True).start()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.delivery import Parcel
+from app.metrics import DeliveredBatch, DeliveredFile
 from app.model import BatchPart, StoredFile
 
 logger = logging.getLogger(__name__)
@@ -36,20 +37,54 @@ class Job:
         finally:
             self.seconds[step] = time.perf_counter() - begin
 
-    def log(self, stored: Sequence[StoredFile]) -> None:
-        """Tell in one line what became of the batch."""
-        size = sum(file.size for file in stored)
-        rows = sum(file.rows for file in stored)
-        odd = f", {self.rejected:,} in the dead letter" if self.rejected else ""
-        odd += f", {self.rescued:,} values rescued" if self.rescued else ""
-        logger.info(
-            "batch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",
-            self.number,
-            self.reason,
-            f"{rows:,}",
-            f"{len(stored):,}",
-            f"{size:,}",
-            odd,
-            sum(self.seconds.values()),
-            ", ".join(f"{step} {seconds:.2f}" for step, seconds in self.seconds.items()),
+    def delivered(self, stored: Sequence[StoredFile], dropped: int) -> DeliveredBatch:
+        """What became of the batch, told in one line of the log as well.
+
+        Args:
+            stored: its files in the lake.
+            dropped: how many others were not made known, for their partition had been given away meanwhile.
+        """
+        batch = DeliveredBatch(
+            number=self.number,
+            reason=self.reason,
+            rows=sum(file.rows for file in stored),
+            files=len(stored),
+            size=sum(file.size for file in stored),
+            dead_letters=self.rejected,
+            rescued=self.rescued,
+            dropped=dropped,
+            seconds=self.seconds,
+            last_files=[DeliveredFile(file.key, file.rows, file.size) for file in stored],
         )
+        _log(batch)
+        return batch
+
+
+def _log(batch: DeliveredBatch) -> None:
+    odd = f", {batch.dead_letters:,} in the dead letter" if batch.dead_letters else ""
+    odd += f", {batch.rescued:,} values rescued" if batch.rescued else ""
+    odd += f", {batch.dropped:,} files of partitions given away dropped" if batch.dropped else ""
+    logger.info(
+        "batch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",
+        batch.number,
+        batch.reason,
+        f"{batch.rows:,}",
+        f"{batch.files:,}",
+        f"{batch.size:,}",
+        odd,
+        sum(batch.seconds.values()),
+        ", ".join(f"{step} {seconds:.2f}" for step, seconds in batch.seconds.items()),
+        extra={
+            "fields": {
+                "batch": batch.number,
+                "reason": batch.reason,
+                "rows": batch.rows,
+                "files": batch.files,
+                "bytes": batch.size,
+                "dead_letters": batch.dead_letters,
+                "rescued": batch.rescued,
+                "dropped_files": batch.dropped,
+                "seconds": {step: round(seconds, 3) for step, seconds in batch.seconds.items()},
+            }
+        },
+    )

@@ -32,6 +32,7 @@ from app.delivery import Registrar, Upload
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.handover import Handover
 from app.job import Job
+from app.metrics import Metrics
 from app.model import Batch, StagedFile, StoredFile, WrittenFile
 from app.parcels import data_file, dead_letters, intents, sidecars, stored_files
 from app.retry import Stopped, until_it_works
@@ -63,6 +64,7 @@ class Pipeline:
         custody: whose files may be uploaded and registered; steps 4 and 7.
         virtual_columns: partition columns without folders.
         stats_columns: the only columns to make zone maps of; ``None`` for all.
+        metrics: told of each batch that is in the lake, and of each try that failed.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Pipeline:
         custody: Custody,
         virtual_columns: Sequence[str] = (),
         stats_columns: frozenset[str] | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._writer = writer
         self._stager = stager
@@ -89,6 +92,7 @@ class Pipeline:
         self._custody = custody
         self._virtual_columns = virtual_columns
         self._stats_columns = stats_columns
+        self._metrics = metrics or Metrics()
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._waiting_rows: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
@@ -130,6 +134,11 @@ class Pipeline:
     def held_bytes(self) -> int:
         """Size of the submitted rows that are still held in Python, in bytes."""
         return self._held_bytes
+
+    @property
+    def under_way(self) -> int:
+        """How many batches are submitted and not in the lake yet."""
+        return max(0, self._submitted - self._delivered)
 
     @property
     def failure(self) -> ConnectorError | None:
@@ -202,7 +211,7 @@ class Pipeline:
         job = Job(batch.number, batch.reason, batch.parts, self._scratch / f"batch-{batch.number}")
         job.folder.mkdir()
         path = job.folder / "staged.parquet"
-        staged = job.timed("stage", lambda: self._stager.stage(batch, path, partial(self._until_it_works, "schema")))
+        staged = self._stager.stage(batch, path, partial(self._until_it_works, "schema"), job.timed)
         job.rescued = staged.rescued
         job.rejected = sum(len(records) for _, records in staged.rejected)
         job.dead_letters = dead_letters(staged.rejected, self._table_root, job.folder)
@@ -246,11 +255,8 @@ class Pipeline:
         uploaded, stored = job.timed("register", lambda: self._until_it_works("register", register))
         if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
             job.timed("done", lambda: self._until_it_works("journal", self._custody.done))
-        dropped = len(parcels) - len(uploaded)
-        if dropped:
-            logger.info("batch %d: dropped %d files of partitions given away", job.number, dropped)
         shutil.rmtree(job.folder)
-        job.log(stored)
+        self._metrics.delivered(job.delivered(stored, dropped=len(parcels) - len(uploaded)))
         with self._changed:
             self._delivered = job.number
             self._changed.notify_all()
@@ -259,6 +265,8 @@ class Pipeline:
         return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), clock=time.monotonic)
 
     def _set_obstacle(self, step: str, error: RetryableError | None) -> None:
+        if error:
+            self._metrics.failed_try(step)
         with self._changed:
             if error:
                 self._obstacles[step] = error

@@ -20,8 +20,11 @@ from app.custody import Custody
 from app.delivery import Registrar
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.group import check_members, warn_of_other_groups
-from app.health import Health, HealthServer, Probe
+from app.health import Health
 from app.journal_entry import journal_folder
+from app.metrics import Metrics
+from app.monitor import Monitor
+from app.overview import Parts, new_monitor, oversee
 from app.partitioning import PartitionSpec
 from app.pipeline import Pipeline
 from app.rejections import MessageReader
@@ -100,6 +103,7 @@ class _Service:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._health = Health(loop_seconds=FLUSH_SECONDS + REVOKE_SECONDS, clock=time.monotonic)
+        self._metrics = Metrics()
         self._scratch = make_scratch()
         self._stop = threading.Event()
         self._application: LakeApplication | None = None
@@ -131,12 +135,11 @@ class _Service:
         self._limit_the_stop()
         for line in self._settings.summary():
             logger.info("%s", line)
-        if self._settings.http_port:
-            HealthServer(self._health, self._settings.http_port)
+        monitor = self._new_monitor()
         begin = time.monotonic()
         bad_records = new_bad_records(self._settings)
         self._watch = watch = Watch(self._settings)
-        sink = new_sink(self._settings, bad_records, watch.new_sink)
+        sink = new_sink(self._settings, bad_records, self._metrics, watch.new_sink)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
         store, registrar, spec = self._open_table()
         schema = new_schema(self._settings, store)
@@ -150,15 +153,16 @@ class _Service:
         stager = new_stager(self._settings, spec, schema, bad_records, reader)
         wait(spark_up)
         custody = new_custody(self._settings, sink)
-        sink.connect(self._new_pipeline(store, registrar, spec, stager, custody))
+        pipeline = self._new_pipeline(store, registrar, spec, stager, custody)
+        sink.connect(pipeline)
         patiently(lambda: self._check_journals(store, application.config.consumer_group))
-        self._claims = new_claims(self._settings, store, registrar, custody, application, sink)
+        self._claims = new_claims(self._settings, store, registrar, custody, application, sink, self._metrics)
         application.connect(self._claims)
         watch.connect(application)
         transformed.sink(sink)
         if is_raw:
             application.read_whole_batches()
-        self._health.started(spark_alive=lambda: self._spark.alive, ready=lambda: _readiness(sink, application))
+        oversee(self._settings, monitor, Parts(sink, application, pipeline, bad_records, self._health, self._spark))
         self._application = application  # from here on a signal stops the loop, and no longer the start
         if self.stopped_at_start:
             raise _StopRequested
@@ -190,6 +194,12 @@ class _Service:
             self._claims.stop()
         self._spark.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _new_monitor(self) -> Monitor:
+        monitor = new_monitor(self._settings, self._metrics, self._health, self._spark)
+        if self._settings.http_port:
+            monitor.serve(self._settings.http_host, self._settings.http_port)
+        return monitor
 
     def _limit_the_stop(self) -> None:
         """See to it that the process ends in time after a signal, also where no handler gets to run.
@@ -235,7 +245,7 @@ class _Service:
         return store, new_registrar(self._settings, catalog, store, known), spec
 
     def _open_topics(self, sink: LakeSink, watch: Watch) -> tuple[LakeApplication, Topic]:
-        application = new_application(self._settings, sink, self._health, self._scratch)
+        application = new_application(self._settings, sink, self._health, self._metrics, self._scratch)
         visible = find_topics(
             application.config.broker_address,
             wait_seconds=starting.PATIENCE_SECONDS,
@@ -276,18 +286,9 @@ class _Service:
             custody=custody,
             virtual_columns=spec.virtual,
             stats_columns=frozenset(self._settings.stats_columns) or None,
+            metrics=self._metrics,
         )
         return self._pipeline
-
-
-def _readiness(sink: LakeSink, application: LakeApplication) -> Probe:
-    if not sink.is_assigned:
-        return Probe(ok=False, detail="no partitions assigned yet")
-    if not application.has_claimed_all:
-        return Probe(ok=False, detail="partitions wait for their journals")
-    if not sink.last_flush_ok:
-        return Probe(ok=False, detail="the last flush did not go through")
-    return Probe(ok=True, detail="consuming")
 
 
 def _exit_without_spark(error: SparkLostError) -> None:

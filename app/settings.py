@@ -160,7 +160,7 @@ class Settings(Variables):
             f"writing: batches of {self.batch_size:,} rows, commit every {self.commit_interval:g} s, "
             f"{self.max_write_workers} uploads at once, buffer {self.memory.buffer_mb:,} MB",
             f"spark: {self.spark_master}, heap {self.memory.heap_mb:,} MB",
-            f"health: {f'port {self.http_port}' if self.http_port else 'off'}, log level {self.loglevel}"
+            f"health: {f'{self.http_host}:{self.http_port}' if self.http_port else 'off'}, log level {self.loglevel}"
             + (", as JSON" if self.log_format == "json" else ""),
         ]
 

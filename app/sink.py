@@ -19,6 +19,7 @@ from app.buffer import Buffer
 from app.errors import RetryableError
 from app.fences import Fences
 from app.flush_wait import Delivering, FlushWait
+from app.metrics import Metrics
 from app.model import Batch, Message, Rejected, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class LakeSink(BaseSink):
         max_record_bytes: the largest message that becomes a row.
         flush_seconds, revoke_seconds, stop_seconds: deadlines of a flush; see ``app.flush_wait``.
         bad_records: what becomes of records that cannot become rows.
+        metrics: told of pauses, and of partitions that another member writes.
         clock: monotonic seconds.
     """
 
@@ -67,6 +69,7 @@ class LakeSink(BaseSink):
         revoke_seconds: float,
         stop_seconds: float,
         bad_records: BadRecords,
+        metrics: Metrics | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # quixstreams calls these around setup(), of which there is none: everything is connected before it starts.
@@ -79,6 +82,7 @@ class LakeSink(BaseSink):
             flush_seconds=flush_seconds, revoke_seconds=revoke_seconds, stop_seconds=stop_seconds, clock=clock
         )
         self._clock = clock
+        self._metrics = metrics or Metrics()
         self._buffer = Buffer(max_record_bytes, bad_records)
         self._fences = Fences(clock)
         self._last_batch = 0
@@ -131,6 +135,7 @@ class LakeSink(BaseSink):
             self._fences.refuse_flush(self._buffer.owners, self._wait.pause_seconds(revoking=revoking))
         except SinkBackpressureError:
             self.last_flush_ok = False
+            self._metrics.paused()
             self.on_paused()
             raise
         except BaseException:
@@ -190,7 +195,7 @@ class LakeSink(BaseSink):
 
     def room_for(self, message_bytes: int) -> int:
         """How many more messages of this size the buffer takes."""
-        return self._buffer.messages_in(self._max_buffer_bytes - self._held_bytes, message_bytes)
+        return self._buffer.messages_in(self._max_buffer_bytes - self.held_bytes, message_bytes)
 
     def is_owner(self, token: str) -> bool:
         """Whether the assignment with this token still stands; safe from any thread."""
@@ -202,6 +207,7 @@ class LakeSink(BaseSink):
 
     def fenced(self, token: str, reason: str) -> None:
         """Another member writes this assignment's partition: its rows are dropped; safe from any thread."""
+        self._metrics.fenced()
         self._fences.add(token, reason)
 
     def turn(self) -> None:
@@ -230,7 +236,12 @@ class LakeSink(BaseSink):
     @property
     def is_full(self) -> bool:
         """Whether the buffer has reached its bound, so that a checkpoint is due."""
-        return self._held_bytes >= self._max_buffer_bytes
+        return self.held_bytes >= self._max_buffer_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of all rows held in Python, waiting or under way; safe from any thread."""
+        return self._buffer.bytes + self._writer.held_bytes
 
     def begin_record(self) -> None:
         """The processing of a record begins; a message may hold several, all with its offset."""
@@ -315,10 +326,6 @@ class LakeSink(BaseSink):
     @property
     def _is_in_trouble(self) -> bool:
         return self._writer.obstacle is not None or self._writer.failure is not None
-
-    @property
-    def _held_bytes(self) -> int:
-        return self._buffer.bytes + self._writer.held_bytes
 
     @property
     def _writer(self) -> BatchWriter:

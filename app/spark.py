@@ -22,11 +22,13 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkTypeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, FatalError, SparkLostError
+from app.java_log import java_log
 from app.jvm import spark_conf, use_scratch_file_system
 from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
 from app.parquet_options import parquet_options
@@ -153,7 +155,10 @@ class SparkWriter:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark fails where the machine's own name has no address
         conf = SparkConf().setMaster(self._master).setAppName("quix-ts-datalake-sink").setAll(list(self._conf.items()))
         # Java alone at first: it is known, and can be ended, before a session begins to write into the scratch folder.
-        SparkContext._ensure_initialized(conf=conf)
+        with java_log() as descriptor:
+            streams = {"stdout": descriptor, "stderr": descriptor}
+            gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         self._process = SparkContext._gateway.proc  # type: ignore[union-attr]
         if self._closing.is_set():  # close() came too early to know it
             self._process.kill()

@@ -1,11 +1,12 @@
 """Steps 1 and 2: a batch → one Arrow table by the table's schema → a Parquet file that Spark reads fast."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
-from app.batch_conversion import BatchConverter, Patiently
+from app.batch_conversion import BatchConverter, Converted, Patiently
 from app.encodings import without_dictionary
 from app.file_groups import file_groups
 from app.model import Batch, BatchPart, Rejected, StagedFile
@@ -16,6 +17,17 @@ from app.staged_file import write_staged
 logger = logging.getLogger(__name__)
 
 _GROUP_COLUMN = "__file_group"
+_T = TypeVar("_T")
+
+
+class Timed(Protocol):
+    """Does a step's work and notes how long it took; see ``app.job.Job``."""
+
+    def __call__(self, step: str, work: Callable[[], _T]) -> _T: ...
+
+
+def _untimed(step: str, work: Callable[[], _T]) -> _T:  # noqa: ARG001 - as Timed
+    return work()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +58,7 @@ class Stager:
         self._sort_column = sort_column
         self._told: set[str] = set()
 
-    def stage(self, batch: Batch, path: Path, patiently: Patiently) -> Staged:
+    def stage(self, batch: Batch, path: Path, patiently: Patiently, timed: Timed = _untimed) -> Staged:
         """Write the batch to ``path``, every row marked with the file it belongs to.
 
         Groups are integers rather than the partition columns themselves because Spark's dynamic partition write then
@@ -56,16 +68,20 @@ class Stager:
             batch: what is to be written.
             path: of the new file.
             patiently: calls again what the store refuses for a while.
+            timed: does each of the two steps.
 
         Raises:
             DataError: a row that cannot be written, where the user wants the process to end then.
         """
-        converted = self._converter.convert(batch, patiently)
+        converted = timed("convert", lambda: self._converter.convert(batch, patiently))
+        return timed("stage", lambda: self._write(batch, converted, path))
+
+    def _write(self, batch: Batch, converted: Converted, path: Path) -> Staged:
         rejected = _by_part(batch, converted.rejected)
-        if converted.rows is None:
+        rows = converted.rows
+        if rows is None:
             return Staged(None, rejected, 0)
         self._tell(converted.rescued)
-        rows = converted.rows
         ids, groups = file_groups(rows.partition_values, rows.parts, batch.parts, self._spec)
         group_column = _unused_name(rows.table.column_names)
         with_groups = rows.table.append_column(group_column, ids)

@@ -22,6 +22,7 @@ from app.group import client_id
 from app.health import Health
 from app.journal import Journal
 from app.journal_entry import journal_key
+from app.metrics import Metrics
 from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec
 from app.positions import KafkaPositions
 from app.records import Rules
@@ -158,7 +159,9 @@ def new_stager(
     return Stager(converter, spec, settings.sort_column)
 
 
-def new_sink(settings: Settings, bad_records: BadRecords, special: Callable[..., LakeSink] | None = None) -> LakeSink:
+def new_sink(
+    settings: Settings, bad_records: BadRecords, metrics: Metrics, special: Callable[..., LakeSink] | None = None
+) -> LakeSink:
     """The sink, or the one that ``special`` makes, not connected to its pipeline yet."""
     return (special or LakeSink)(
         batch_size=settings.batch_size,
@@ -169,6 +172,7 @@ def new_sink(settings: Settings, bad_records: BadRecords, special: Callable[...,
         revoke_seconds=REVOKE_SECONDS,
         stop_seconds=_STOP_SECONDS,
         bad_records=bad_records,
+        metrics=metrics,
     )
 
 
@@ -191,6 +195,7 @@ def new_claims(
     custody: ByJournal | ByAssignment,
     application: LakeApplication,
     sink: LakeSink,
+    metrics: Metrics,
 ) -> Claims:
     """What claims partitions for the application."""
     root = table_root(settings)
@@ -212,16 +217,20 @@ def new_claims(
         reset=settings.auto_offset_reset,
         prefer_committed=settings.start_from == "committed",
         workers=settings.max_write_workers,
+        metrics=metrics,
     )
 
 
-def new_application(settings: Settings, sink: LakeSink, health: Health, scratch: Path) -> LakeApplication:
+def new_application(
+    settings: Settings, sink: LakeSink, health: Health, metrics: Metrics, scratch: Path
+) -> LakeApplication:
     """The quixstreams application, not connected yet.
 
     Args:
         settings: the connector's settings.
         sink: where all rows go.
         health: told of each turn of the loop.
+        metrics: told where partitions stand.
         scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
 
     Raises:
@@ -231,6 +240,7 @@ def new_application(settings: Settings, sink: LakeSink, health: Health, scratch:
         return LakeApplication(
             lake_sink=sink,
             on_turn=health.turn,
+            metrics=metrics,
             broker_address=kafka_connection(settings),
             quix_sdk_token=settings.sdk_token.get_secret_value() if settings.sdk_token else None,
             quix_portal_api=settings.portal_api,

@@ -15,6 +15,7 @@ import pytest
 
 from dev.azurite import LocalAzurite
 from dev.broker import Broker
+from dev.browser import Browser
 from dev.gcs_server import LocalGcsServer
 from dev.kafka import LocalKafka
 from dev.kafka_jars import KAFKA_VERSION
@@ -116,6 +117,13 @@ def bucket(s3_server: LocalMinio) -> str:
     name = f"lake-{uuid.uuid4().hex[:12]}"
     s3_server.client().create_bucket(Bucket=name)
     return name
+
+
+@pytest.fixture(scope="session")
+def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
+    """A real browser."""
+    with _service(Browser, pytestconfig) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from pydantic import ValidationInfo, field_validator
 
 from app import setting_values as parse
+from app.log_lines import LogFormat
 from app.sizing import plan_memory
 from app.variables.base import env, option, parsed, whole
 from app.variables.table import TableVariables
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
-LogFormat = Literal["text", "json"]
 
 
 class Variables(TableVariables):
@@ -31,6 +31,7 @@ class Variables(TableVariables):
     memory_limit_mb: Annotated[int | None, whole(1)] = env("Quix__Deployment__Limits__Memory", None)  # by Quix Cloud
 
     http_port: Annotated[int, whole(0, 65_535)] = env("HTTP_PORT", 8080)
+    http_host: str = env("HTTP_HOST", "127.0.0.1")
     loglevel: Annotated[LogLevel, option(LogLevel, str.upper)] = env("LOGLEVEL", "INFO")
     log_format: Annotated[LogFormat, option(LogFormat, str.lower)] = env("LOG_FORMAT", "text")
 

@@ -9,6 +9,7 @@ from quixstreams.models.messagecontext import MessageContext
 
 from app.bad_records import NotARowError
 from app.custody import ByAssignment
+from app.metrics import Metrics
 from app.model import Rejected, TopicPartition
 from app.pipeline import Pipeline, Writer
 from app.settings import Settings
@@ -54,7 +55,7 @@ class Ours:
         self.spec = new_spec(settings, store, known)
         self.schema = new_schema(settings, store)
         self.schema.open()
-        self._sink = new_sink(settings, bad_records)
+        self._sink = new_sink(settings, bad_records, Metrics())
         scratch.mkdir(exist_ok=True)
         self._pipeline = Pipeline(
             writer=writer,

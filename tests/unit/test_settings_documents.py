@@ -32,6 +32,8 @@ FITTED = {
     "MAX_BUFFER_MB": str(DEFAULT_BUFFER_MB),
     "SPARK_DRIVER_MEMORY": f"{DEFAULT_HEAP_MB // 1024}g",
 }
+# The form is that of the image, where the port is to be reached from outside the container.
+OF_THE_IMAGE = {"HTTP_HOST": "0.0.0.0"}  # noqa: S104
 # What a first run needs, with values to be replaced.
 FILLED_IN = {"input": "sensor-data", "S3_BUCKET": "my-lake", "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}
 
@@ -112,9 +114,14 @@ def test_all_documents_follow_one_order() -> None:
 @pytest.mark.parametrize("name", USERS)
 def test_defaults(name: str) -> None:
     default = CODE[name].default
-    assert FORM[name].default == default
+    assert FORM[name].default == OF_THE_IMAGE.get(name, default)
     assert README_ROWS[name].default == FITTED.get(name, default)
     assert in_dotenv()[name].default == FILLED_IN.get(name, FITTED.get(name, default))
+
+
+@pytest.mark.parametrize(("name", "default"), OF_THE_IMAGE.items())
+def test_the_image_has_defaults_of_its_own(name: str, default: str) -> None:
+    assert re.search(rf"^ +{name}={re.escape(default)} ", (REPO / "Dockerfile").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", FITTED)

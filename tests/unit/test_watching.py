@@ -7,6 +7,7 @@ import pytest
 
 import app.transform
 from app.errors import ConfigError
+from app.metrics import Metrics
 from app.sink import LakeSink
 from app.watchful_sink import RawKeys, WatchfulSink
 from app.watching import Watch
@@ -21,7 +22,7 @@ def test_off_is_the_plain_sink_and_nothing_else(timeout_ms: str) -> None:
     threads = threading.active_count()
     settings = load(STREAM_TIMEOUT_MS=timeout_ms)
     watch = Watch(settings)
-    assert type(new_sink(settings, new_bad_records(settings), watch.new_sink)) is LakeSink
+    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is LakeSink
     assert watch.key_deserializer == settings.key_deserializer
     assert threading.active_count() == threads
     watch.close()
@@ -30,14 +31,14 @@ def test_off_is_the_plain_sink_and_nothing_else(timeout_ms: str) -> None:
 def test_on_with_a_topic() -> None:
     settings = load(STREAM_TIMEOUT_TOPIC="timeouts", KAFKA_KEY_DESERIALIZER="int", **ON)
     watch = Watch(settings)
-    assert type(new_sink(settings, new_bad_records(settings), watch.new_sink)) is WatchfulSink
+    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is WatchfulSink
     assert isinstance(watch.key_deserializer, RawKeys)
 
 
 def test_on_with_a_function_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app.transform, "on_stream_timeout", print)
     settings = load(**ON)
-    assert type(new_sink(settings, new_bad_records(settings), Watch(settings).new_sink)) is WatchfulSink
+    assert type(new_sink(settings, new_bad_records(settings), Metrics(), Watch(settings).new_sink)) is WatchfulSink
 
 
 @pytest.mark.parametrize("has_the_name", [True, False])

@@ -1,0 +1,55 @@
+"""Numbers as a person reads them."""
+
+_BYTES = ("bytes", "KB", "MB", "GB", "TB")
+_THOUSANDS = ("", "k", "M", "G", "T")
+_LONG, _WIDE = 1_000, 100  # from here on: another unit; no decimals
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
+def size(count: int) -> str:
+    """``950 bytes``, ``1.2 MB``: in powers of 1,024, as memory and buffers are set."""
+    value, unit = float(count), _BYTES[0]
+    for unit in _BYTES:
+        if value < _LONG or unit == _BYTES[-1]:  # "1,003 KB" would be longer than "1.0 MB"
+            break
+        value /= 1_024
+    digits = 0 if unit == _BYTES[0] or value >= _WIDE else 1
+    return f"{value:,.{digits}f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """``4 s``, ``12 min 5 s``, ``3 h 12 min``, ``5 d 2 h``."""
+    whole = max(0, round(seconds))
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return _two(whole, _MINUTE, "min", 1, "s")
+    if whole < _DAY:
+        return _two(whole, _HOUR, "h", _MINUTE, "min")
+    return _two(whole, _DAY, "d", _HOUR, "h")
+
+
+def several(count: int, one: str, more: str = "") -> str:
+    """``1 file``, ``2,000 files``; ``more`` is the plural where it is not made with an s."""
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+def rate(a_second: float) -> str:
+    """``0``, ``0.5``, ``12.3``, ``8,250``: fewer digits the larger it is."""
+    digits = 0 if a_second == 0 or a_second >= _WIDE else 1
+    return f"{a_second:,.{digits}f}"
+
+
+def short(value: float) -> str:
+    """``0.2``, ``950``, ``1.5k``, ``200k``: for the axis of a picture."""
+    unit = _THOUSANDS[0]
+    for unit in _THOUSANDS:
+        if abs(value) < _LONG or unit == _THOUSANDS[-1]:
+            break
+        value /= 1_000
+    return f"{value:.4g}{unit}"
+
+
+def _two(whole: int, unit: int, name: str, lesser: int, lesser_name: str) -> str:
+    rest = whole % unit // lesser
+    return f"{whole // unit} {name}" + (f" {rest} {lesser_name}" if rest else "")

@@ -1,0 +1,69 @@
+"""What a running sink did lately: a sample every few seconds, for the pictures of the status page."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+# Half an hour at a sample every five seconds: some 30 kB.
+_SAMPLES = 361
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look: monotonic seconds, rows in the lake since the start, and messages not committed, if known."""
+
+    at: float
+    rows: int
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a picture shows at a moment: seconds ago, and the value; ``None`` where there is none."""
+
+    ago: float
+    value: float | None
+
+
+class History:
+    """Keeps the samples of the last half hour. One thread adds; any may look."""
+
+    def __init__(self) -> None:
+        self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
+
+    def add(self, sample: Sample) -> None:
+        self._samples.append(sample)
+
+    def span(self, now: float) -> float:
+        """How long the samples go back, in seconds."""
+        samples = self._samples.copy()
+        return now - samples[0].at if samples else 0.0
+
+    def rate(self, now: float, seconds: float) -> float:
+        """Rows a second that came into the lake, over the last so many seconds or what there is of them."""
+        recent = [sample for sample in self._samples.copy() if now - sample.at <= seconds]
+        return _rate(recent[0], recent[-1]) if recent else 0.0
+
+    def rates(self, now: float, width: float) -> list[Point]:
+        """Rows a second, each over ``width`` seconds or a little more: batches come in one by one."""
+        steps = list(_steps(self._samples.copy(), width))
+        return [Point(now - end.at, _rate(begin, end)) for begin, end in pairwise(steps)]
+
+    def lags(self, now: float, width: float) -> list[Point]:
+        """Messages that were not committed, ``width`` seconds or a little more apart."""
+        return [Point(now - sample.at, sample.lag) for sample in _steps(self._samples.copy(), width)]
+
+
+def _rate(begin: Sample, end: Sample) -> float:
+    seconds = end.at - begin.at
+    return (end.rows - begin.rows) / seconds if seconds > 0 else 0.0
+
+
+def _steps(samples: Sequence[Sample], width: float) -> Iterator[Sample]:
+    """From the newest back, so that what is new is shown at once; given in the order of time."""
+    taken: list[Sample] = []
+    for sample in reversed(samples):
+        if not taken or taken[-1].at - sample.at >= width * 0.99:
+            taken.append(sample)
+    return reversed(taken)
