@@ -113,7 +113,7 @@ def test_the_container_has_the_least_rights() -> None:
 def test_the_probes_ask_the_port_that_is_served() -> None:
     [port] = CONTAINER["ports"]
     [number] = [one["value"] for one in CONTAINER["env"] if one["name"] == "HTTP_PORT"]
-    assert number == str(port["containerPort"])
+    assert number == str(port["containerPort"]) == POD["metadata"]["annotations"]["prometheus.io/port"]
     for probe in ("livenessProbe", "readinessProbe"):
         assert CONTAINER[probe]["httpGet"]["port"] == port["name"]
 
@@ -123,6 +123,7 @@ def test_the_probes_ask_the_port_that_is_served() -> None:
     [
         (CONTAINER["livenessProbe"]["httpGet"]["path"], "/health/live"),
         (CONTAINER["readinessProbe"]["httpGet"]["path"], "/health/ready"),
+        (POD["metadata"]["annotations"]["prometheus.io/path"], "/metrics"),
     ],
 )
 def test_the_paths_that_are_asked_are_told_in_the_readme(path: str, is_served: str) -> None:
@@ -203,3 +204,9 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
             titles = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
             anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
             assert anchor in anchors, target
+
+
+def test_every_page_is_linked() -> None:
+    index = (DEPLOY / "README.md").read_text()
+    assert "docs/deploy/README.md" in README
+    assert {page.name for page in PAGES if page.name != "README.md"} <= set(re.findall(r"\(([\w-]+\.md)\)", index))
