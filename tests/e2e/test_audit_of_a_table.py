@@ -1,9 +1,6 @@
 """Where each row comes from, as columns of its own, and what ``audit`` makes of them and of the files' names."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +8,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 
-from app.variables import Variables
 from dev.minio import LocalMinio
+from tests.e2e.auditor import Auditor
 from tests.e2e.conftest import NewScenario
-from tests.e2e.connector import REPO
 from tests.e2e.lake import FILE_NAME, mirror
 from tests.e2e.scenario import Scenario, s3_store
 
@@ -48,32 +44,6 @@ def produce(scenario: Scenario, numbers: range) -> None:
             scenario.topic, value, b"key", n % 2, timestamp=timestamp(n), **({"headers": headers} if headers else {})
         )
     assert producer.flush(60) == 0
-
-
-class Auditor:
-    """Runs ``python main.py audit`` with these settings."""
-
-    def __init__(self, settings: dict[str, str]) -> None:
-        blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
-        self._environment = {**os.environ, **blank, **settings}
-
-    def text(self, *arguments: str) -> tuple[int, str]:
-        """The exit code and the answer."""
-        ended = subprocess.run(
-            [sys.executable, str(REPO / "main.py"), "audit", *arguments],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert ended.stderr == ""
-        return ended.returncode, ended.stdout
-
-    def json(self, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
-        """The exit code and what is told of each topic-partition."""
-        code, answer = self.text("--json", *arguments)
-        return code, json.loads(answer)["partitions"]
 
 
 def offsets_of(findings: Sequence[dict[str, Any]], kind: str) -> dict[int, set[int]]:

@@ -1,0 +1,36 @@
+"""The same lake on every kind of store."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.storage.base import ObjectStore, StoredObject
+from tests.e2e.lake import Lake
+
+
+@dataclass(frozen=True)
+class Home:
+    """A place for tables: ``settings`` lead the connector there, and ``store`` is to look into it."""
+
+    settings: dict[str, str]
+    store: ObjectStore
+
+    def objects(self, prefix: str) -> list[StoredObject]:
+        return list(self.store.list(prefix))
+
+    def journals(self, table: str) -> Iterator[dict[str, Any]]:
+        """What the journals of the table's partitions say."""
+        for found in self.store.list(f"{table}/_journal/"):
+            document = self.store.read(found.key)
+            if document is not None and '"state"' in (text := document.body.decode()):
+                yield json.loads(text)
+
+    def mirror(self, table: str, folder: Path) -> Lake:
+        """Bring the table's files into a folder, as a reader that lists the store finds them."""
+        for found in self.store.list(f"{table}/"):
+            path = folder / found.key.removeprefix(f"{table}/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.store.download(found.key, path)
+        return Lake(folder)

@@ -1,0 +1,131 @@
+"""Exactly once on every store: a member is killed at work, others take over, and each row is in the lake once.
+
+To add a store, name it in ``STORES`` and write a fixture ``<name>_home``.
+"""
+
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.storage.azure import AzureStore
+from app.storage.gcs import GcsStore
+from app.storage.local import LocalStore
+from app.storage.s3 import S3Store
+from dev.azurite import LocalAzurite
+from dev.gcs_server import LocalGcsServer
+from dev.minio import LocalMinio
+from tests.e2e.auditor import Auditor
+from tests.e2e.conftest import NewScenario
+from tests.e2e.homes import Home
+from tests.e2e.lake import FILE_NAME, Tally
+from tests.e2e.scenario import s3_store
+from tests.faults.proxy import Answer, FaultProxy, Request, Rule, Say
+
+STORES = ("s3", "s3_without_conditions", "gcs", "azure", "local")
+A_SECOND = 4_000  # records
+
+
+@pytest.fixture(params=STORES)
+def home(request: pytest.FixtureRequest) -> Home:
+    found: Home = request.getfixturevalue(f"{request.param}_home")
+    return found
+
+
+@pytest.fixture
+def s3_home(s3_server: LocalMinio, bucket: str) -> Home:
+    store = S3Store(
+        bucket,
+        region=s3_server.region,
+        endpoint_url=s3_server.endpoint_url,
+        access_key=s3_server.access_key,
+        secret_key=s3_server.secret_key,
+        max_workers=1,
+        create_bucket=False,
+    )
+    return Home(s3_store(s3_server, bucket), store)
+
+
+@pytest.fixture
+def s3_without_conditions_home(s3_home: Home, s3_server: LocalMinio) -> Iterator[Home]:
+    """A store that answers as Backblaze B2 does: conditional requests are not implemented."""
+    refusal = b"<Error><Code>NotImplemented</Code><Message>A header that you sent is not implemented.</Message></Error>"
+
+    def is_conditional(request: Request) -> bool:
+        return request.method == "PUT" and bool(request.headers.keys() & {"if-match", "if-none-match"})
+
+    with FaultProxy(s3_server.endpoint_url) as proxy:
+        refused = proxy.add(Rule(is_conditional, Say(Answer(501, refusal))))
+        yield Home(s3_home.settings | {"AWS_ENDPOINT_URL": proxy.url}, s3_home.store)
+    assert refused.met
+
+
+@pytest.fixture
+def gcs_home(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Home:
+    bucket = f"lake-{uuid.uuid4().hex[:12]}"
+    gcs_server.client().create_bucket(bucket)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)  # for the connectors, too
+    store = GcsStore(bucket, credentials_json=None, max_workers=1, create_bucket=False)
+    return Home({"STORAGE_URL": f"gs://{bucket}"}, store)
+
+
+@pytest.fixture
+def azure_home(azurite: LocalAzurite) -> Home:
+    container = f"lake-{uuid.uuid4().hex[:12]}"
+    azurite.client().create_container(container)
+    settings = {
+        "STORAGE_URL": f"az://{container}",
+        "AZURE_STORAGE_ACCOUNT": azurite.account,
+        "AZURE_STORAGE_KEY": azurite.key,
+        "AZURE_ENDPOINT_URL": azurite.endpoint_url,
+    }
+    store = AzureStore(container, connection_string=azurite.connection_string, max_workers=1, create_container=False)
+    return Home(settings, store)
+
+
+@pytest.fixture
+def local_home(tmp_path: Path) -> Home:
+    folder = tmp_path / "shelf"
+    folder.mkdir()
+    return Home({"STORAGE_URL": folder.as_uri()}, LocalStore(folder))
+
+
+def test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_join(
+    new_scenario: NewScenario, home: Home
+) -> None:
+    scenario = new_scenario(partitions=2)
+    table = f"data/{scenario.topic}"
+
+    def is_at_work() -> bool:
+        return any(entry["state"] == "pending" for entry in home.journals(table))
+
+    with scenario.load(A_SECOND) as produced:
+        killed = scenario.connector(home.settings, BATCH_SIZE="500")
+        killed.wait_for_log("batch 3 ")
+        killed.wait_until(is_at_work, "a batch on its way into the store")
+        killed.kill()
+
+        members = [scenario.connector(home.settings, BATCH_SIZE="500") for _ in range(2)]
+        for member in members:
+            member.wait_for_log(r"assigned: \S+$")  # one partition each, in the end
+    scenario.wait_until_committed(produced[0], by=members[0])
+    assert [member.stop() for member in members] == [0, 0]
+
+    assert home.mirror(table, scenario.folder / "mirror").tally_by_pyarrow() == Tally.of(range(produced[0]))
+    assert {entry["state"] for entry in home.journals(table)} == {"done"}
+    assert [found.key for found in home.objects("") if not belongs(found.key, table)] == []
+    settings = {"input": scenario.topic, "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}  # an audit needs no broker
+    code, findings = Auditor(home.settings | settings).json()
+    assert (code, [(each["doubled"], each["missing"]) for each in findings]) == (0, [([], []), ([], [])])
+    for member in (killed, *members):
+        assert not re.search("Traceback|ERROR", member.log)
+
+
+def belongs(key: str, table: str) -> bool:
+    """Whether a lake has such a file: data, or a journal, and nothing that was left over."""
+    folder, _, name = key.rpartition("/")
+    if folder == f"{table}/_journal" or folder.startswith(f"{table}/_journal/"):
+        return name.endswith(".json") and not name.startswith("probe-")
+    return folder.startswith(table) and FILE_NAME.fullmatch(name) is not None
