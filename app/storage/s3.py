@@ -222,7 +222,7 @@ class S3Store:
 
     def _look_at_file(self, key: str, path: Path) -> Seen | None:
         doing = f"reading {self.uri}/{key}"
-        with os_translated(doing), self._asking(doing, key):
+        with os_translated(f"replacing {self.uri}/{key}"), self._asking(doing, key):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=key)
             except ClientError as error:

@@ -331,10 +331,10 @@ class Exchange:
         self._rule = rule
         self._released = released
 
-    def forward(self) -> Answer:
-        """Let the server do what is asked, with the rule's hooks around it."""
+    def forward(self, as_if: Callable[[Request], Request] = lambda request: request) -> Answer:
+        """Let the server do what is asked, or what would be asked ``as_if``, with the rule's hooks around it."""
         self._rule.before(self._request)
-        answer = self._handler.server.proxy.ask_server(self._request)
+        answer = self._handler.server.proxy.ask_server(as_if(self._request))
         self._rule.after(self._request, answer.status)
         return answer
 

@@ -1,11 +1,13 @@
 """One behaviour, many stores: on real servers, and in a folder.
 
-To add a store, name it in ``STORES`` and write a fixture ``<name>_place``.
+To add a store, write a fixture ``<name>_place`` and name it in ``CONDITIONAL_STORES``, or in ``STORES`` alone if it
+cannot decide between two writers.
 """
 
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,13 +20,22 @@ from dev.azurite import LocalAzurite
 from dev.gcs_server import LocalGcsServer
 from dev.minio import LocalMinio
 from tests.integration.storage.place import Place
+from tests.services.no_conditions import ignoring_conditions, refusing_conditions
 
-STORES = ("s3", "gcs", "azure", "local")
+CONDITIONAL_STORES = ("s3", "gcs", "azure", "local")
+STORES = (*CONDITIONAL_STORES, "s3_refusing_conditions", "s3_ignoring_conditions")
 WORKERS = 10
 
 
 @pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest) -> Place:
+    found: Place = request.getfixturevalue(f"{request.param}_place")
+    return found
+
+
+@pytest.fixture(params=CONDITIONAL_STORES)
+def deciding_place(request: pytest.FixtureRequest) -> Place:
+    """A store that itself decides between two who write in the same instant."""
     found: Place = request.getfixturevalue(f"{request.param}_place")
     return found
 
@@ -55,6 +66,24 @@ def s3_place(s3_store: Callable[..., S3Store], s3_server: LocalMinio, bucket: st
         lambda key: client.get_object(Bucket=bucket, Key=key)["Body"].read(),
         lambda: client.delete_bucket(Bucket=bucket) and None,
     )
+
+
+@pytest.fixture
+def s3_refusing_conditions_place(
+    s3_place: Place, s3_store: Callable[..., S3Store], s3_server: LocalMinio, bucket: str
+) -> Iterator[Place]:
+    with refusing_conditions(s3_server) as proxy:
+        yield replace(s3_place, store=s3_store(bucket, endpoint_url=proxy.url))
+
+
+@pytest.fixture
+def s3_ignoring_conditions_place(
+    s3_place: Place, s3_store: Callable[..., S3Store], s3_server: LocalMinio, bucket: str
+) -> Iterator[Place]:
+    with ignoring_conditions(s3_server) as proxy:
+        store = s3_store(bucket, endpoint_url=proxy.url)
+        store.probe_conditions("")  # nothing else tells
+        yield replace(s3_place, store=store)
 
 
 @pytest.fixture

@@ -88,22 +88,22 @@ def test_what_already_holds_our_body_counts_as_written(place: Place) -> None:
     assert place.store.read(KEY) == Document(b"ours", again)
 
 
-def test_of_many_writers_at_once_each_version_has_one_successor(place: Place) -> None:
+def test_of_many_writers_at_once_each_version_has_one_successor(deciding_place: Place) -> None:
     """A counter that several threads raise: what one counts is never lost to another."""
     writers, rounds = 4, 5
     start = threading.Barrier(writers)
-    place.store.write(KEY, b"0", replaces=None)
+    deciding_place.store.write(KEY, b"0", replaces=None)
 
     def count(name: int) -> None:
         start.wait()
         for _ in range(rounds):
             written = False
             while not written:
-                found = place.store.read(KEY)
+                found = deciding_place.store.read(KEY)
                 assert found is not None
                 body = b"%d by %d" % (int(found.body.split()[0]) + 1, name)
                 try:
-                    place.store.write(KEY, body, replaces=found.etag)
+                    deciding_place.store.write(KEY, body, replaces=found.etag)
                     written = True
                 except ChangedError:
                     continue
@@ -111,8 +111,8 @@ def test_of_many_writers_at_once_each_version_has_one_successor(place: Place) ->
     with ThreadPoolExecutor(writers) as pool:
         list(pool.map(count, range(writers)))
 
-    assert place.read(KEY).split()[0] == b"%d" % (writers * rounds)
-    assert [found.key for found in place.store.list("")] == [KEY]
+    assert deciding_place.read(KEY).split()[0] == b"%d" % (writers * rounds)
+    assert [found.key for found in deciding_place.store.list("")] == [KEY]
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,12 @@ def test_a_file_that_is_gone_or_shorter_than_listed_is_named(place: Place, tmp_p
         read_footer(place.store, "t/gone.parquet", stored.size)
 
 
-def test_members_that_extend_a_table_at_once_lose_no_column(place: Place) -> None:
+def test_members_that_extend_a_table_at_once_lose_no_column(deciding_place: Place) -> None:
     members, rounds = 4, 3
     start = threading.Barrier(members)
 
     def extend(member: int) -> None:
-        keeper = SchemaKeeper(place.store, "data/t", {})
+        keeper = SchemaKeeper(deciding_place.store, "data/t", {})
         keeper.open()
         start.wait()
         for number in range(rounds):
@@ -53,7 +53,7 @@ def test_members_that_extend_a_table_at_once_lose_no_column(place: Place) -> Non
     with ThreadPoolExecutor(members) as pool:
         list(pool.map(extend, range(members)))
 
-    last = SchemaKeeper(place.store, "data/t", {})
+    last = SchemaKeeper(deciding_place.store, "data/t", {})
     last.open()
     assert last.current.columns["shared"] == pa.float64()
     assert len(last.current.columns) == members * rounds + 1
