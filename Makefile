@@ -34,7 +34,7 @@ image: $(READY) ## build the container image
 bench: python java $(READY) ## messages per second, processor time and memory beside other sinks; BENCH='--help' tells more
 	@$(PY) -m bench $(BENCH)
 
-bench-scaling: python java $(READY) ## the same of the connector alone, along rows, partitions, folders, width and replicas
+bench-scaling: python java $(READY) ## the same of the connector alone, along rows, partitions, folders, width, replicas and stores
 	@$(PY) -m bench.scaling $(BENCH)
 
 bench-calm: python java $(READY) ## processor time with nothing to do, and the delay of 100 messages a second

@@ -1,13 +1,15 @@
-"""``make bench-scaling``: the connector alone, along rows, partitions, folders, width of rows and replicas."""
+"""``make bench-scaling``: the connector alone, along rows, partitions, folders, width of rows, replicas and stores."""
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench import homes
 from bench.command import RESULTS, interruptible, positive, services
 from bench.machine import facts
 from bench.messages import Workload
@@ -24,11 +26,12 @@ NARROW, NOTES_1_KB, NOTES_10_KB = replace(USUAL, plain=False), 17, 204
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A topic, and how many connectors share it."""
+    """A topic, how many connectors share it, and where they write to if not to MinIO."""
 
     label: str
     workload: Workload
     replicas: int = 1
+    home: Callable[[], AbstractContextManager[homes.Home]] | None = None
 
 
 def _folders(count: int) -> Step:
@@ -51,6 +54,12 @@ AXES: dict[str, Sequence[Step]] = {
         Step("10 kB, 212 columns", replace(USUAL, messages=200_000, notes=NOTES_10_KB)),
     ],
     "replicas": [Step(str(number), USUAL, number) for number in (1, 2)],
+    "stores": [
+        Step("MinIO", USUAL),
+        Step("Azurite", USUAL, home=homes.azurite),
+        Step("fake-gcs-server", USUAL, home=homes.gcs_server),
+        Step("a local folder", USUAL, home=homes.local_folder),
+    ],
 }
 
 
@@ -101,8 +110,11 @@ def _points(axis: str, options: argparse.Namespace) -> Iterator[Point]:
 
 def _measure(axis: str, step: Step, workload: Workload, stage: Stage) -> Run:
     variables = {"BATCH_SIZE": str(BATCH_SIZE), "COMMIT_INTERVAL": f"{COMMIT_INTERVAL:g}"}
-    sink = ConnectorSink("scaling", "this connector", variables, step.replicas)
-    run = measure(sink, stage, stage.topic(workload))
+    topic = stage.topic(workload)
+    with ExitStack() as servers:
+        home = servers.enter_context(step.home()) if step.home else None
+        sink = ConnectorSink("scaling", "this connector", variables, step.replicas, home)
+        run = measure(sink, stage, topic)
     announce(f"{axis} {step.label}: every row there; {run.cold_seconds:.1f} s, {run.cold_rate:,.0f} msg/s cold")
     return run
 

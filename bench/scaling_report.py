@@ -15,6 +15,7 @@ TITLES = {
     "folders": "Folders that every batch is spread over",
     "width": "Width of a row",
     "replicas": "Replicas on this one machine",
+    "stores": "Stores",
 }
 # Title, digits, attribute of Run
 COLUMNS = (

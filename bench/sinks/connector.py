@@ -7,7 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from bench.environment import versions
-from bench.sinks.base import HIVE_COLUMNS, PREFIX, TABLE, landed_in_bucket
+from bench.homes import Home, copy
+from bench.lake import check_table
+from bench.sinks.base import HIVE_COLUMNS, PREFIX, TABLE, landed_in_bucket, table_in
 from bench.stage import CommittedOffsets, Place, Stage
 from bench.timeline import LandedFile
 from dev.connector import Connector
@@ -18,12 +20,17 @@ PACKAGES = ("quixstreams", "confluent-kafka", "orjson", "pyarrow", "pyspark", "b
 
 @dataclass(frozen=True, slots=True)
 class ConnectorSink:
-    """The connector with the variables that every sink of quixstreams gets, and some more."""
+    """The connector with the variables that every sink of quixstreams gets, and some more.
+
+    Attributes:
+        home: where it keeps its table, if not in the benchmark's MinIO.
+    """
 
     name: str
     title: str
     variables: Mapping[str, str] = field(default_factory=dict)
     replicas: int = 1
+    home: Home | None = None
     is_ours: bool = True
 
     @property
@@ -40,6 +47,9 @@ class ConnectorSink:
     @contextmanager
     def start(self, stage: Stage, place: Place) -> Iterator[Sequence[Connector]]:
         variables = sink_variables(stage, place, self.variables) | archive_variables(stage.classes)
+        if self.home:
+            self.home.make(place.name)
+            variables |= self.home.variables(place.name)
         logs = [place.log.with_suffix(f".{number}.log" if number else ".log") for number in range(self.replicas)]
         with ExitStack() as running:
             yield [running.enter_context(Connector(variables, log)) for log in logs]
@@ -48,7 +58,11 @@ class ConnectorSink:
         return CommittedOffsets(stage, place)
 
     def landed(self, stage: Stage, place: Place) -> list[LandedFile]:
-        return landed_in_bucket(stage, place)
+        if self.home is None:
+            return landed_in_bucket(stage, place)
+        folder = place.folder / "lake"
+        copy(self.home.open(place.name), folder)
+        return check_table(table_in(folder), place.topic.expected)
 
 
 def sink_variables(stage: Stage, place: Place, more: Mapping[str, str]) -> dict[str, str]:
