@@ -122,8 +122,8 @@ def test_a_port_that_is_taken(scenario: Scenario, catalog: CatalogServer) -> Non
 
     message = _refusal(scenario.connector(HTTP_PORT=port), exit_code=2)
 
-    assert message.startswith(f"opening HTTP_PORT={port}: ")
-    assert "Choose another port, or 0 for none" in message
+    assert message.startswith(f"opening HTTP_PORT={port} on HTTP_HOST=127.0.0.1: ")
+    assert "Choose another port or host, or port 0 for none" in message
 
 
 def test_a_heap_that_java_cannot_have(scenario: Scenario) -> None:

@@ -1,6 +1,9 @@
 """What goes to the log and what to the platform's connection test."""
 
+import json
 import logging
+import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -8,14 +11,16 @@ import pytest
 from app.errors import FatalError
 from app.observe import announce_connected, announce_failure, set_up_logging
 
-LIBRARIES = ("botocore", "boto3", "s3transfer", "urllib3", "py4j")
+LIBRARIES = ("azure", "botocore", "boto3", "google", "msal", "s3transfer", "urllib3", "py4j")
 
 
 @pytest.fixture(autouse=True)
-def _restored_logging() -> Iterator[None]:
+def _restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    levels = {name: logging.getLogger(name).level for name in LIBRARIES}
+    levels = {name: logging.getLogger(name).level for name in (*LIBRARIES, "quixstreams")}
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     yield
     for handler in root.handlers:
         if handler not in handlers:
@@ -47,6 +52,36 @@ def test_the_chatter_of_libraries_is_left_out(
     logger.info("a request")
     logger.warning("a retry")
     assert [line.split()[2] for line in capsys.readouterr().err.splitlines()] == shown
+
+
+@pytest.mark.parametrize(("level", "shown"), [("DEBUG", ["INFO", "WARNING"]), ("INFO", ["WARNING"]), ("ERROR", [])])
+def test_what_the_framework_says_of_itself_is_for_debugging(
+    capsys: pytest.CaptureFixture[str], level: str, shown: list[str]
+) -> None:
+    set_up_logging(level)
+    logger = logging.getLogger("quixstreams.app")
+    logger.info("started")
+    logger.warning("odd")
+    assert [line.split()[2] for line in capsys.readouterr().err.splitlines()] == shown
+
+
+def test_each_line_can_be_an_object_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging("INFO", "json")
+    logging.getLogger("app.sink").info("sealed %d rows", 7)
+    [line] = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["message"] == "sealed 7 rows"
+
+
+def test_what_nobody_caught_is_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging("INFO", "json")
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+    [line] = capsys.readouterr().err.splitlines()
+    told = json.loads(line)
+    assert told["level"] == "ERROR"
+    assert told["message"].startswith("not caught: ZeroDivisionError(")
+    assert "Traceback" in told["exception"]
 
 
 def test_setting_up_twice_does_not_double_the_lines(capsys: pytest.CaptureFixture[str]) -> None:

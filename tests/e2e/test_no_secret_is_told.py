@@ -1,0 +1,189 @@
+"""Whatever happens, and however much is logged, no secret comes out; with LOG_FORMAT=json each line is an object."""
+
+import base64
+import contextlib
+import json
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote
+
+import pytest
+import requests
+
+from dev.minio import LocalMinio
+from dev.server import free_ports
+from tests.e2e.connector import ConnectorProcess
+from tests.e2e.records import records
+from tests.e2e.scenario import Scenario, s3_store
+from tests.fakes.catalog_server import CatalogServer
+
+FORMATS = pytest.mark.parametrize("log_format", ["text", "json"])
+
+
+def planted(name: str) -> str:
+    """A secret that nothing else looks like, with characters that are written otherwise in an address."""
+    return f"{name}/{secrets.token_hex(12)}+secret=="
+
+
+SECRETS = {
+    "AWS_SECRET_ACCESS_KEY": planted("aws"),
+    "AWS_SESSION_TOKEN": planted("session"),
+    "CATALOG_AUTH_TOKEN": planted("catalog"),
+    "KAFKA_SASL_PASSWORD": planted("sasl"),
+    "AZURE_STORAGE_KEY": base64.b64encode(planted("azure").encode()).decode(),
+    "Quix__Sdk__Token": planted("sdk"),
+    "Quix__Lakehouse__Catalog__AuthToken": planted("lakehouse"),
+    "Quix__Lakehouse__Query__AuthToken": planted("query"),
+    "Quix__BlobStorage__Connection__Json": planted("platform"),
+}
+GCS_PRIVATE_KEY = planted("google")
+PASSWORD = "hunter2-" + secrets.token_hex(8)
+
+
+@pytest.fixture
+def catalog() -> Iterator[CatalogServer]:
+    with CatalogServer(planted("right")) as server:
+        yield server
+
+
+def forms(secret: str) -> set[bytes]:
+    """The secret as it is and as it may be written; in Base64 whatever comes before it, but for its ends."""
+    raw = secret.encode()
+    shifted = (base64.b64encode(b"x" * shift + raw)[4 * bool(shift) : -4] for shift in range(3))
+    plain = {raw, quote(secret, safe="").encode(), quote(secret).encode(), json.dumps(secret).encode().strip(b'"')}
+    return plain | set(shifted) | {raw.hex().encode()}
+
+
+def assert_not_told(secrets_in_use: Iterable[str], *told: str) -> None:
+    for secret in secrets_in_use:
+        for form in forms(secret):
+            for text in told:
+                at = text.encode().find(form)
+                assert at < 0, f"a secret is told: …{text.encode()[max(0, at - 300) : at]!r}"
+
+
+def assert_lines_have_their_format(connector: ConnectorProcess, log_format: str) -> None:
+    lines = connector.log.splitlines()
+    if log_format == "text":
+        assert not [line for line in lines if line.startswith("{")]
+        return
+    announced = re.compile(r"CONNECTED!|ERROR! .*|  - .*")  # these are the platform's
+    parsed = [json.loads(line) for line in lines if not announced.fullmatch(line)]
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in parsed)
+
+
+def pages(connector: ConnectorProcess) -> list[str]:
+    told = []
+    with contextlib.suppress(requests.ConnectionError):  # it ends, or has ended, by itself
+        for path in ("/", "/metrics", "/health/live", "/health/ready", "/nowhere"):
+            answer = requests.get(f"http://127.0.0.1:{connector.http_port}{path}", timeout=30)
+            told.append(str(answer.headers) + answer.text)
+    return told
+
+
+@FORMATS
+def test_at_work(
+    scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: CatalogServer, log_format: str
+) -> None:
+    store = s3_store(s3_server, bucket)
+    unused = {name: value for name, value in SECRETS.items() if name.startswith("Quix__")}
+    connector = scenario.connector(
+        store,
+        unused,
+        LOGLEVEL="DEBUG",
+        LOG_FORMAT=log_format,
+        CATALOG_URL=catalog.url,
+        CATALOG_AUTH_TOKEN=catalog.token,
+        Quix__Lakehouse__Query__Url=catalog.url,
+        HIVE_COLUMNS="location",
+    )
+    scenario.produce(records(2_000))
+    scenario.wait_until_committed(2_000, by=connector)
+    connector.wait_for_log("rows in 4 files")
+    told = pages(connector)
+    assert len(told) == 5
+    assert connector.stop() == 0
+
+    assert_not_told([store["AWS_SECRET_ACCESS_KEY"], catalog.token, *unused.values()], connector.log, *told)
+    assert_lines_have_their_format(connector, log_format)
+    batches = [line for line in connector.log.splitlines() if "rows in" in line and "INFO" in line]
+    assert len(batches) == len(set(re.findall(r"batch (\d+) \(", connector.log))), "one line for each batch"
+    if log_format == "json":
+        batch = json.loads(batches[0])
+        assert sum(json.loads(line)["rows"] for line in batches) == 2_000
+        assert {"batch", "reason", "files", "bytes"} <= set(batch)
+        assert list(batch["seconds"])[:6] == ["convert", "stage", "spark", "intend", "upload", "register"]
+
+
+def nowhere() -> str:
+    return f"http://127.0.0.1:{free_ports(1)[0]}"
+
+
+FAILURES: Mapping[str, Mapping[str, str]] = {
+    "a store that is away": {
+        "S3_BUCKET": "lake",
+        "AWS_ENDPOINT_URL": nowhere(),
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": SECRETS["AWS_SECRET_ACCESS_KEY"],
+        "AWS_SESSION_TOKEN": SECRETS["AWS_SESSION_TOKEN"],
+    },
+    "an Azure that is away": {
+        "STORAGE_URL": "az://lake",
+        "AZURE_STORAGE_ACCOUNT": "account",
+        "AZURE_ENDPOINT_URL": nowhere(),
+        "AZURE_STORAGE_KEY": SECRETS["AZURE_STORAGE_KEY"],
+    },
+    "a Google key that is none": {
+        "STORAGE_URL": "gs://lake",
+        "GCS_CREDENTIALS_JSON": json.dumps(
+            {
+                "type": "service_account",
+                "client_email": "sink@example.com",
+                "token_uri": nowhere(),
+                "project_id": "p",
+                "private_key": f"-----BEGIN PRIVATE KEY-----\n{GCS_PRIVATE_KEY}\n-----END PRIVATE KEY-----\n",
+            }
+        ),
+    },
+    "a login that Kafka refuses": {
+        "STORAGE_URL": "file:///tmp/lake-of-nobody",
+        "KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "KAFKA_SASL_MECHANISM": "PLAIN",
+        "KAFKA_SASL_USERNAME": "somebody",
+        "KAFKA_SASL_PASSWORD": SECRETS["KAFKA_SASL_PASSWORD"],
+    },
+    "passwords in addresses": {
+        "STORAGE_URL": f"https://somebody:{PASSWORD}@example.com/lake",
+        "CATALOG_URL": f"https://somebody:{PASSWORD}@example.com",
+        "KAFKA_BOOTSTRAP_SERVERS": f"somebody:{PASSWORD}@example.com:9092",
+    },
+    "a platform's connection that is none": {
+        "Quix__BlobStorage__Connection__Json": SECRETS["Quix__BlobStorage__Connection__Json"],
+        "Quix__Sdk__Token": SECRETS["Quix__Sdk__Token"],
+    },
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_in_trouble(scenario: Scenario, failure: str) -> None:
+    """In one format: both have the same messages and exceptions."""
+    connector = scenario.connector(FAILURES[failure], LOGLEVEL="DEBUG", LOG_FORMAT="json")
+    connector.wait_for_log(r"ERROR! |[Tt]rying again|FAIL \[|Disconnected")
+    told = pages(connector)
+    if connector.exit_code is None:
+        connector.stop()
+    assert_not_told([*SECRETS.values(), GCS_PRIVATE_KEY, PASSWORD], connector.log, *told)
+    assert_lines_have_their_format(connector, "json")
+
+
+@FORMATS
+def test_refused_by_the_catalog(scenario: Scenario, catalog: CatalogServer, log_format: str) -> None:
+    wrong = SECRETS["CATALOG_AUTH_TOKEN"]
+    connector = scenario.connector(
+        LOGLEVEL="DEBUG", LOG_FORMAT=log_format, CATALOG_URL=catalog.url, CATALOG_AUTH_TOKEN=wrong
+    )
+    assert connector.wait() == 1
+    assert "the catalog answered 401" in connector.log
+    assert_not_told([wrong], connector.log)
+    assert_lines_have_their_format(connector, log_format)

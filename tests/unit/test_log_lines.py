@@ -1,0 +1,82 @@
+"""The two forms of a line of the log, and what Java prints as such lines."""
+
+import json
+import logging
+import subprocess
+from typing import Any
+
+import pytest
+
+from app.java_log import java_log
+from app.log_lines import JsonLines, formatter
+from tests.unit.pipeline_line import wait_until
+
+
+def record(message: str, *arguments: object, **more: Any) -> logging.LogRecord:
+    made = logging.LogRecord("app.job", logging.INFO, "x.py", 1, message, arguments, more.pop("exc_info", None))
+    made.created = 1_700_000_000.25
+    made.__dict__.update(more)
+    return made
+
+
+def line(record: logging.LogRecord) -> dict[str, Any]:
+    text = JsonLines().format(record)
+    assert "\n" not in text
+    assert text.isascii()
+    parsed: dict[str, Any] = json.loads(text)
+    return parsed
+
+
+def test_what_is_on_a_line() -> None:
+    assert line(record("sealed %d rows", 7)) == {
+        "time": "2023-11-14T22:13:20.250+00:00",
+        "level": "INFO",
+        "logger": "app.job",
+        "message": "sealed 7 rows",
+    }
+
+
+def test_fields_of_a_line_are_beside_its_message() -> None:
+    told = line(record("batch 1", fields={"batch": 1, "seconds": {"spark": 0.5}}))
+    assert (told["message"], told["batch"], told["seconds"]) == ("batch 1", 1, {"spark": 0.5})
+
+
+def test_an_exception_is_a_field() -> None:
+    error = ValueError("odd\nvalue")
+    told = line(record("failed", exc_info=(ValueError, error, None)))
+    assert told["message"] == "failed"
+    assert told["exception"] == "ValueError: odd\nvalue"
+
+
+@pytest.mark.parametrize(
+    "text", ['quotes " and \\', "two\nlines", "Grüße 🌊", "half \udc80 a character", "\x00\x1b[31m"]
+)
+def test_any_text_is_one_line_and_comes_back(text: str) -> None:
+    assert line(record("%s", text))["message"] == text
+
+
+def test_fields_of_any_kind_are_no_error() -> None:
+    assert line(record("x", fields={"path": object})) == line(record("x", fields={"path": object}))
+
+
+def test_text_is_for_a_person() -> None:
+    assert formatter("text").format(record("sealed %d rows", 7)).endswith(" INFO app.job: sealed 7 rows")
+
+
+# --- what Java prints -----------------------------------------------------------------------------------------------
+
+
+def test_what_java_prints_becomes_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    printed = (
+        "WARNING: Using incubator modules\nERROR Task failed: java.io.IOException\nJAVA_HOME is not set\n\nFATAL bye\n"
+    )
+    with java_log() as descriptor:
+        subprocess.run(["printf", "%s", printed], stdout=descriptor, check=True)
+    wait_until(lambda: len(caplog.records) >= 4)
+    assert [(each.name, each.levelname, each.message) for each in caplog.records] == [
+        ("spark", "DEBUG", "WARNING: Using incubator modules"),
+        ("spark", "ERROR", "Task failed: java.io.IOException"),
+        ("spark", "INFO", "JAVA_HOME is not set"),
+        ("spark", "CRITICAL", "bye"),
+    ]
