@@ -5,7 +5,7 @@ import contextlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 import pytest
@@ -120,7 +120,7 @@ def nowhere() -> str:
     return f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
-FAILURES: Mapping[str, Mapping[str, str]] = {
+FAILURES: dict[str, dict[str, str]] = {
     "a store that is away": {
         "S3_BUCKET": "lake",
         "AWS_ENDPOINT_URL": nowhere(),
