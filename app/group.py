@@ -3,18 +3,21 @@
 import hashlib
 import logging
 import re
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import unquote
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient
 
-from app.errors import RetryableError
+from app.errors import FatalError, RetryableError
 from app.journal_entry import group_folder, journal_folder
 from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 10.0
+_READ = frozenset({AclOperation.READ, AclOperation.ALL})
 _CLIENT_ID = re.compile(r"ts-datalake-sink-(?P<topic>[0-9a-f]{12})-(?P<table>[0-9a-f]{12})")
 
 
@@ -48,6 +51,19 @@ def check_members(admin: AdminClient, group: str, own_client_id: str) -> None:
             )
 
 
+def check_rights(admin: AdminClient, topic: str, group: str) -> None:
+    """Ask which operations are allowed: a consumer without a right would wait for ever and not say for what.
+
+    A broker that does not tell leaves it open.
+
+    Raises:
+        FatalError: a right is missing.
+    """
+    told = {"include_authorized_operations": True, "request_timeout": _ANSWER_SECONDS}
+    _require_read(lambda: admin.describe_topics(TopicCollection([topic]), **told)[topic], f"topic {topic}")
+    _require_read(lambda: admin.describe_consumer_groups([group], **told)[group], f"consumer group {group}")
+
+
 def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> None:
     """Tell of journals of other consumer groups in the table: each group writes every row once.
 
@@ -71,3 +87,19 @@ def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> Non
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _require_read(describe: Callable[[], Any], what: str) -> None:
+    refused = FatalError(
+        f"asking for the rights on {what}", "the user has no right to read it", f"Allow Read on {what}"
+    )
+    try:
+        allowed = describe().result().authorized_operations
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
+            raise refused from None
+        logger.debug("the rights on %s are not known: %s", what, error.args[0].str())
+        return
+    if allowed and not _READ.intersection(allowed):
+        raise refused

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -52,6 +53,10 @@ class Monitor:
         self._history = History()
         self._warned = RecentWarnings()
         self._begin = time.monotonic()
+
+    def found(self, table: str, root: str) -> None:
+        """The table lies there, which is where the catalog has it rather than where the settings say."""
+        self._identity = replace(self._identity, table=table, root=root)
 
     def serve(self, host: str, port: int) -> None:
         """Answer from now on.

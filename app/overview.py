@@ -16,7 +16,6 @@ from app.monitor import Monitor
 from app.pipeline import Pipeline
 from app.settings import Settings
 from app.sink import LakeSink
-from app.wiring import table_root
 
 
 class Java(Protocol):
@@ -44,8 +43,8 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java
     identity = Identity(
         topic=settings.input_topic,
         group=settings.consumer_group,
-        table=f"{settings.storage.uri}/{table_root(settings)}",
-        root=table_root(settings),
+        table=f"{settings.storage.uri}/{settings.root}/{settings.table}",
+        root=f"{settings.root}/{settings.table}",
         versions={
             "version": __version__,
             "spark": version("pyspark"),

@@ -5,7 +5,7 @@
 3 spark     partitioned Parquet write                     thread "write"
 4 intend    the journals announce the files             ┐
 5 upload    thread pool, MAX_WRITE_WORKERS              │ thread "deliver"
-6 register  catalog add-files, one request              │
+6 register  catalog add-files                           │
 7 done      the journals say that all is in the lake    ┘
 Each thread has one batch at a time and hands it on through a queue of one, so
 three batches overlap and the order of batches is kept. A lasting failure goes the same way, behind the
@@ -21,20 +21,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pyarrow.parquet as pq
 
 from app.custody import Custody
-from app.delivery import Registrar, Upload
+from app.delivery import Upload
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.handover import Handover
 from app.job import Job
 from app.metrics import Metrics
 from app.model import Batch, StagedFile, StoredFile, WrittenFile
 from app.parcels import data_file, dead_letters, intents, sidecars, stored_files
+from app.registrar import Registrar
 from app.retry import Stopped, until_it_works
 from app.staging import Stager
 from app.statistics import column_stats
@@ -236,20 +236,20 @@ class Pipeline:
         parcels = [data_file(file, self._table_root) for file in files] + job.dead_letters
         parcels += sidecars(files, self._virtual_columns, self._table_root, job.folder)
         announced = intents(job.parts, files, parcels, self._table_root)
+        if files:
+            self._until_it_works("register", self._registrar.prepare)
         job.timed("intend", lambda: self._until_it_works("journal", lambda: self._custody.intend(announced)))
         upload = Upload(parcels, self._store, self._pool, self._custody.holds)
         job.timed("upload", lambda: self._until_it_works("upload", upload.run))
         described = files if self._registrar.is_needed else []
         stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in described}
-
-        # A request that failed may have been carried out: repeated, it must not count for its source once more.
-        register_files = chain([self._registrar.register], repeat(self._registrar.register_again))
+        registration = self._registrar.new_registration()
 
         def register() -> tuple[Mapping[str, StoredObject], list[StoredFile]]:
             """Asked anew at each try: while a catalog is away, a partition may be given away."""
             uploaded = upload.stored(self._custody.confirm(announced))
             stored = stored_files(files, uploaded, self._table_root, self._store.uri, stats)
-            next(register_files)(stored)
+            registration.run(stored)
             return uploaded, stored
 
         uploaded, stored = job.timed("register", lambda: self._until_it_works("register", register))

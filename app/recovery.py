@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from app.delivery import Registrar
 from app.errors import RetryableError
 from app.footers import read_footer
 from app.journal_entry import JournaledFile
 from app.model import StoredFile
+from app.registrar import Registrar
 from app.statistics import column_stats
 from app.storage.base import ObjectStore, find
 

@@ -18,11 +18,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.delivery import Registrar
 from app.errors import FatalError
 from app.model import StoredFile
 from app.partitioning import spec_of_key
 from app.refit import Refitted, refit, same_rows
+from app.registrar import Registrar
 from app.rescue import RESCUED_COLUMN
 from app.retry import Stopped, until_it_works
 from app.schema import TableSchema
@@ -185,7 +185,7 @@ class Rewriter:
                 last_modified=stored.last_modified,
                 column_stats=column_stats(metadata, self._stats_columns),
             )
-            self._patiently(lambda: self._registrar.register([file]), stop, stored.key)
+            self._patiently(lambda: self._registrar.register_again([file]), stop, stored.key)
 
     def _patiently(self, work: Callable[[], Any], stop: threading.Event, key: str) -> None:
         """The file is replaced already: a next run would not come back to it."""

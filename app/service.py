@@ -17,15 +17,15 @@ from app.application import LakeApplication
 from app.broker import find_topics
 from app.claims import Claims
 from app.custody import Custody
-from app.delivery import Registrar
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
-from app.group import check_members, warn_of_other_groups
+from app.group import check_members, check_rights, warn_of_other_groups
 from app.health import Health
 from app.journal_entry import journal_folder
+from app.lake import Lake, new_schema, open_lake
+from app.location import Place
 from app.metrics import Metrics
 from app.monitor import Monitor
 from app.overview import Parts, new_monitor, oversee
-from app.partitioning import PartitionSpec
 from app.pipeline import Pipeline
 from app.rejections import MessageReader
 from app.scratch import make_scratch
@@ -34,8 +34,7 @@ from app.sink import LakeSink
 from app.spark import SparkWriter
 from app.staging import Stager
 from app.starting import patiently, spare_the_garbage_collector, wait
-from app.storage.base import ObjectStore
-from app.stores import new_store
+from app.storage.probe import try_out
 from app.topics import open_topic
 from app.transform import transform
 from app.watching import Watch
@@ -45,20 +44,16 @@ from app.wiring import (
     can_read_whole_batches,
     new_application,
     new_bad_records,
-    new_catalog,
     new_claims,
     new_client_id,
     new_custody,
-    new_registrar,
-    new_schema,
     new_sink,
-    new_spec,
     new_stager,
-    table_root,
 )
 
 logger = logging.getLogger(__name__)
 
+_LAST_WORDS_SECONDS = 1.0  # to those who are told of new files
 _LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits for 30 by default
 
 
@@ -110,6 +105,7 @@ class _Service:
         self._pipeline: Pipeline | None = None
         self._claims: Claims | None = None
         self._watch: Watch | None = None
+        self._lake: Lake | None = None
         self._spark = SparkWriter(
             master=settings.spark_master,
             driver_memory=f"{settings.memory.heap_mb}m",
@@ -130,9 +126,7 @@ class _Service:
 
     def run(self) -> None:
         """Start, consume, and return once stopped."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
-        self._limit_the_stop()
+        self._listen_to_signals()
         for line in self._settings.summary():
             logger.info("%s", line)
         monitor = self._new_monitor()
@@ -141,22 +135,25 @@ class _Service:
         self._watch = watch = Watch(self._settings)
         sink = new_sink(self._settings, bad_records, self._metrics, watch.new_sink)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
-        store, registrar, spec = self._open_table()
-        schema = new_schema(self._settings, store)
+        self._lake = lake = open_lake(self._settings)
+        monitor.found(lake.place.uri, lake.place.root)
+        schema = new_schema(self._settings, lake.store, lake.place)
         patiently(schema.open)
-        application, topic = self._open_topics(sink, watch)
+        application, topic = self._open_topics(sink, watch, lake.place)
         dataframe = application.dataframe(topic)
         given = dataframe.stream
         transformed = transform(dataframe)
         is_raw = can_read_whole_batches(self._settings) and transformed is dataframe and transformed.stream is given
         reader = MessageReader(topic, self._settings.memory.max_record_bytes) if is_raw else None
-        stager = new_stager(self._settings, spec, schema, bad_records, reader)
+        stager = new_stager(self._settings, lake.place, lake.spec, schema, bad_records, reader)
+        patiently(lambda: self._check_journals(lake, application.config.consumer_group))
         wait(spark_up)
         custody = new_custody(self._settings, sink)
-        pipeline = self._new_pipeline(store, registrar, spec, stager, custody)
+        pipeline = self._new_pipeline(lake, stager, custody)
         sink.connect(pipeline)
-        patiently(lambda: self._check_journals(store, application.config.consumer_group))
-        self._claims = new_claims(self._settings, store, registrar, custody, application, sink, self._metrics)
+        self._claims = new_claims(
+            self._settings, lake.store, lake.place, lake.registrar, custody, application, sink, self._metrics
+        )
         application.connect(self._claims)
         watch.connect(application)
         transformed.sink(sink)
@@ -192,6 +189,8 @@ class _Service:
             self._pipeline.stop()
         if self._claims:
             self._claims.stop()
+        if self._lake and self._lake.query_api:
+            self._lake.query_api.close(_LAST_WORDS_SECONDS)
         self._spark.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -201,12 +200,14 @@ class _Service:
             monitor.serve(self._settings.http_host, self._settings.http_port)
         return monitor
 
-    def _limit_the_stop(self) -> None:
-        """See to it that the process ends in time after a signal, also where no handler gets to run.
+    def _listen_to_signals(self) -> None:
+        """Handle them, and see to it that the process ends in time after one, also where no handler gets to run.
 
         Handlers run between two steps of Python alone, and a commit to a Kafka that is out of reach is one step of a
         minute or more. The descriptor is written to at once.
         """
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
         signals, wake_up = socket.socketpair()
         wake_up.setblocking(False)
         signal.set_wakeup_fd(wake_up.fileno())
@@ -236,16 +237,8 @@ class _Service:
             raise _StopRequested
         self._application.request_stop()
 
-    def _open_table(self) -> tuple[ObjectStore, Registrar, PartitionSpec]:
-        store = new_store(self._settings)
-        patiently(lambda: store.connect(f"{table_root(self._settings)}/"))
-        catalog = new_catalog(self._settings)
-        known = patiently(catalog.check) if catalog else None
-        spec = patiently(lambda: new_spec(self._settings, store, known))
-        return store, new_registrar(self._settings, catalog, store, known), spec
-
-    def _open_topics(self, sink: LakeSink, watch: Watch) -> tuple[LakeApplication, Topic]:
-        application = new_application(self._settings, sink, self._health, self._metrics, self._scratch)
+    def _open_topics(self, sink: LakeSink, watch: Watch, place: Place) -> tuple[LakeApplication, Topic]:
+        application = new_application(self._settings, place, sink, self._health, self._metrics, self._scratch)
         visible = find_topics(
             application.config.broker_address,
             wait_seconds=starting.PATIENCE_SECONDS,
@@ -263,28 +256,26 @@ class _Service:
         )
         watch.open(application, visible)
         group = application.config.consumer_group
-        patiently(lambda: check_members(application.admin, group, new_client_id(self._settings)))
+        check_rights(application.admin, topic.name, group)
+        patiently(lambda: check_members(application.admin, group, new_client_id(self._settings, place)))
         return application, topic
 
-    def _check_journals(self, store: ObjectStore, group: str) -> None:
+    def _check_journals(self, lake: Lake, group: str) -> None:
         """See that the store can keep journals and the schema, and whose journals there are."""
-        root = table_root(self._settings)
-        warn_of_other_groups(store, root, group)
-        store.probe_conditions(journal_folder(root))
+        warn_of_other_groups(lake.store, lake.place.root, group)
+        try_out(lake.store, journal_folder(lake.place.root))
 
-    def _new_pipeline(
-        self, store: ObjectStore, registrar: Registrar, spec: PartitionSpec, stager: Stager, custody: Custody
-    ) -> Pipeline:
+    def _new_pipeline(self, lake: Lake, stager: Stager, custody: Custody) -> Pipeline:
         self._pipeline = Pipeline(
             writer=self._spark,
             stager=stager,
-            store=store,
-            table_root=table_root(self._settings),
-            registrar=registrar,
+            store=lake.store,
+            table_root=lake.place.root,
+            registrar=lake.registrar,
             scratch=self._scratch,
             workers=self._settings.max_write_workers,
             custody=custody,
-            virtual_columns=spec.virtual,
+            virtual_columns=lake.spec.virtual,
             stats_columns=frozenset(self._settings.stats_columns) or None,
             metrics=self._metrics,
         )

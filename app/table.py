@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from app.catalog.base import CatalogTable
-from app.errors import ConfigError
 from app.partitioning import (
     HIVE_NULL,
     QUIX_NULL,
@@ -67,7 +66,7 @@ def open_table(
         default_null: what ``auto`` means for a table without a null folder.
 
     Raises:
-        ConfigError: the table has other partition columns, or is registered at another place.
+        ConfigError: the table has other partition columns.
         ConnectorError: the store did not answer as it should.
     """
     location = f"{store.uri}/{table_root}"
@@ -77,18 +76,17 @@ def open_table(
     if warning:
         logger.warning("%s", warning)
     if known:
-        check_catalog_table(known, location, spec.order, spec.virtual)
+        check_catalog_table(known, spec.order, spec.virtual)
     if null_partition != "auto":
         return spec
     return replace(spec, null_value=null_value_of(values) or default_null)
 
 
-def check_catalog_table(table: CatalogTable, location: str, order: Sequence[str], virtual: Sequence[str]) -> None:
-    """Refuse a table that the catalog holds with other partition columns or at another place.
+def check_catalog_table(table: CatalogTable, order: Sequence[str], virtual: Sequence[str]) -> None:
+    """Refuse a table that the catalog holds with other partition columns.
 
     Args:
         table: as the catalog holds it.
-        location: where the table is for us.
         order: all configured levels of its tree.
         virtual: those of them that are no folders.
 
@@ -99,9 +97,3 @@ def check_catalog_table(table: CatalogTable, location: str, order: Sequence[str]
         warning = check_spec(order, [table.partition_spec], "the table in the catalog", virtual)
         if warning:
             logger.warning("%s", warning)
-    if table.location and table.location.rstrip("/") != location:
-        raise ConfigError(
-            "checking the table's location",
-            f"the catalog has it at {table.location}, the settings at {location}",
-            "Point the storage, S3_PREFIX and TABLE_NAME at the registered place, or choose another TABLE_NAME",
-        )

@@ -11,29 +11,27 @@ from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 from app.application import LakeApplication
 from app.bad_records import BadRecords
 from app.batch_conversion import BatchConverter
-from app.catalog.base import Catalog, CatalogTable, TableProperties
-from app.catalog.quix import QuixCatalog
 from app.claims import Claims
 from app.custody import ByAssignment, ByJournal
 from app.dead_letter import object_roots
-from app.delivery import Registrar
 from app.errors import ConfigError
 from app.group import client_id
 from app.health import Health
 from app.journal import Journal
 from app.journal_entry import journal_key
+from app.location import Place
 from app.metrics import Metrics
-from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec
+from app.partitioning import PartitionSpec
 from app.positions import KafkaPositions
 from app.records import Rules
 from app.recovery import Recovery
+from app.registrar import Registrar
 from app.rejections import MessageReader
 from app.schema_keeper import SchemaKeeper
 from app.settings import Settings
 from app.sink import LakeSink
 from app.staging import Stager
 from app.storage.base import ObjectStore
-from app.table import open_table
 from app.whole_batches import WholeBatches
 
 logger = logging.getLogger(__name__)
@@ -53,76 +51,9 @@ _GATHER_SECONDS = 1.0
 _STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default
 
 
-def table_root(settings: Settings) -> str:
-    """Key of the table's folder in the store."""
-    return f"{settings.root}/{settings.table}"
-
-
-def new_catalog(settings: Settings) -> Catalog | None:
-    """The catalog, not asked anything yet; ``None`` without one."""
-    target = settings.catalog
-    if target is None:
-        return None
-    return QuixCatalog(
-        target.url,
-        target.token,
-        settings.catalog_namespace,
-        settings.table,
-        workspace_id=settings.workspace_id or "",
-    )
-
-
-def table_properties(settings: Settings) -> TableProperties:
-    """What the catalog gets to know of the table beside its place."""
-    return TableProperties(
-        settings.partition_order,
-        settings.timestamp_column,
-        settings.virtual_columns,
-        settings.sort_column,
-        settings.stats_columns,
-    )
-
-
-def new_spec(settings: Settings, store: ObjectStore, known: CatalogTable | None) -> PartitionSpec:
-    """The table's layout, compared with the table as the store and, if it knows it, the catalog have it.
-
-    Raises:
-        ConfigError: they do not go together.
-        ConnectorError: the store did not answer as it should.
-    """
-    return open_table(
-        store,
-        known,
-        table_root=table_root(settings),
-        hive_columns=settings.hive_columns,
-        timestamp_column=settings.timestamp_column,
-        null_partition=settings.null_partition,
-        partition_order=settings.partition_order,
-        default_null=QUIX_NULL if settings.catalog else HIVE_NULL,
-    )
-
-
-def new_registrar(
-    settings: Settings, catalog: Catalog | None, store: ObjectStore, known: CatalogTable | None
-) -> Registrar:
-    """Step 6, with the table as the catalog held it when ``new_spec`` compared it."""
-    return Registrar(
-        catalog if settings.auto_discover else None,
-        f"{store.uri}/{table_root(settings)}",
-        table_properties(settings),
-        settings.input_topic,
-        known,
-    )
-
-
 def new_bad_records(settings: Settings) -> BadRecords:
     """What becomes of records that cannot become rows; the sink and the staging step share it."""
     return BadRecords(settings.on_bad_record, logger.warning)
-
-
-def new_schema(settings: Settings, store: ObjectStore) -> SchemaKeeper:
-    """The table's schema, not read yet."""
-    return SchemaKeeper(store, table_root(settings), settings.column_types)
 
 
 def can_read_whole_batches(settings: Settings) -> bool:
@@ -137,6 +68,7 @@ def can_read_whole_batches(settings: Settings) -> bool:
 
 def new_stager(
     settings: Settings,
+    place: Place,
     spec: PartitionSpec,
     schema: SchemaKeeper,
     bad_records: BadRecords,
@@ -146,7 +78,7 @@ def new_stager(
     rules = Rules(spec.timestamp_column, frozenset(spec.columns), frozenset(settings.column_types))
     converter = BatchConverter(
         spec=spec,
-        table_root=table_root(settings),
+        table_root=place.root,
         schema=schema,
         rules=rules,
         metadata=settings.metadata_columns,
@@ -183,14 +115,15 @@ def new_custody(settings: Settings, sink: LakeSink) -> ByJournal | ByAssignment:
     return ByJournal(sink.is_owner, sink.fenced, settings.max_write_workers)
 
 
-def new_client_id(settings: Settings) -> str:
+def new_client_id(settings: Settings, place: Place) -> str:
     """What other connectors of the consumer group see of this one."""
-    return client_id(settings.input_topic, f"{settings.storage.uri}/{table_root(settings)}")
+    return client_id(settings.input_topic, place.uri)
 
 
 def new_claims(
     settings: Settings,
     store: ObjectStore,
+    place: Place,
     registrar: Registrar,
     custody: ByJournal | ByAssignment,
     application: LakeApplication,
@@ -198,7 +131,7 @@ def new_claims(
     metrics: Metrics,
 ) -> Claims:
     """What claims partitions for the application."""
-    root = table_root(settings)
+    root = place.root
     group = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     recovery = Recovery(store, registrar, frozenset(settings.stats_columns) or None, objects.map)
@@ -222,12 +155,13 @@ def new_claims(
 
 
 def new_application(
-    settings: Settings, sink: LakeSink, health: Health, metrics: Metrics, scratch: Path
+    settings: Settings, place: Place, sink: LakeSink, health: Health, metrics: Metrics, scratch: Path
 ) -> LakeApplication:
     """The quixstreams application, not connected yet.
 
     Args:
         settings: the connector's settings.
+        place: what the group's other members are told that is written.
         sink: where all rows go.
         health: told of each turn of the loop.
         metrics: told where partitions stand.
@@ -248,7 +182,7 @@ def new_application(
             # Claims decide where to begin. An offset that Kafka has lost later must not be passed over without a word.
             auto_offset_reset="error",
             consumer_extra_config={
-                "client.id": new_client_id(settings),
+                "client.id": new_client_id(settings, place),
                 "session.timeout.ms": _SESSION_MS,
                 "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
             },

@@ -1,10 +1,19 @@
 """What the pipeline asks of a catalog."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from app.errors import FatalError, RetryableError
 from app.model import StoredFile
+
+
+class NotTakenError(RetryableError):
+    """The catalog has certainly not carried out what it was asked: it was not reached, or is busy."""
+
+
+class TooLargeError(FatalError):
+    """The catalog, or a proxy before it, takes no request of this size. It has carried out nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +51,8 @@ class TableProperties:
 class Catalog(Protocol):
     """One table in a catalog.
 
-    Every method may raise ``RetryableError`` (time-outs, 429, 5xx, refused connections) or ``FatalError``
-    (401, 403, other 4xx, an answer that is not what the contract says).
+    Every method may raise ``RetryableError`` (time-outs, 429, 5xx, refused connections; ``NotTakenError`` where that is
+    sure) or ``FatalError`` (401, 403, other 4xx, 501, an answer that is not what the contract says).
     """
 
     def check(self) -> CatalogTable | None:
@@ -66,10 +75,17 @@ class Catalog(Protocol):
         """Tell that the topic feeds the table. It never raises: a failure is logged."""
         ...
 
+    def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+        """Divide files into those that one request takes, in their order."""
+        ...
+
     def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
         """Register the files in one request, with the topic they come from.
 
         ``None`` registers files again that may be registered already: their source would count them twice. Asking twice
         with the same is safe, for the catalog keys files by path.
+
+        Raises:
+            TooLargeError: fewer at a time may pass.
         """
         ...

@@ -1,14 +1,15 @@
 """The REST catalog of Quix: the contract that quixstreams' own data lake sink speaks."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
-from app.catalog.base import CatalogTable, TableProperties
-from app.catalog.rest import Answer, RestClient
+from app.catalog.base import CatalogTable, TableProperties, TooLargeError
+from app.catalog.entries import MOST_BYTES, entry_with_bounds, portions
+from app.catalog.rest import Answer, Patience, RestClient, Service
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import StoredFile
 
@@ -17,9 +18,11 @@ logger = logging.getLogger(__name__)
 _OUR_NAME = "quix-ts-datalake-sink"
 _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
 
-# Seconds. A catalog may write thousands of files of one request into its database before it answers.
-_CONNECT_TIMEOUT = 10.0
-_READ_TIMEOUT = 60.0
+_SERVICE = Service("the catalog", "CATALOG_URL", "CATALOG_AUTH_TOKEN")
+# A catalog may write a thousand files of one request into its database before it answers.
+_PATIENCE = Patience(connect=10.0, silence=60.0, whole=120.0)
+# For what no row waits for: a batch does, meanwhile.
+_IN_PASSING = Patience(connect=5.0, silence=10.0, whole=10.0)
 
 
 class QuixCatalog:
@@ -31,8 +34,7 @@ class QuixCatalog:
         namespace: the table's namespace.
         table: the table's name.
         workspace_id: of the topics that feed the table; empty outside Quix Cloud.
-        connect_timeout: seconds for a connection to come about.
-        read_timeout: seconds between two pieces of an answer.
+        patience: how long to wait for an answer that matters.
 
     Raises:
         ConfigError: a token that cannot be sent.
@@ -46,11 +48,12 @@ class QuixCatalog:
         table: str,
         *,
         workspace_id: str = "",
-        connect_timeout: float = _CONNECT_TIMEOUT,
-        read_timeout: float = _READ_TIMEOUT,
+        patience: Patience = _PATIENCE,
     ) -> None:
         base = url.rstrip("/")
-        self._client = RestClient(base, token, connect_timeout=connect_timeout, read_timeout=read_timeout)
+        self._client = RestClient(_SERVICE, base, token)
+        self._patience = patience
+        self._most_bytes = MOST_BYTES
         self._path = f"/namespaces/{quote(namespace, safe='')}/tables/{quote(table, safe='')}"
         self._table_words = f"table {namespace}.{table} in the catalog at {base}"
         self._workspace_id = workspace_id
@@ -63,7 +66,7 @@ class QuixCatalog:
             The table, or ``None`` when the catalog does not know it.
         """
         doing = f"connecting to {self._catalog_words}"
-        answer = self._client.ask("GET", "/health", doing)
+        answer = self._ask("GET", "/health", doing)
         if answer.status not in _DONE:
             raise answer.refused(doing, "Check CATALOG_URL, its path included: the catalog's /health lies below it")
         return self.table()
@@ -71,7 +74,7 @@ class QuixCatalog:
     def table(self) -> CatalogTable | None:
         """The table, or ``None`` when the catalog does not know it."""
         doing = f"reading {self._table_words}"
-        answer = self._client.ask("GET", self._path, doing)
+        answer = self._ask("GET", self._path, doing)
         if answer.status == HTTPStatus.NOT_FOUND:
             return None
         _require_done(answer, doing)
@@ -100,7 +103,7 @@ class QuixCatalog:
                 ),
             },
         }
-        answer = self._client.ask("PUT", self._path, doing, body)
+        answer = self._ask("PUT", self._path, doing, body)
         if answer.status != HTTPStatus.CONFLICT:
             _require_done(answer, doing)
         table = self.table()
@@ -120,18 +123,28 @@ class QuixCatalog:
         doing = f"naming topic {topic} as a source of {self._table_words}"
         self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
 
+    def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+        """Divide files into those that one request takes; after a refusal for its size, into half as large ones."""
+        return portions(files, entry_with_bounds, self._most_bytes)
+
     def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
         """Register the files in one request, with the topic they come from, unless it has counted them already."""
         doing = f"registering {len(files):,} {'file' if len(files) == 1 else 'files'} of {self._table_words}"
-        body: dict[str, Any] = {"files": [_entry(file) for file in files]}
+        body: dict[str, Any] = {"files": [entry_with_bounds(file) for file in files]}
         if topic is not None:
             body["source"] = self._source(topic)
-        answer = self._client.ask("POST", f"{self._path}/manifest/add-files", doing, body)
+        answer = self._ask("POST", f"{self._path}/manifest/add-files", doing, body)
         if answer.status == HTTPStatus.NOT_FOUND:
             raise answer.refused(doing, "The table is gone from the catalog; restart to create it again")
+        if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            self._most_bytes = max(1, self._most_bytes // 2)
+            raise TooLargeError(doing, answer.told, "Raise what it takes, or name fewer columns in STATS_COLUMNS")
         _require_done(answer, doing)
         if answer.body:
             answer.json_object(doing)  # a login page with status 200 has registered nothing
+
+    def _ask(self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None) -> Answer:
+        return self._client.ask(method, path, doing, body, patience=self._patience)
 
     def _source(self, topic: str) -> Mapping[str, Any]:
         return {
@@ -144,7 +157,7 @@ class QuixCatalog:
     def _ask_in_passing(self, method: str, what: str, doing: str, body: Mapping[str, Any]) -> None:
         """Ask for what is good to have: no row waits for it, and a catalog too old for it says 501."""
         try:
-            answer = self._client.ask(method, f"{self._path}/{what}", doing, body, judged=(HTTPStatus.NOT_IMPLEMENTED,))
+            answer = self._client.ask(method, f"{self._path}/{what}", doing, body, patience=_IN_PASSING)
             if answer.status == HTTPStatus.NOT_IMPLEMENTED:
                 logger.info("%s: the catalog does not know this yet; its rows and files are not concerned", doing)
                 return
@@ -177,17 +190,6 @@ def _listed(stored: object) -> list[str] | None:
     """Sorted column names; early tables hold them as one text with commas."""
     names = stored.split(",") if isinstance(stored, str) else stored if isinstance(stored, list) else ()
     return sorted(stripped for name in names if (stripped := str(name).strip())) or None
-
-
-def _entry(file: StoredFile) -> Mapping[str, Any]:
-    return {
-        "file_path": file.uri,
-        "file_size": file.size,
-        "last_modified": file.last_modified.isoformat(),
-        "partition_values": dict(file.partition_values),
-        "row_count": file.rows,
-        **_filled(column_stats=file.column_stats),
-    }
 
 
 def _require_done(answer: Answer, doing: str) -> None:

@@ -2,13 +2,17 @@
 
 import json
 import os
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 import requests
 from requests.utils import get_environ_proxies
+from urllib3.exceptions import HTTPError, NewConnectionError
 
+from app.catalog.base import NotTakenError
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.http_headers import fits_header, retry_after
 
@@ -16,22 +20,42 @@ from app.http_headers import fits_header, retry_after
 _ANSWER_LIMIT = 16 << 20
 _REFUSAL_LIMIT = 64 << 10
 _SHOWN_CHARACTERS = 300
+_PIECE = 64 << 10
 
-_PASSING_STATUS = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
+_BUSY = frozenset({HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What is asked, in words for the user, and the variables that lead to it."""
+
+    name: str
+    url_variable: str
+    token_variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds: for a connection to come about, between two pieces of an answer, and for the whole of it."""
+
+    connect: float
+    silence: float
+    whole: float
 
 
 class Answer:
-    """What came back for a request that reached the catalog and was let in: 2xx, or a 4xx for the caller to judge."""
+    """What came back for a request that arrived and was let in: 2xx, or a 4xx or 501 for the caller to judge."""
 
-    def __init__(self, status: int, reason: str, body: bytes, shown: str) -> None:
+    def __init__(self, service: Service, status: int, reason: str, body: bytes, shown: str) -> None:
         self.status = status
         self.body = body
-        self._told = f"the catalog answered {status} {reason}".rstrip() + (f": {shown}" if shown else "")
+        self.told = f"{service.name} answered {status} {reason}".rstrip() + (f": {shown}" if shown else "")
+        self._service = service
         self._shown = shown
 
     def refused(self, doing: str, hint: str) -> FatalError:
-        """The answer as an error, in the catalog's own words."""
-        return FatalError(doing, self._told, hint)
+        """The answer as an error, in the other side's own words."""
+        return FatalError(doing, self.told, hint)
 
     def json_object(self, doing: str) -> Mapping[str, Any]:
         """The body as a JSON object.
@@ -41,34 +65,34 @@ class Answer:
         """
         try:
             document = json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             document = None
         if isinstance(document, dict):
             return document
         cause = f"the answer is not a JSON object: {self._shown or 'it is empty'}"
-        raise FatalError(doing, cause, "Check that CATALOG_URL is the address of the catalog's API")
+        hint = f"Check that {self._service.url_variable} is the address of {self._service.name}'s API"
+        raise FatalError(doing, cause, hint)
 
 
 class RestClient:
-    """One catalog's API; to be used by one thread at a time.
+    """One service's API; to be used by one thread at a time.
 
     Args:
+        service: what it is called.
         url: base address, without a trailing slash.
         token: bearer token; ``None`` sends none.
-        connect_timeout: seconds for a connection to come about.
-        read_timeout: seconds between two pieces of an answer.
 
     Raises:
         ConfigError: a token that cannot be sent.
     """
 
-    def __init__(self, url: str, token: str | None, *, connect_timeout: float, read_timeout: float) -> None:
+    def __init__(self, service: Service, url: str, token: str | None) -> None:
         if token and not fits_header(token):
-            cause = "CATALOG_AUTH_TOKEN holds a blank or another character that no token has"
-            raise ConfigError(f"preparing the catalog at {url}", cause, "Set it anew, without quotes and line ends")
+            cause = f"{service.token_variable} holds a blank or another character that no token has"
+            raise ConfigError(f"preparing {service.name} at {url}", cause, "Set it anew, without quotes and line ends")
+        self._service = service
         self._url = url
         self._token = token
-        self._timeouts = (connect_timeout, read_timeout)
         self._session = requests.Session()
         # With trust_env a netrc file takes the place of our token. It also covers the proxies and the private
         # authorities of companies, so those are taken from where everybody sets them by hand.
@@ -76,17 +100,12 @@ class RestClient:
         self._session.proxies.update(get_environ_proxies(url, no_proxy=None))
         self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
         self._session.headers["Accept"] = "application/json"
+        self._session.headers["Accept-Encoding"] = "identity"  # what is small may unfold to more than there is memory
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        judged: Collection[int] = (),
+        self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None, *, patience: Patience
     ) -> Answer:
         """Send one request, once.
 
@@ -95,55 +114,70 @@ class RestClient:
             path: below the base address, encoded, with a leading slash.
             doing: what this is for, for the user.
             body: sent as JSON.
-            judged: statuses that the caller judges, though they are errors else.
+            patience: how long to wait for what.
 
         Raises:
-            RetryableError: no connection, no answer in time, 408, 425, 429, 5xx.
+            NotTakenError: no connection, 425, 429.
+            RetryableError: no answer in time, 408, 5xx but 501.
             FatalError: a redirect, 401, 403, an answer beyond all size, a certificate that is not trusted.
         """
+        give_up = time.monotonic() + patience.whole
         try:
             with self._session.request(
-                method, self._url + path, json=body, timeout=self._timeouts, allow_redirects=False, stream=True
+                method,
+                self._url + path,
+                json=body,
+                timeout=(patience.connect, patience.silence),
+                allow_redirects=False,
+                stream=True,
             ) as response:
-                return self._judged(response, doing, judged)
+                limit = _ANSWER_LIMIT if response.ok else _REFUSAL_LIMIT
+                return self._judged(response, _read(response, limit, give_up), limit, doing)
         except requests.RequestException as error:
-            raise self._translated(error, doing) from error
+            raise self._translated(error, doing, patience) from error
+        except HTTPError as error:  # of urllib3, while the body is read
+            raise RetryableError(doing, f"the answer broke off: {_reason(error)}") from error
+        except TimeoutError:
+            raise RetryableError(doing, f"the answer was not complete within {patience.whole:g} s") from None
         except OSError as error:  # what requests says of a bundle that it cannot find
             raise FatalError(doing, str(error), "Check REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE") from error
 
-    def _judged(self, response: requests.Response, doing: str, judged: Collection[int]) -> Answer:
+    def _judged(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
         status = response.status_code
-        limit = _ANSWER_LIMIT if response.ok else _REFUSAL_LIMIT
-        body = _read(response, limit)
-        answer = Answer(status, response.reason or "", body, self._start_of(body))
-        if status in judged:
-            return answer
-        if status in _PASSING_STATUS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            refused = answer.refused(doing, "")
-            raise RetryableError(doing, refused.cause, retry_after=retry_after(response.headers))
+        answer = Answer(self._service, status, response.reason or "", body, self._start_of(body))
+        if status in _BUSY:
+            raise NotTakenError(doing, answer.told, retry_after=retry_after(response.headers))
+        is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
+        if status == HTTPStatus.REQUEST_TIMEOUT or is_server_error:
+            raise RetryableError(doing, answer.told, retry_after=retry_after(response.headers))
         if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
             location = response.headers.get("Location", "an address it does not name")
-            raise answer.refused(doing, f"It points to {location}: set CATALOG_URL to the address that answers itself")
+            hint = f"It points to {location}: set {self._service.url_variable} to the address that answers itself"
+            raise answer.refused(doing, hint)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise answer.refused(doing, "Check CATALOG_AUTH_TOKEN" if self._token else "Set CATALOG_AUTH_TOKEN")
+            raise answer.refused(doing, f"{'Check' if self._token else 'Set'} {self._service.token_variable}")
         if response.ok and len(body) > limit:
-            raise FatalError(doing, f"the answer is larger than {limit >> 20} MiB", "Check CATALOG_URL")
+            raise FatalError(
+                doing, f"the answer is larger than {limit >> 20} MiB", f"Check {self._service.url_variable}"
+            )
         return answer
 
-    def _translated(self, error: requests.RequestException, doing: str) -> ConnectorError:
+    def _translated(self, error: requests.RequestException, doing: str, patience: Patience) -> ConnectorError:
+        variable = self._service.url_variable
         if isinstance(error, requests.exceptions.SSLError) and "EOF" not in str(error):
-            hint = "Check https:// in CATALOG_URL; for a private authority set REQUESTS_CA_BUNDLE to its file"
+            hint = f"Check https:// in {variable}; for a private authority set REQUESTS_CA_BUNDLE to its file"
             return FatalError(doing, _reason(error), hint)
         if isinstance(error, requests.ConnectTimeout):
-            return RetryableError(doing, f"no connection within {self._timeouts[0]:g} s", "Check CATALOG_URL")
+            return NotTakenError(doing, f"no connection within {patience.connect:g} s", f"Check {variable}")
         if isinstance(error, requests.Timeout):
-            return RetryableError(doing, f"no answer within {self._timeouts[1]:g} s")
+            return RetryableError(doing, f"no answer within {patience.silence:g} s")
         if isinstance(error, requests.ConnectionError | requests.exceptions.ChunkedEncodingError):
-            return RetryableError(doing, _reason(error), "Check CATALOG_URL, and that the catalog is up")
-        return FatalError(doing, _reason(error), "Check CATALOG_URL")
+            kind = NotTakenError if isinstance(_innermost(error), NewConnectionError) else RetryableError
+            return kind(doing, _reason(error), f"Check {variable}, and that {self._service.name} is up")
+        return FatalError(doing, _reason(error), f"Check {variable}")
 
     def _start_of(self, body: bytes) -> str:
-        """The first words of a body on one line, without the token should the catalog repeat it."""
+        """The first words of a body on one line, without the token should the other side repeat it."""
         text = body[:_REFUSAL_LIMIT].decode(errors="replace")
         if self._token:
             text = text.replace(self._token, "***")
@@ -151,18 +185,28 @@ class RestClient:
         return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-def _read(response: requests.Response, limit: int) -> bytes:
-    """At most a little more than ``limit`` bytes; what is left unread costs only the connection."""
+def _read(response: requests.Response, limit: int, give_up: float) -> bytes:
+    """At most a little more than ``limit`` bytes; what is left unread costs only the connection.
+
+    Read as it arrives: a whole piece may take for ever where one byte comes now and then.
+
+    Raises:
+        TimeoutError: it is ``give_up`` (monotonic seconds), and not all has come.
+    """
     body = bytearray()
-    for piece in response.iter_content(8192):
+    while len(body) <= limit and (piece := response.raw.read1(_PIECE, decode_content=True)):
         body += piece
-        if len(body) > limit:
-            break
+        if time.monotonic() > give_up:
+            raise TimeoutError
     return bytes(body)
 
 
-def _reason(error: BaseException) -> str:
-    """The innermost reason: requests wraps urllib3's wrapping of what the system said."""
+def _innermost(error: BaseException) -> BaseException:
+    """The reason that requests wraps around urllib3's wrapping of what the system said."""
     causes = (getattr(error, "reason", None), *error.args)
     inner = next((cause for cause in causes if isinstance(cause, BaseException)), None)
-    return _reason(inner) if inner else str(error).rpartition(": ")[2]
+    return _innermost(inner) if inner else error
+
+
+def _reason(error: BaseException) -> str:
+    return str(_innermost(error)).rpartition(": ")[2]

@@ -16,6 +16,7 @@ from app.commands.arguments import ArgumentParser
 from app.commands.audit_report import Misplaced, Report, as_json, as_text
 from app.dead_letter import dead_letter_root
 from app.file_ledger import FileLedger, ListedFile
+from app.lake import find_table
 from app.lineage import part_of
 from app.model import TopicPartition
 from app.offset_columns import read_offsets
@@ -23,9 +24,7 @@ from app.partitioning import is_data_file
 from app.ranges import Range, gaps, intersection, ranges_of
 from app.settings import Settings
 from app.storage.base import ObjectStore
-from app.stores import new_store
 from app.unsettled import unsettled
-from app.wiring import table_root
 
 _OFFSET = "__offset"
 _MOST = 20
@@ -41,12 +40,12 @@ def audit(settings: Settings, arguments: Sequence[str]) -> int:
         ConnectorError: the store fails, or a file cannot be read.
     """
     options = _options(arguments)
-    store = new_store(settings)
-    root = table_root(settings)
+    store, place = find_table(settings)
+    root = place.root
     with ExitStack() as ends:
         found = ends.enter_context(FileLedger(with_keys=options.offsets))
         rejected = ends.enter_context(FileLedger(with_keys=True))
-        report = Report(f"{store.uri}/{root}", by_column=options.offsets)
+        report = Report(place.uri, by_column=options.offsets)
         _list_table(store, root, found, report, options.most)
         _list_dead_letter(store, f"{dead_letter_root(root)}/", rejected)
         pool = ends.enter_context(ThreadPoolExecutor(settings.max_write_workers, "audit"))

@@ -17,11 +17,11 @@ from app.commands.answers import counted, tell
 from app.commands.arguments import ArgumentParser, moment
 from app.commands.sender import PRODUCER_SETTINGS, Sender
 from app.dead_letter import DeadLetter, dead_letter_root, read
+from app.lake import find_table
 from app.settings import Settings
 from app.storage.base import ObjectStore
-from app.stores import new_store
 from app.unsettled import unsettled
-from app.wiring import kafka_client_refused, kafka_connection, table_root
+from app.wiring import kafka_client_refused, kafka_connection
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +37,12 @@ def replay(settings: Settings, arguments: Sequence[str]) -> int:
         ConnectorError: the store or Kafka fails; files whose records are not all acknowledged stay.
     """
     options = _options(arguments)
-    store = new_store(settings)
-    folder = f"{dead_letter_root(table_root(settings))}/"
+    store, place = find_table(settings)
+    folder = f"{dead_letter_root(place.root)}/"
     # Listed to the end first: what comes back is rejected again by an unchanged connector, and must not be found.
     keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]
     # Read after the listing: what is settled by now stays so. The rest is of batches that may be undone.
-    others = unsettled(store, table_root(settings))
+    others = unsettled(store, place.root)
     keys = [key for key in keys if key not in others.pending and key not in others.revoked]
     with TemporaryDirectory(prefix="quix-replay-") as scratch:
         letters = _Letters(store, Path(scratch), options.reason, options.since, options.until)

@@ -3,8 +3,9 @@
 import argparse
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from app.commands.answers import counted, tell
 from app.commands.arguments import ArgumentParser
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.footers import read_footer
-from app.partitioning import is_data_file
+from app.lake import new_catalog, new_place, new_registrar, new_schema, new_spec
+from app.location import Place
+from app.partitioning import PartitionSpec, is_data_file
 from app.refit import NotPossibleError
+from app.registrar import Registrar
 from app.rewriter import Rewriter, SkippedError
 from app.schema import TableSchema
 from app.schema_differences import differences
@@ -26,7 +30,6 @@ from app.spark import SparkWriter
 from app.storage.base import ObjectStore, StoredObject
 from app.stores import new_store
 from app.unsettled import Unsettled, unsettled
-from app.wiring import new_catalog, new_registrar, new_schema, new_spec, table_root
 
 logger = logging.getLogger(__name__)
 
@@ -40,17 +43,18 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
         ConnectorError: the store, the catalog or Spark fails, or files had to be left as they are.
     """
     options = _options(arguments)
-    store = new_store(settings)
-    keeper = new_schema(settings, store)
+    store, catalog = new_store(settings), new_catalog(settings)
+    known = catalog.check() if catalog else None
+    place = new_place(settings, store, known)
+    keeper = new_schema(settings, store, place)
     if not options.dry_run:
         keeper.open()
-    found = _schemas(store, table_root(settings), options.folder, settings.max_write_workers)
-    found = _settled(found, unsettled(store, table_root(settings)))
+    found = _schemas(store, place.root, options.folder, settings.max_write_workers)
+    found = _settled(found, unsettled(store, place.root))
     wanted = _joined(found, frozenset(settings.column_types))
     table = keeper.look().merge(wanted) if options.dry_run else keeper.extend(wanted)
     plan = _plan(found, table)
-    where = f"{store.uri}/{table_root(settings)}"
-    of_all = f"of {counted(sum(map(len, found.values())), 'file')} in {where}"
+    of_all = f"of {counted(sum(map(len, found.values())), 'file')} in {place.uri}"
     if not plan:
         tell(f"nothing to do: the schema of each {of_all} is the table's")
     elif options.dry_run:
@@ -59,7 +63,9 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
         tell(f"{len(plan):,} {of_all} would be rewritten")
     else:
         tell(f"{len(plan):,} {of_all} to be rewritten")
-        _rewrite(settings, store, keeper, plan)
+        spec = new_spec(settings, store, place, known)
+        registrar = new_registrar(settings, catalog, place, known)
+        _rewrite(settings, plan, partial(_new_rewriter, settings, store, place, spec, registrar, keeper))
     return 0
 
 
@@ -156,7 +162,7 @@ def _plan(found: Found, table: TableSchema) -> Plan:
     return sorted(plan)
 
 
-def _rewrite(settings: Settings, store: ObjectStore, keeper: SchemaKeeper, plan: Plan) -> None:
+def _rewrite(settings: Settings, plan: Plan, new_rewriter: Callable[[SparkWriter, Path], Rewriter]) -> None:
     scratch = make_scratch()
     spark = SparkWriter(
         master=settings.spark_master,
@@ -168,7 +174,7 @@ def _rewrite(settings: Settings, store: ObjectStore, keeper: SchemaKeeper, plan:
     )
     try:
         spark_up = spark.start()
-        rewriter = _new_rewriter(settings, store, keeper, spark, scratch)
+        rewriter = new_rewriter(spark, scratch)
         spark_up.result()
         _run(rewriter, plan)
     finally:
@@ -181,17 +187,21 @@ def _tell_lost(error: SparkLostError) -> None:
 
 
 def _new_rewriter(
-    settings: Settings, store: ObjectStore, keeper: SchemaKeeper, spark: SparkWriter, scratch: Path
+    settings: Settings,
+    store: ObjectStore,
+    place: Place,
+    spec: PartitionSpec,
+    registrar: Registrar,
+    keeper: SchemaKeeper,
+    spark: SparkWriter,
+    scratch: Path,
 ) -> Rewriter:
-    catalog = new_catalog(settings)
-    known = catalog.check() if catalog else None
-    spec = new_spec(settings, store, known)
     return Rewriter(
         store=store,
-        table_root=table_root(settings),
+        table_root=place.root,
         writer=spark,
         schema=keeper,
-        registrar=new_registrar(settings, catalog, store, known),
+        registrar=registrar,
         fixed=frozenset(settings.column_types),
         virtual_columns=spec.virtual,
         stats_columns=frozenset(settings.stats_columns) or None,

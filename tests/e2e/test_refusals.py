@@ -93,7 +93,7 @@ def test_a_table_that_the_catalog_has_elsewhere(scenario: Scenario, catalog: Cat
 
     message = _refusal(scenario.connector(CATALOG_URL=catalog.url, CATALOG_AUTH_TOKEN=catalog.token), exit_code=2)
 
-    assert "the catalog has it at s3://another/place, the settings at file:///" in message
+    assert "the catalog has it at s3://another/place, which is not in file:///" in message
 
 
 def _register(catalog: CatalogServer, name: str, location: str, spec: list[str]) -> None:

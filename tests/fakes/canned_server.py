@@ -1,11 +1,12 @@
 """A real HTTP server that says what it is told to, for answers that no well server can be made to give."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,19 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
 
+    def json(self) -> Any:
+        """The body, decoded."""
+        return json.loads(self.body)
+
 
 class CannedServer:
-    """Gives its answers one after another, and the last one for ever; keeps the requests in ``requests``."""
+    """Gives its answers one after another, and the last one for ever; keeps the requests in ``requests``.
 
-    def __init__(self, *answers: Answer) -> None:
+    ``before`` is called before each answer.
+    """
+
+    def __init__(self, *answers: Answer, before: Callable[[], object] = lambda: None) -> None:
+        self.before = before
         self.requests: list[Request] = []
         self._answers = list(answers)
         self._http = _Server(("127.0.0.1", 0), _Handler)
@@ -61,6 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.canned.before()
         answer = self.server.canned.next_answer(Request(self.command, self.path, headers, body))
         self.send_response_only(answer.status)  # adds no Date of its own
         for name, value in answer.headers.items():

@@ -1,6 +1,7 @@
 """What the catalog's contract allows in a request; everything else is refused with a reason."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -42,13 +43,17 @@ class Refused(Exception):  # noqa: N818 - an answer, not a fault
 
 @dataclass
 class Table:
-    """A table with its files, keyed by path, and its sources, keyed by topic, in the order in which they first came."""
+    """A table with its files, keyed by path, and its sources, keyed by topic, in the order in which they first came.
+
+    ``rows_by_topic`` has the totals of the sources, to which each registration adds what it brings.
+    """
 
     location: str
     partition_spec: list[str]
     properties: Json
     files: dict[str, Json] = field(default_factory=dict)
     sources: dict[str, Json] = field(default_factory=dict)
+    rows_by_topic: Counter[str] = field(default_factory=Counter)
 
     def add(self, files: Sequence[Json]) -> None:
         """Keep the files, all or, when the contract forbids one, none."""
@@ -76,6 +81,11 @@ class Table:
     def add_source(self, source: Any) -> None:
         checked = _checked_fields(source, _SOURCE_FIELDS, "source")
         self.sources[checked["topic"]] = checked
+
+    def count(self, files: Sequence[Json], source: Any) -> None:
+        """Add the files' rows to the totals of their source."""
+        self.add_source(source)
+        self.rows_by_topic[source["topic"]] += sum(file["row_count"] for file in files)
 
     def description(self) -> Json:
         return {

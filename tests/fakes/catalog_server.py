@@ -133,7 +133,7 @@ class CatalogServer:
                 files, source = files_of(_json_of(request))
                 self._known(name).add(files)
                 if source is not None:
-                    self._known(name).add_source(source)
+                    self._known(name).count(files, source)
                 return {"message": "Files added to manifest"}
             case "PATCH", ["properties"]:
                 self._known(name).change(_json_of(request))

@@ -1,6 +1,6 @@
 """A catalog of one table without a network, for tests of what happens around it; the real one has tests of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from app.catalog.base import CatalogTable, TableProperties
 from app.errors import ConnectorError
@@ -13,10 +13,14 @@ class MemoryCatalog:
     Args:
         table: what it knows beforehand.
         refuse: asked before each registration; the error it gives is raised, ``None`` lets it pass.
+        most_files: what one request takes.
     """
 
     def __init__(
-        self, table: CatalogTable | None = None, refuse: Callable[[], ConnectorError | None] = lambda: None
+        self,
+        table: CatalogTable | None = None,
+        refuse: Callable[[], ConnectorError | None] = lambda: None,
+        most_files: int = 1_000,
     ) -> None:
         self._table = table
         self.refuse = refuse
@@ -25,6 +29,8 @@ class MemoryCatalog:
         self.wanted: list[TableProperties] = []
         self.sources: list[str] = []
         self.requests: list[list[StoredFile]] = []
+        self.topics: list[str | None] = []
+        self._most_files = most_files
 
     @property
     def keys(self) -> list[str]:
@@ -51,9 +57,13 @@ class MemoryCatalog:
     def add_source(self, topic: str) -> None:
         self.sources.append(topic)
 
+    def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+        return (files[start : start + self._most_files] for start in range(0, len(files), self._most_files))
+
     def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
         assert topic is None or topic in self.sources
         error = self.refuse()
         if error is not None:
             raise error
         self.requests.append(list(files))
+        self.topics.append(topic)

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow.parquet as pq
 
 from app.catalog.quix import QuixCatalog
+from app.catalog.rest import Patience
 from app.claims import Claims
 from app.custody import ByJournal
 from app.dead_letter import dead_letter_root
-from app.delivery import Registrar
 from app.journal import Journal
 from app.journal_entry import group_folder, journal_key
+from app.location import Place
 from app.model import TopicPartition
 from app.partitioning import is_data_file
 from app.pipeline import Pipeline
 from app.recovery import Recovery
+from app.registrar import Registrar
 from app.start_position import KafkaPosition
 from app.storage.base import ObjectStore
 from app.storage.s3 import S3Store
@@ -160,9 +162,13 @@ class Member:
         self.custody = ByJournal(self._stands, self.fenced.__setitem__, workers)
         catalog_server = table.site.catalog
         catalog = QuixCatalog(
-            table.site.to_catalog.url, catalog_server.token, "default", table.name, read_timeout=CATALOG_TIMEOUT
+            table.site.to_catalog.url,
+            catalog_server.token,
+            "default",
+            table.name,
+            patience=Patience(10.0, CATALOG_TIMEOUT, 10.0),
         )
-        registrar = Registrar(catalog, f"{self._store.uri}/{table.root}", properties("p"), TOPIC, None)
+        registrar = Registrar(catalog, Place(self._store.uri, table.root), properties("p"), TOPIC, None)
         self._objects = ThreadPoolExecutor(workers)
         self._claims = Claims(
             new_journal=lambda tp, token: Journal(

@@ -18,13 +18,14 @@ from app.application import LakeApplication
 from app.bad_records import BadRecords
 from app.claims import Claims
 from app.custody import ByJournal
-from app.delivery import Registrar
 from app.errors import ConnectorError
 from app.journal import Journal
 from app.journal_entry import journal_key
+from app.location import Place
 from app.model import TopicPartition
 from app.pipeline import Pipeline
 from app.recovery import Recovery
+from app.registrar import Registrar
 from app.retry import Stopped
 from app.sink import LakeSink
 from tests.fakes.arrow_writer import ArrowWriter
@@ -135,7 +136,7 @@ class Member:
             clock=clock,
         )
         self.custody = SteppedCustody(self.sink.is_owner, self._fenced)
-        registrar = Registrar(catalog, f"{URI}/{ROOT}", properties("p"), TOPIC, catalog.table())
+        registrar = Registrar(catalog, Place(URI, ROOT), properties("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
             clock,

@@ -12,6 +12,7 @@ import pytest
 from app.commands.audit import audit
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal_entry import journal_folder
+from app.storage.probe import try_out
 from app.storage.s3 import S3Store
 from tests.faults.members import BATCHES, Member, Site, Table
 from tests.faults.proxy import Request, Rule, Say, on
@@ -80,7 +81,7 @@ def work(site: Site, keys: Mapping[str, str], scratch: Path) -> Table:
 
 def _start(store: S3Store, table: Table) -> None:
     store.connect(f"{table.root}/")
-    store.probe_conditions(journal_folder(table.root))
+    try_out(store, journal_folder(table.root))
 
 
 def _write_large(store: S3Store, table: Table, scratch: Path) -> None:

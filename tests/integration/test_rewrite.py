@@ -17,7 +17,8 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from app.delivery import Registrar
+from app.location import Place
+from app.registrar import Registrar
 from app.rewriter import Rewriter, SkippedError
 from app.schema import TableSchema
 from app.storage.s3 import S3Store
@@ -281,7 +282,7 @@ def test_a_file_that_others_change_meanwhile_stays_theirs(lake: Bucket, tmp_path
         table_root=ROOT,
         writer=Meddling(),
         schema=MemorySchema(TABLE),
-        registrar=Registrar(None, f"{store.uri}/{ROOT}", properties("year", "month"), "readings", None),
+        registrar=Registrar(None, Place(store.uri, ROOT), properties("year", "month"), "readings", None),
         fixed=frozenset(),
         virtual_columns=(),
         stats_columns=None,

@@ -1,5 +1,6 @@
 """The connector's own way from the sink to the catalog; quixstreams alone is not there."""
 
+import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,27 +10,20 @@ from quixstreams.models.messagecontext import MessageContext
 
 from app.bad_records import NotARowError
 from app.custody import ByAssignment
+from app.lake import new_catalog, new_place, new_query_api, new_registrar, new_schema, new_spec
 from app.metrics import Metrics
 from app.model import Rejected, TopicPartition
 from app.pipeline import Pipeline, Writer
 from app.settings import Settings
 from app.storage.local import LocalStore
-from app.wiring import (
-    new_bad_records,
-    new_catalog,
-    new_registrar,
-    new_schema,
-    new_sink,
-    new_spec,
-    new_stager,
-    table_root,
-)
+from app.wiring import new_bad_records, new_sink, new_stager
 from tests.fakes.catalog_server import CatalogServer
-from tests.parity.case import BUCKET, PREFIX, TABLE, TOPIC, Case, Record
+from tests.parity.case import BUCKET, PREFIX, QUERY_TOKEN, TABLE, TOPIC, Case, Record
 from tests.parity.lake import Lake, Outcome
 from tests.unit.environment import load
 
 _PARTITIONS = 4
+_LONG = 30.0  # seconds, for a server of our own
 
 
 class _Folder(LocalStore):
@@ -43,26 +37,36 @@ class _Folder(LocalStore):
 class Ours:
     """Writes the batches of a case into ``folder``, set up by variables as a user would."""
 
-    def __init__(self, case: Case, folder: Path, scratch: Path, catalog: CatalogServer | None, writer: Writer) -> None:
-        self._lake = Lake(folder, catalog)
-        settings = _settings(case, folder, catalog)
+    def __init__(
+        self,
+        case: Case,
+        folder: Path,
+        scratch: Path,
+        catalog: CatalogServer | None,
+        writer: Writer,
+        query_api_url: str = "",
+    ) -> None:
+        self._lake = Lake(folder, catalog, case.root)
+        settings = _settings(case, folder, catalog, query_api_url)
         bad_records = new_bad_records(settings)
         store = _Folder(folder)
-        store.connect(f"{table_root(settings)}/")
-        self._lake.news()  # what is there already is not ours
         catalog_client = new_catalog(settings)
         known = catalog_client.check() if catalog_client else None
-        self.spec = new_spec(settings, store, known)
-        self.schema = new_schema(settings, store)
+        place = new_place(settings, store, known)
+        store.connect(f"{place.root}/")
+        self._lake.news()  # what is there already is not ours
+        self.spec = new_spec(settings, store, place, known)
+        self.schema = new_schema(settings, store, place)
         self.schema.open()
         self._sink = new_sink(settings, bad_records, Metrics())
+        self._query_api = new_query_api(settings)
         scratch.mkdir(exist_ok=True)
         self._pipeline = Pipeline(
             writer=writer,
-            stager=new_stager(settings, self.spec, self.schema, bad_records),
+            stager=new_stager(settings, place, self.spec, self.schema, bad_records),
             store=store,
-            table_root=table_root(settings),
-            registrar=new_registrar(settings, catalog_client, store, known),
+            table_root=place.root,
+            registrar=new_registrar(settings, catalog_client, place, known, self._query_api),
             scratch=scratch,
             workers=2,
             custody=ByAssignment(self._sink.is_owner),
@@ -81,7 +85,9 @@ class Ours:
         return outcome
 
     def close(self) -> None:
-        """Let the threads end, which nothing has to wait for: they are idle after a flush."""
+        """Let the threads end, which nothing has to wait for: they are idle after a flush, but for one."""
+        if self._query_api:
+            self._query_api.close(_LONG)
         threading.Thread(target=self._pipeline.stop, daemon=True).start()
 
     def _add(self, record: Record) -> None:
@@ -96,12 +102,17 @@ class Ours:
             self._sink.reject(rejected, error.hint)
 
 
-def _settings(case: Case, folder: Path, catalog: CatalogServer | None) -> Settings:
+def _settings(case: Case, folder: Path, catalog: CatalogServer | None, query_api_url: str) -> Settings:
+    platform = json.dumps({"Provider": "Local", "LocalStorage": {"DirectoryPath": str(folder)}})
     return load(
         {},
         input=TOPIC,
         KAFKA_BOOTSTRAP_SERVERS="localhost:9092",
-        STORAGE_URL=folder.as_uri(),
+        STORAGE_URL="" if case.workspace else folder.as_uri(),
+        Quix__BlobStorage__Connection__Json=platform if case.workspace else "",
+        Quix__Workspace__Id=case.workspace,
+        Quix__Lakehouse__Query__Url=query_api_url,
+        Quix__Lakehouse__Query__AuthToken=QUERY_TOKEN if query_api_url else "",
         S3_PREFIX=PREFIX,
         TABLE_NAME=TABLE,
         HIVE_COLUMNS=case.hive_columns,

@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 
 from app.bad_records import OnBadRecord
 from app.custody import ByAssignment, Custody
-from app.delivery import Registrar
 from app.errors import ConnectorError
+from app.location import Place
 from app.model import Batch
 from app.pipeline import Pipeline
+from app.registrar import Registrar
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
@@ -57,7 +58,7 @@ class Line:
             stager=stager(wanted, choice, table_root=ROOT),
             store=self.store,
             table_root=ROOT,
-            registrar=Registrar(self.catalog, f"{self.store.uri}/{ROOT}", properties("p"), "sensors", None),
+            registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
             custody=custody or ByAssignment(lambda token: token not in self.ended),

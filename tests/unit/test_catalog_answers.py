@@ -58,8 +58,9 @@ def test_the_wait_that_the_catalog_asks_for_is_handed_on(
         (403, "CATALOG_AUTH_TOKEN"),
         (404, "gone from the catalog"),
         (409, "check the settings"),
-        (413, "check the settings"),
+        (413, "STATS_COLUMNS"),
         (422, "check the settings"),
+        (501, "check the settings"),
         (204, "check the settings"),
     ],
 )

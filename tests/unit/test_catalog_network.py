@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.catalog.quix import QuixCatalog
+from app.catalog.rest import Patience
 from app.errors import ConfigError, FatalError, RetryableError
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.unit.catalog_bench import error_of_registering, running_server
@@ -26,7 +27,7 @@ def catalog(server: CatalogServer) -> QuixCatalog:
 
 def test_a_catalog_that_does_not_answer_in_time_is_retryable(server: CatalogServer) -> None:
     server.trouble(Trouble(delay=600))
-    catalog = QuixCatalog(server.url, server.token, "default", "sensors", read_timeout=0.1)
+    catalog = QuixCatalog(server.url, server.token, "default", "sensors", patience=Patience(10, 0.1, 10))
 
     error = error_of_registering(catalog)
 

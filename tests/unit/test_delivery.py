@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from app import parcels
-from app.catalog.base import CatalogTable
-from app.delivery import Registrar, Upload
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.delivery import Upload
+from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import FileGroup, StoredFile, WrittenFile
 from app.retry import Stopped
-from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
-from tests.unit.batches import part, properties
+from tests.unit.batches import part
 
 ROOT = "data/t"
 WAIT = 10.0
@@ -218,83 +216,3 @@ def test_a_stop_ends_an_upload_that_waits_for_its_turn(tmp_path: Path, store: Mo
     thread.join(WAIT)
     assert not thread.is_alive()
     assert len(ended) == 1
-
-
-# --- registration ---------------------------------------------------------------------------------------------------
-
-
-def stored_files(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor, *names: str) -> list[StoredFile]:
-    upload = Shipment(written(tmp_path, *names), store, pool)
-    upload.run()
-    return upload.stored()
-
-
-def registrar_of(catalog: MemoryCatalog | None, store: MoodyStore, known: CatalogTable | None = None) -> Registrar:
-    return Registrar(catalog, f"{store.uri}/{ROOT}", properties("place"), "sensors", known)
-
-
-def test_without_a_catalog_nothing_is_registered(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
-    registrar_of(None, store).register(stored_files(tmp_path, store, pool, "a"))
-
-
-def test_the_table_is_made_known_with_its_first_files_and_never_again(
-    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
-) -> None:
-    catalog = MemoryCatalog()
-    registrar = registrar_of(catalog, store)
-    registrar.register(stored_files(tmp_path, store, pool, "a", "b"))
-    registrar.register(stored_files(tmp_path, store, pool, "c"))
-    assert catalog.created == [(f"{store.uri}/{ROOT}", ("place",), "ts_ms")]
-    assert [places(files) for files in catalog.requests] == [["a", "b"], ["c"]]
-    assert catalog.looked_up == 1
-
-
-def test_a_known_table_is_not_created(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
-    known = CatalogTable(f"{store.uri}/{ROOT}", ("place",))
-    catalog = MemoryCatalog(known)
-    registrar_of(catalog, store, known).register(stored_files(tmp_path, store, pool, "a"))
-    assert catalog.created == []
-    assert catalog.looked_up == 0, "it was at the start"
-    assert len(catalog.requests) == 1
-
-
-def test_a_table_that_another_made_meanwhile_is_not_created(
-    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
-) -> None:
-    catalog = MemoryCatalog(CatalogTable(f"{store.uri}/{ROOT}", ("place",)))
-    registrar = registrar_of(catalog, store)
-    for name in ("a", "b"):
-        registrar.register(stored_files(tmp_path, store, pool, name))
-    assert (catalog.created, catalog.looked_up) == ([], 1)
-    assert catalog.wanted == [properties("place")]
-    assert [places(files) for files in catalog.requests] == [["a"], ["b"]]
-
-
-@pytest.mark.parametrize("table", [CatalogTable("file:///elsewhere", ("place",)), CatalogTable("", ("place", "year"))])
-def test_nothing_is_registered_in_a_table_that_another_made_otherwise_meanwhile(
-    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor, table: CatalogTable
-) -> None:
-    catalog = MemoryCatalog(table)
-    registrar = registrar_of(catalog, store)
-    with pytest.raises(ConfigError):
-        registrar.register(stored_files(tmp_path, store, pool, "a"))
-    assert catalog.requests == []
-
-
-def test_no_files_make_no_table(store: MoodyStore) -> None:
-    catalog = MemoryCatalog()
-    registrar_of(catalog, store).register([])
-    assert catalog.created == []
-    assert catalog.requests == []
-
-
-def test_a_registration_can_be_repeated(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
-    catalog = MemoryCatalog(refuse=lambda: RetryableError("registering", "503"))
-    registrar = registrar_of(catalog, store)
-    files = stored_files(tmp_path, store, pool, "a")
-    with pytest.raises(RetryableError):
-        registrar.register(files)
-    catalog.refuse = lambda: None
-    registrar.register(files)
-    assert catalog.keys == [files[0].key]
-    assert len(catalog.created) == 1

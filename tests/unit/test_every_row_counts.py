@@ -20,10 +20,11 @@ from quixstreams.sinks import SinkBackpressureError
 
 from app.bad_records import BadRecords
 from app.custody import ByAssignment
-from app.delivery import Registrar
 from app.errors import ConnectorError, RetryableError
+from app.location import Place
 from app.model import TopicPartition
 from app.pipeline import Pipeline
+from app.registrar import Registrar
 from app.sink import LakeSink
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
@@ -62,7 +63,7 @@ class World:
             stager=stager(spec("p"), table_root=ROOT),
             store=self.store,
             table_root=ROOT,
-            registrar=Registrar(self.catalog, f"{self.store.uri}/{ROOT}", properties("p"), "sensors", None),
+            registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
             workers=3,
             custody=ByAssignment(self.sink.is_owner),

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.delivery import Registrar
 from app.errors import RetryableError
 from app.journal_entry import JournaledFile
+from app.location import Place
 from app.model import StoredFile
 from app.recovery import Recovery
+from app.registrar import Registrar
 from app.statistics import column_stats
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
@@ -26,9 +27,9 @@ class Bench:
         self.lake = tmp_path
         self.catalog = MemoryCatalog()
         self.store = MoodyStore(tmp_path)
-        location = f"{self.store.uri}/{ROOT}"
+        place = Place(self.store.uri, ROOT)
         catalog = self.catalog if has_catalog else None
-        self.recovery = Recovery(self.store, Registrar(catalog, location, properties("p"), "sensors", None), stats)
+        self.recovery = Recovery(self.store, Registrar(catalog, place, properties("p"), "sensors", None), stats)
 
     def file(self, *values: int) -> JournaledFile:
         path = self.lake / KEY
@@ -68,7 +69,7 @@ def test_it_is_what_the_owner_himself_registered(tmp_path: Path) -> None:
     line.pipeline.stop()
     by_owner: StoredFile = line.catalog.requests[0][0]
     catalog = MemoryCatalog()
-    registrar = Registrar(catalog, f"{line.store.uri}/{ROOT}", properties("p"), "sensors", None)
+    registrar = Registrar(catalog, Place(line.store.uri, ROOT), properties("p"), "sensors", None)
     journaled = JournaledFile(
         key=by_owner.key, size=by_owner.size, rows=by_owner.rows, partition_values=dict(by_owner.partition_values)
     )

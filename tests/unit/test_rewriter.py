@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.catalog.base import TableProperties
-from app.delivery import Registrar
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.location import Place
 from app.refit import NotPossibleError
+from app.registrar import Registrar
 from app.rewriter import Rewriter, Rewritten, SkippedError, WholeWriter
 from app.schema import TableSchema
 from app.storage.base import ChangedError, ObjectStore, StoredObject
@@ -51,13 +52,13 @@ class Table:
         return pq.ParquetFile(self.path).read().to_pylist()  # type: ignore[no-any-return]
 
     def rewriter(self, *, with_catalog: bool = True) -> Rewriter:
-        location = f"file://{self.lake}/{ROOT}"
+        place = Place(f"file://{self.lake}", ROOT)
         return Rewriter(
             store=self.store,
             table_root=ROOT,
             writer=self.writer,
             schema=self.schema,
-            registrar=Registrar(self.catalog if with_catalog else None, location, WANTED, "sensors", None),
+            registrar=Registrar(self.catalog if with_catalog else None, place, WANTED, "sensors", None),
             fixed=frozenset(),
             virtual_columns=self.virtual,
             stats_columns=None,

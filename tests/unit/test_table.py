@@ -129,17 +129,6 @@ def test_a_registered_table_without_a_spec_takes_ours(lake: Path) -> None:
     assert opened(lake, "year", catalog=known(lake)).columns == ("year",)
 
 
-def test_a_table_registered_at_another_place_is_refused_with_both_places(lake: Path) -> None:
-    message = refusal(lake, "year", catalog=known(lake, "year", location="s3://other/data/t"))
-    assert f"the catalog has it at s3://other/data/t, the settings at file://{lake}/data/t" in message
-
-
-@pytest.mark.parametrize("location", ["", "file://{lake}/data/t/"])
-def test_a_registered_place_that_says_nothing_else_is_fine(lake: Path, location: str) -> None:
-    catalog = known(lake, "year", location=location.format(lake=lake))
-    assert opened(lake, "year", catalog=catalog).columns == ("year",)
-
-
 # --- the null folder ------------------------------------------------------------------------------------------------
 
 

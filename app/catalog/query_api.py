@@ -1,0 +1,89 @@
+"""The query API of Quix: told which files have come, for those who want to see them at once."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote
+
+from app.catalog.entries import entry, portions
+from app.catalog.rest import Patience, RestClient, Service
+from app.errors import ConnectorError
+from app.model import StoredFile
+
+logger = logging.getLogger(__name__)
+
+_SERVICE = Service("the query API", "Quix__Lakehouse__Query__Url", "Quix__Lakehouse__Query__AuthToken")
+_PATIENCE = Patience(connect=5.0, silence=5.0, whole=5.0)
+_MOST_WAITING: Final = 100  # batches
+
+
+class QueryApi:
+    """Tells of files from a thread of its own. The catalog has them already: what is not told here is not lost.
+
+    Args:
+        url: the base address.
+        token: bearer token; ``None`` sends none.
+        namespace: the table's namespace.
+        table: the table's name.
+
+    Raises:
+        ConfigError: a token that cannot be sent.
+    """
+
+    def __init__(self, url: str, token: str | None, namespace: str, table: str) -> None:
+        base = url.rstrip("/")
+        self._client = RestClient(_SERVICE, base, token)
+        self._path = f"/tables/{quote(table, safe='')}/files-added"
+        self._namespace = namespace
+        self._doing = f"telling the query API at {base} of new files of table {namespace}.{table}"
+        self._waiting: queue.Queue[Sequence[StoredFile] | None] = queue.Queue(_MOST_WAITING)
+        self._thread = threading.Thread(target=self._tell_all, name="files-added", daemon=True)
+        self._thread.start()
+        self._is_failing = False
+
+    def files_added(self, files: Sequence[StoredFile]) -> None:
+        """Let it know of the files soon, or never: it does not wait, and it does not fail."""
+        try:
+            self._waiting.put_nowait(files)
+        except queue.Full:
+            self._tell_of_failure(f"{self._doing}: more wait for it than it takes")
+
+    def close(self, seconds: float) -> None:
+        """Tell what still waits, for so long at most."""
+        give_up = time.monotonic() + seconds
+        try:
+            self._waiting.put(None, timeout=seconds)
+        except queue.Full:
+            return
+        self._thread.join(max(0.0, give_up - time.monotonic()))
+
+    def _tell_all(self) -> None:
+        while (files := self._waiting.get()) is not None:
+            for portion in portions(files, entry):
+                self._tell(portion)
+
+    def _tell(self, files: Sequence[StoredFile]) -> None:
+        body = {"namespace": self._namespace, "files": [entry(file) for file in files]}
+        try:
+            answer = self._client.ask("POST", self._path, self._doing, body, patience=_PATIENCE)
+        except ConnectorError as error:
+            self._tell_of_failure(str(error))
+            return
+        if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+            self._tell_of_failure(f"{self._doing}: {answer.told}")
+        elif self._is_failing:
+            self._is_failing = False
+            logger.info("%s: it works again", self._doing)
+
+    def _tell_of_failure(self, message: str) -> None:
+        """Once until it works again."""
+        logger.log(
+            logging.DEBUG if self._is_failing else logging.WARNING,
+            "%s. The files are in the lake and in the catalog; queries find them a little later",
+            message.rstrip("."),
+        )
+        self._is_failing = True

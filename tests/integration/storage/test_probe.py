@@ -1,0 +1,93 @@
+"""Trying out a store: every one passes and is left as it was; a strange one is told of."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import FatalError
+from app.storage.base import Document, StoredObject
+from app.storage.local import LocalStore
+from app.storage.probe import try_out
+from tests.integration.storage.place import Place
+
+PREFIX = "t/_journal/"
+
+
+def test_a_good_store_is_left_as_it_was(place: Place) -> None:
+    try_out(place.store, PREFIX)
+
+    assert list(place.store.list("")) == []
+
+
+class _Strange(LocalStore):
+    def keys(self) -> list[str]:
+        return [found.key for found in LocalStore.list(self, "")]
+
+
+class _Forgetful(_Strange):
+    def read(self, key: str) -> Document | None:
+        return None
+
+
+class _Stale(_Strange):
+    def read(self, key: str) -> Document | None:
+        found = super().read(key)
+        return Document(b"older", found.etag) if found else None
+
+
+class _Careless(_Strange):
+    """Replaces whatever is there."""
+
+    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        found = super().read(key)
+        return super().write(key, body, replaces=found.etag if found else None)
+
+
+class _Anxious(_Strange):
+    """Gives an ETag that it does not know again."""
+
+    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        return super().write(key, body, replaces=replaces) + "x"
+
+
+class _Unlisted(_Strange):
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        return iter(())
+
+
+class _Undead(_Strange):
+    def delete(self, key: str) -> None:
+        """Keep it."""
+
+
+class _Refusing(_Strange):
+    """Lets nothing be written a second time, nor deleted."""
+
+    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        if replaces is not None:
+            raise FatalError(f"writing {key}", "Access Denied", "Allow s3:PutObject")
+        return super().write(key, body, replaces=replaces)
+
+    def delete(self, key: str) -> None:
+        raise FatalError(f"deleting {key}", "Access Denied", "Allow s3:DeleteObject")
+
+
+@pytest.mark.parametrize(
+    ("strange", "cause", "left"),
+    [
+        (_Forgetful, "what was written does not come back", 0),
+        (_Stale, "what was written does not come back", 0),
+        (_Careless, "a version was replaced though another one had been named", 0),
+        (_Anxious, "its own versions are taken for somebody else's", 0),
+        (_Unlisted, "it was written, and is not listed", 0),
+        (_Undead, "it was deleted, and is listed still", 1),
+        (_Refusing, "Allow s3:PutObject", 1),
+    ],
+)
+def test_a_strange_store_is_told_of(tmp_path: Path, strange: Callable[[Path], _Strange], cause: str, left: int) -> None:
+    store = strange(tmp_path)
+    with pytest.raises(FatalError, match=cause):
+        try_out(store, PREFIX)
+
+    assert len(store.keys()) == left

@@ -1,0 +1,79 @@
+"""How many files one request brings."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from app.catalog.base import TooLargeError
+from app.catalog.entries import MOST_BYTES, MOST_FILES
+from app.catalog.quix import QuixCatalog
+from app.model import StoredFile
+from tests.fakes.catalog_server import CatalogServer, Trouble
+from tests.unit.catalog_bench import WHEN, created, running_server, stored
+
+ONE_MEBIBYTE = 2**20
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogServer]:
+    with running_server(monkeypatch) as running:
+        yield running
+
+
+@pytest.fixture
+def catalog(server: CatalogServer) -> QuixCatalog:
+    return QuixCatalog(server.url, server.token, "default", "sensors")
+
+
+def wide(number: int, columns: int) -> StoredFile:
+    """A file with bounds of so many columns, whose names are long and not ASCII."""
+    bounds = {"type": "numeric", "min": -1.5, "max": 1.5, "null_count": 0, "value_count": 10}
+    stats = {f"Größe der Spalte {column}": bounds for column in range(columns)}
+    key = f"data/sensors/place=ü{number}/day=1/f.parquet"
+    return StoredFile(key, f"s3://lake/{key}", 1, 10, {"place": f"ü{number}", "day": "1"}, WHEN, stats)
+
+
+def test_few_files_go_together(catalog: QuixCatalog) -> None:
+    files = [stored(f"{number}.parquet", place="a", day="1") for number in range(MOST_FILES)]
+
+    assert list(catalog.portions(files)) == [files]
+    assert list(catalog.portions([])) == []
+
+
+def test_many_files_are_divided_in_their_order(catalog: QuixCatalog) -> None:
+    files = [stored(f"{number}.parquet", place="a", day="1") for number in range(2 * MOST_FILES + 1)]
+    portions = list(catalog.portions(files))
+
+    assert [len(portion) for portion in portions] == [MOST_FILES, MOST_FILES, 1]
+    assert [file for portion in portions for file in portion] == files
+
+
+def test_wide_files_make_no_request_beyond_what_servers_take(catalog: QuixCatalog, server: CatalogServer) -> None:
+    created(catalog)
+    files = [wide(number, 300) for number in range(40)]
+    for portion in catalog.portions(files):
+        catalog.add_files(portion, "a topic")
+
+    sizes = [int(request.headers["content-length"]) for request in server.requests if request.path.endswith("files")]
+    assert len(sizes) > 1
+    assert max(sizes) <= ONE_MEBIBYTE
+    assert min(sizes[:-1]) > MOST_BYTES // 2, "they are not smaller than they need be"
+    assert len(server.files("sensors")) == len(files)
+
+
+def test_a_file_that_is_too_large_by_itself_goes_alone(catalog: QuixCatalog) -> None:
+    huge = wide(1, 10_000)
+    assert len(json.dumps(dict(huge.column_stats))) > MOST_BYTES
+
+    assert [len(portion) for portion in catalog.portions([wide(0, 1), huge, wide(2, 1)])] == [1, 1, 1]
+
+
+def test_a_catalog_that_takes_less_is_asked_for_less_from_then_on(catalog: QuixCatalog, server: CatalogServer) -> None:
+    files = [wide(number, 300) for number in range(40)]
+    before = [len(portion) for portion in catalog.portions(files)]
+    server.trouble(Trouble(status=413, body=b"<html>Request Entity Too Large</html>", only="add-files"))
+    with pytest.raises(TooLargeError, match=r"413.*fewer columns in STATS_COLUMNS"):
+        catalog.add_files(files, None)
+
+    assert len(list(catalog.portions(files))) >= 2 * len(before) - 1

@@ -1,0 +1,109 @@
+"""What the query API is told of new files, and that nothing waits for it or fails by it."""
+
+import logging
+from collections.abc import Iterator
+from threading import Event
+
+import pytest
+
+from app.catalog import query_api
+from app.catalog.query_api import QueryApi
+from app.errors import ConfigError
+from app.model import StoredFile
+from tests.fakes.canned_server import Answer, CannedServer
+from tests.unit.catalog_bench import WHEN, stored
+
+LONG = 30.0
+FILE = StoredFile("k", "s3://lake/k", 5, 2, {"p": "a"}, WHEN, {"n": {"type": "numeric"}})
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[CannedServer]:
+    with CannedServer(Answer(body=b"{}")) as running:
+        yield running
+
+
+def tell(server: CannedServer, *batches: list[StoredFile], token: str | None = "t0ken") -> None:  # noqa: S107
+    api = QueryApi(f"{server.url}/", token, "space", "a table")
+    for files in batches:
+        api.files_added(files)
+    api.close(LONG)
+
+
+def test_files_are_told_without_their_bounds(server: CannedServer) -> None:
+    tell(server, [FILE])
+
+    (request,) = server.requests
+    assert (request.method, request.path) == ("POST", "/tables/a%20table/files-added")
+    assert request.headers["authorization"] == "Bearer t0ken"
+    assert request.json() == {
+        "namespace": "space",
+        "files": [
+            {
+                "file_path": "s3://lake/k",
+                "file_size": 5,
+                "last_modified": WHEN.isoformat(),
+                "partition_values": {"p": "a"},
+                "row_count": 2,
+            }
+        ],
+    }
+
+
+def test_batches_are_told_in_their_order_and_large_ones_in_parts(server: CannedServer) -> None:
+    many = [stored(f"{number}.parquet") for number in range(1_500)]
+    tell(server, [FILE], many, token=None)
+
+    assert [len(request.json()["files"]) for request in server.requests] == [1, 1_000, 500]
+    assert "authorization" not in server.requests[0].headers
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 404, 429, 500, 501])
+def test_a_refusal_is_a_warning(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    with CannedServer(Answer(status, b"not you, t0ken")) as server:
+        tell(server, [FILE], [FILE])
+
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(warnings) == 1, "the second refusal says nothing new"
+    assert f"telling the query API at {server.url} of new files of table space.a table: " in warnings[0]
+    assert f"the query API answered {status}" in warnings[0]
+    assert "The files are in the lake and in the catalog" in warnings[0]
+    assert "t0ken" not in warnings[0]
+
+
+def test_it_is_told_when_it_works_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="app")
+    with CannedServer(Answer(503), Answer(200), Answer(503)) as server:
+        tell(server, [FILE], [FILE], [FILE])
+
+    assert [record.levelname for record in caplog.records if record.name.startswith("app")] == [
+        "WARNING",
+        "INFO",
+        "WARNING",
+    ]
+
+
+def test_nobody_waits_for_one_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(query_api, "_MOST_WAITING", 3)
+    go_on = Event()
+    with CannedServer(Answer(200, b"{}"), before=go_on.wait) as server:
+        api = QueryApi(server.url, None, "space", "t")
+        for _ in range(20):
+            api.files_added([FILE])  # would not return for the 17th if it waited
+        api.close(0.0)
+        go_on.set()
+
+    assert "more wait for it than it takes" in caplog.text
+
+
+def test_a_token_that_cannot_be_sent_is_named() -> None:
+    with pytest.raises(ConfigError, match="Quix__Lakehouse__Query__AuthToken holds a blank"):
+        QueryApi("http://127.0.0.1", "a b", "space", "t")
