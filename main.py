@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     load_dotenv(Path(__file__).with_name(".env"))  # for local runs; the environment wins
     try:
         if arguments:
-            commands.check(arguments[0])
+            commands.require(arguments[0])
         settings = load_settings()
     except ConfigError as error:
         observe.announce_failure(error)

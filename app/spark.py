@@ -94,6 +94,14 @@ class SparkWriter:
     def jvm_pid(self) -> int | None:
         return self._process.pid if self._process else None
 
+    def versions(self) -> str:
+        """Which Spark runs in which Java, in words.
+
+        Raises:
+            SparkLostError, FatalError: as ``write``.
+        """
+        return self._call(self._versions, _JOB_SECONDS, "asking Spark for its version")
+
     def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
         """Write one Parquet file per group of the staged batch below the new folder ``out``.
 
@@ -203,6 +211,11 @@ class SparkWriter:
         self._writes += 1
         if self._writes % _WRITES_BETWEEN_COLLECTIONS == 0:
             gc.collect(1)
+
+    def _versions(self) -> str:
+        assert self._session is not None  # noqa: S101 - start() came first
+        java = SparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
+        return f"Spark {self._session.version} in Java {java}"
 
     def _write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
         # No sort: that of a big file goes through the disk, and would not keep the order.

@@ -1,17 +1,23 @@
 """From settings to the store that they name."""
 
+from dataclasses import replace
+
 from app.connection import AzureTarget, GcsTarget, LocalTarget, S3Target
 from app.settings import Settings
 from app.storage.base import ObjectStore
 from app.storage.local import LocalStore
 
 
-def new_store(settings: Settings) -> ObjectStore:
-    """The store, not connected yet. Only its own SDK is loaded: each of them costs a good part of a second."""
+def new_store(settings: Settings, *, may_create: bool = True) -> ObjectStore:
+    """The store, not connected yet. Only its own SDK is loaded: each of them costs a good part of a second.
+
+    ``may_create=False`` leaves a missing bucket missing, also where the settings allow to create it.
+    """
     workers = 2 * settings.max_write_workers  # uploads, and journals beside them
-    match settings.storage:
-        case LocalTarget(folder):
-            return LocalStore(folder)
+    target = settings.storage
+    if isinstance(target, LocalTarget):
+        return LocalStore(target.folder)
+    match replace(target, may_create=target.may_create and may_create):
         case S3Target() as target:
             return _s3_store(target, settings, workers)
         case GcsTarget() as target:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from app.commands.audit import audit
+from app.commands.check import check
 from app.commands.replay import replay
 from app.commands.rewrite import rewrite
 from app.errors import ConfigError, ConnectorError, FatalError
@@ -16,13 +17,14 @@ logger = logging.getLogger(__name__)
 
 COMMANDS: Final[Mapping[str, Callable[[Settings, Sequence[str]], int]]] = {
     "audit": audit,
+    "check": check,
     "replay": replay,
     "rewrite": rewrite,
 }
 INTERRUPTED: Final = 130  # what shells report after Ctrl-C
 
 
-def check(name: str) -> None:
+def require(name: str) -> None:
     """See whether there is such a command.
 
     Raises:

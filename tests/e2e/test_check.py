@@ -1,0 +1,264 @@
+"""``python main.py check`` against real services: when all is well, and with each of them wrong in turn."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.variables import Variables
+from dev.minio import LocalMinio
+from dev.server import free_ports
+from tests.e2e.connector import REPO
+from tests.e2e.scenario import Scenario, s3_store
+from tests.fakes.catalog_contract import Table
+from tests.fakes.catalog_server import CatalogServer
+from tests.services.minio_rights import restricted_keys
+
+SECRET = "do-not-show-me"
+POLICY = REPO / "docs/deploy/iam-policy.json"
+_LINE = re.compile(r"^(ok|FAIL|--) +(\w+) +(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was told: by name, the state and the rest of the line."""
+
+    code: int
+    output: str
+
+    @property
+    def told(self) -> dict[str, tuple[str, str]]:
+        return {match[2]: (match[1], match[3]) for match in _LINE.finditer(self.output)}
+
+    def failures(self, *names: str) -> dict[str, str]:
+        """The messages of those that failed, which are these and no others; they made the code 1."""
+        failed = {name: rest for name, (state, rest) in self.told.items() if state == "FAIL"}
+        assert tuple(failed) == names, self.output
+        assert self.code == 1
+        assert "Traceback" not in self.output
+        return failed
+
+
+class Checker:
+    """Runs the command with settings under which all is well, but for what a test changes."""
+
+    def __init__(self, settings: dict[str, str], folder: Path) -> None:
+        self.settings = settings
+        self._folder = folder
+
+    def __call__(self, **changed: str) -> Checked:
+        """Variables of the connector are set; others, such as PATH, too."""
+        scratch = self._folder / f"tmp-{uuid.uuid4().hex[:8]}"
+        scratch.mkdir()
+        blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
+        done = subprocess.run(
+            [sys.executable, str(REPO / "main.py"), "check"],
+            cwd=self._folder,
+            env={**os.environ, **blank, **self.settings, "TMPDIR": str(scratch), **changed},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        checked = Checked(done.returncode, done.stdout)
+        assert SECRET not in checked.output
+        assert [path.name for path in scratch.glob("quix-*")] == [], "its scratch folder is gone"
+        return checked
+
+
+@pytest.fixture
+def catalog() -> Iterator[CatalogServer]:
+    with CatalogServer() as server:
+        yield server
+
+
+@pytest.fixture
+def check(scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: CatalogServer, tmp_path: Path) -> Checker:
+    settings = {
+        "input": scenario.topic,
+        "KAFKA_BOOTSTRAP_SERVERS": scenario.kafka.bootstrap_servers,
+        "CONSUMER_GROUP": scenario.group,
+        "SPARK_DRIVER_MEMORY": "512m",
+        "HTTP_PORT": str(free_ports(1)[0]),
+        "CATALOG_URL": catalog.url,
+        "CATALOG_AUTH_TOKEN": catalog.token,
+        **s3_store(s3_server, bucket),
+    }
+    return Checker(settings, tmp_path)
+
+
+def test_all_is_well_and_nothing_is_left_behind(
+    check: Checker, scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: CatalogServer
+) -> None:
+    events = f"events-{scenario.topic}"
+    scenario.kafka.create_topic(events, 1)
+    checked = check(HIVE_COLUMNS="year,place", STREAM_TIMEOUT_MS="1000", STREAM_TIMEOUT_TOPIC=events)
+
+    assert checked.code == 0, checked.output
+    assert {name: state for name, (state, _) in checked.told.items()} == dict.fromkeys(
+        ["broker", "topic", "group", "silence", "catalog", "store", "table", "port", "spark"], "ok"
+    )
+    told = {name: re.sub(r"\d+\.\d\d s$", "… s", rest) for name, (_, rest) in checked.told.items()}
+    assert told["topic"] == f"{scenario.topic}  1 partition  … s"
+    assert told["store"] == f"s3://{bucket}  written, read, replaced, listed and deleted a probe  … s"
+    assert told["table"] == (
+        f"{scenario.topic}  at s3://{bucket}/data/{scenario.topic}, partitioned by year, place  … s"
+    )
+    assert re.match(r"local\[\*\], heap 512 MB  Spark 4\.\S+ in Java \d+\S*; written a small table", told["spark"])
+    assert re.search(r"^all is well, in \d+\.\d s$", checked.output, re.MULTILINE)
+    assert s3_server.secret_key not in checked.output
+    assert catalog.token not in checked.output
+
+    assert "Contents" not in s3_server.client().list_objects_v2(Bucket=bucket)
+    assert [request.method for request in catalog.requests] == ["GET", "GET"]
+    assert scenario.committed() == [0]
+
+
+def test_in_a_folder_nothing_is_left_behind_either(check: Checker, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    folder = tmp_path / "lake" / "of" / "mine"
+    checked = check(S3_BUCKET="", STORAGE_URL=folder.as_uri(), CATALOG_URL="", HTTP_PORT="0")
+
+    assert checked.code == 0, checked.output
+    assert not {"port", "catalog"}.intersection(checked.told)
+    assert list((tmp_path / "lake").iterdir()) == []
+
+
+def test_nobody_is_there(check: Checker, scenario: Scenario) -> None:
+    """Each is told of, and none is waited for as at the start of the connector."""
+    port = free_ports(1)[0]
+    checked = check(
+        KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{port}",
+        AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
+        CATALOG_URL=f"http://127.0.0.1:{port}/api",
+        STREAM_TIMEOUT_MS="1000",
+        STREAM_TIMEOUT_TOPIC="events",
+        SPARK_DRIVER_MEMORY="900000g",
+    )
+
+    failures = checked.failures("broker", "catalog", "store", "spark")
+    assert failures["broker"].startswith(f"connecting to Kafka at 127.0.0.1:{port}: ")
+    assert "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up" in failures["broker"]
+    assert f"connecting to the catalog at http://127.0.0.1:{port}/api: " in failures["catalog"]
+    assert f"127.0.0.1:{port}" in failures["store"]
+    assert "SPARK_DRIVER_MEMORY" in failures["spark"]
+    assert checked.told["topic"] == ("--", f"{scenario.topic}  skipped: needs the broker")
+    assert checked.told["group"] == ("--", f"{scenario.group}  skipped: needs the topic")
+    assert checked.told["silence"] == ("--", "events  skipped: needs the broker")
+    assert checked.told["table"] == ("--", f"{scenario.topic}  skipped: needs the store")
+    assert checked.told["port"][0] == "ok"
+    assert re.search(r"^4 failures, in ", checked.output, re.MULTILINE)
+
+
+def test_all_are_there_and_something_is_wrong_with_each(
+    check: Checker, scenario: Scenario, catalog: CatalogServer
+) -> None:
+    wrong = scenario.topic.replace("readings", "raedings")
+    port = catalog.url.rpartition(":")[2].partition("/")[0]
+    checked = check(
+        input=wrong,
+        STREAM_TIMEOUT_MS="1000",
+        STREAM_TIMEOUT_TOPIC="not-there",
+        AWS_SECRET_ACCESS_KEY=SECRET,
+        CATALOG_AUTH_TOKEN=SECRET,
+        HTTP_PORT=port,
+    )
+
+    failures = checked.failures("topic", "silence", "catalog", "store", "port")
+    assert failures["topic"].startswith(f"finding the input topic '{wrong}': it does not exist; similar: ")
+    assert scenario.topic in failures["topic"]
+    assert "finding the topic of STREAM_TIMEOUT_TOPIC, 'not-there': it does not exist" in failures["silence"]
+    assert "the catalog answered 401" in failures["catalog"]
+    assert "Check CATALOG_AUTH_TOKEN" in failures["catalog"]
+    assert "AWS_SECRET_ACCESS_KEY" in failures["store"]
+    assert failures["port"].startswith(f"opening HTTP_PORT={port}: ")
+    assert "Choose another port, or 0 for none" in failures["port"]
+    assert checked.told["broker"][0] == "ok"
+    assert checked.told["group"] == ("--", f"{scenario.group}  skipped: needs the topic")
+
+
+def test_a_wrong_login_a_missing_bucket_and_no_java(check: Checker, s3_server: LocalMinio, tmp_path: Path) -> None:
+    bucket = f"missing-{uuid.uuid4().hex[:8]}"
+    checked = check(
+        KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT",
+        KAFKA_SASL_MECHANISM="PLAIN",
+        KAFKA_SASL_USERNAME="somebody",
+        KAFKA_SASL_PASSWORD=SECRET,
+        S3_BUCKET=bucket,
+        PATH=_path_without_java(tmp_path),
+        JAVA_HOME="",
+    )
+
+    failures = checked.failures("broker", "store", "spark")
+    assert "KAFKA_" in failures["broker"]
+    assert f"connecting to s3://{bucket}: there is no such bucket" in failures["store"]
+    assert failures["spark"].startswith("starting Spark: ")
+    assert "Spark needs Java 17 or newer (JAVA_HOME or java on the PATH)" in failures["spark"]
+    assert bucket not in [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
+
+
+def _path_without_java(folder: Path) -> str:
+    """What PySpark's start script calls, and nothing else."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for name in ("bash", "sh", "ps", "env", "dirname", "basename", "uname", "cat", "sed"):
+        found = shutil.which(name)
+        if found:
+            (programs / name).symlink_to(found)
+    return str(programs)
+
+
+@pytest.mark.parametrize("missing", ["s3:PutObject", "s3:DeleteObject"])
+def test_rights_that_the_keys_lack(check: Checker, s3_server: LocalMinio, bucket: str, missing: str) -> None:
+    policy: dict[str, Any] = json.loads(POLICY.read_text().replace("my-lake", bucket))
+    for statement in policy["Statement"]:
+        statement["Action"] = [action for action in statement["Action"] if action != missing]
+    keys = restricted_keys(s3_server, policy)
+    failure = check(
+        AWS_ACCESS_KEY_ID=keys["access_key"],
+        AWS_SECRET_ACCESS_KEY=keys["secret_key"],
+        AWS_SESSION_TOKEN=keys["session_token"],
+    ).failures("store")["store"]
+
+    assert "/_check-" in failure
+    assert f"Allow {missing} on arn:aws:s3:::{bucket}" in failure
+
+
+def test_the_table_lies_where_the_catalog_has_it(
+    check: Checker, catalog: CatalogServer, scenario: Scenario, s3_server: LocalMinio, bucket: str
+) -> None:
+    catalog.tables[f"default.{scenario.topic}"] = Table(f"s3://{bucket}/old/place", [], {})
+    s3_server.client().put_object(Bucket=bucket, Key="old/place/year=2024/data_1.parquet", Body=b"")
+    checked = check(HIVE_COLUMNS="year,place")
+
+    assert f"has table default.{scenario.topic} at s3://{bucket}/old/place" in checked.told["catalog"][1]
+    failure = checked.failures("table")["table"]
+    assert f"the table at s3://{bucket}/old/place is partitioned by [year], HIVE_COLUMNS says [year, place]" in failure
+
+
+def test_a_table_in_another_bucket(check: Checker, catalog: CatalogServer, scenario: Scenario, bucket: str) -> None:
+    catalog.tables[f"default.{scenario.topic}"] = Table("s3://another/place", [], {})
+    checked = check()
+
+    failure = checked.failures("catalog")["catalog"]
+    assert f"the catalog has it at s3://another/place, which is not in s3://{bucket}" in failure
+    assert checked.told["table"] == ("--", f"{scenario.topic}  skipped: needs the catalog")
+
+
+def test_wrong_settings_are_still_code_2(check: Checker) -> None:
+    checked = check(BATCH_SIZE="many")
+
+    assert checked.code == 2
+    assert "BATCH_SIZE" in checked.output
+    assert checked.told == {}
