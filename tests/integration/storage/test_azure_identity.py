@@ -8,19 +8,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.azure import AzureStore
 from dev.azurite import LocalAzurite
 from tests.fakes.canned_server import Answer, CannedServer
-from tests.services.certificates import certificate_for_this_machine
 
 HEADER = "secret-of-the-identity-service"
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return certificate_for_this_machine(tmp_path_factory.mktemp("certificate"))
+    """A certificate for 127.0.0.1 with all who signed it, and its key."""
+    folder = tmp_path_factory.mktemp("certificate")
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    chain, key = folder / "chain.pem", folder / "key.pem"
+    for pem in (*issued.cert_chain_pems, authority.cert_pem):
+        pem.write_to_path(str(chain), append=True)
+    issued.private_key_pem.write_to_path(str(key))
+    return chain, key
 
 
 @pytest.fixture(scope="module")
