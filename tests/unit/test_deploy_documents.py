@@ -11,7 +11,7 @@ import pytest
 import yaml
 from dotenv import dotenv_values
 
-from app import service
+from app import commands, service
 from app.settings import load_settings
 from app.variables import Variables
 
@@ -88,6 +88,15 @@ def test_the_image_is_the_one_that_is_built() -> None:
     assert set(built) == {"quix-ts-datalake-sink"}
     assert re.fullmatch(rf"[\w.-]+/{built[0]}:\w+", CONTAINER["image"])
     assert CONTAINER["image"] in (DEPLOY / "kubernetes.md").read_text()
+
+
+def test_commands_in_the_image_are_given_without_what_it_begins_with() -> None:
+    """The entry point is ``python main.py``: what stands behind the image is a command of it."""
+    assert 'ENTRYPOINT ["python", "main.py"]' in DOCKERFILE
+    texts = README, *(page.read_text() for page in PAGES)
+    given = [found for text in texts for found in re.findall(r"docker run .*? quix-ts-datalake-sink (\S+)", text)]
+    assert given
+    assert set(given) <= set(commands.COMMANDS)
 
 
 def test_the_user_is_the_one_of_the_image() -> None:
