@@ -74,19 +74,30 @@ class ConditionalWriter(Generic[_Body]):
             return found.etag
 
     def probe(self, key: str, first: _Body, second: _Body) -> bool:
-        """Write where nothing may be replaced, twice: a store that takes both ignores conditions without a word.
+        """Replace a version that is gone, and write where nothing may be: a store that does is one without conditions.
+
+        Some stores know one of the two conditions and ignore the other without a word.
 
         Returns:
             Whether conditions hold here; if not, ``write`` reads and checks from now on.
         """
         try:
-            self._put(key, first, None)
-            self._put(key, second, None)
-        except ChangedError:
+            gone = self._put(key, first, None)
+            self._put(key, second, gone)
+            if self._is_refused(key, first, gone) and self._is_refused(key, first, None):
+                return True
+        except ChangedError:  # of what the store's library has written itself, before it sent the request again
             return True
         except NoConditionsError:
             pass
         self._tell_of_no_conditions()
+        return False
+
+    def _is_refused(self, key: str, body: _Body, replaces: str | None) -> bool:
+        try:
+            self._put(key, body, replaces)
+        except ChangedError:
+            return True
         return False
 
     def do_without_conditions(self) -> None:

@@ -22,9 +22,9 @@ from tests.e2e.conftest import NewScenario
 from tests.e2e.homes import Home
 from tests.e2e.lake import FILE_NAME, Tally
 from tests.e2e.scenario import s3_store
-from tests.faults.proxy import Answer, FaultProxy, Request, Rule, Say
+from tests.services.no_conditions import ignoring_conditions, refusing_conditions
 
-STORES = ("s3", "s3_without_conditions", "gcs", "azure", "local")
+STORES = ("s3", "s3_refusing_conditions", "s3_ignoring_conditions", "gcs", "azure", "local")
 A_SECOND = 4_000  # records
 
 
@@ -49,17 +49,15 @@ def s3_home(s3_server: LocalMinio, bucket: str) -> Home:
 
 
 @pytest.fixture
-def s3_without_conditions_home(s3_home: Home, s3_server: LocalMinio) -> Iterator[Home]:
-    """A store that answers as Backblaze B2 does: conditional requests are not implemented."""
-    refusal = b"<Error><Code>NotImplemented</Code><Message>A header that you sent is not implemented.</Message></Error>"
-
-    def is_conditional(request: Request) -> bool:
-        return request.method == "PUT" and bool(request.headers.keys() & {"if-match", "if-none-match"})
-
-    with FaultProxy(s3_server.endpoint_url) as proxy:
-        refused = proxy.add(Rule(is_conditional, Say(Answer(501, refusal))))
+def s3_refusing_conditions_home(s3_home: Home, s3_server: LocalMinio) -> Iterator[Home]:
+    with refusing_conditions(s3_server) as proxy:
         yield Home(s3_home.settings | {"AWS_ENDPOINT_URL": proxy.url}, s3_home.store)
-    assert refused.met
+
+
+@pytest.fixture
+def s3_ignoring_conditions_home(s3_home: Home, s3_server: LocalMinio) -> Iterator[Home]:
+    with ignoring_conditions(s3_server) as proxy:
+        yield Home(s3_home.settings | {"AWS_ENDPOINT_URL": proxy.url}, s3_home.store)
 
 
 @pytest.fixture

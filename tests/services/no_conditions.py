@@ -25,15 +25,20 @@ def refusing_conditions(server: LocalMinio) -> Iterator[FaultProxy]:
 
 
 @contextmanager
-def ignoring_conditions(server: LocalMinio) -> Iterator[FaultProxy]:
-    """As Garage does it: a request with a condition is carried out as if it had none."""
+def ignoring_conditions(server: LocalMinio, *conditions: str) -> Iterator[FaultProxy]:
+    """As Garage does it: a request with a condition, or one of ``conditions``, is carried out as if it had none."""
+    ignored = frozenset(conditions) or _CONDITIONS
+
+    def has_one(request: Request) -> bool:
+        return not ignored.isdisjoint(request.headers)
+
     with FaultProxy(server.endpoint_url) as proxy:
-        proxy.add(Rule(_is_conditional, _Unconditional(server)))
+        proxy.add(Rule(has_one, _Unconditional(server)))
         yield proxy
 
 
 def _is_conditional(request: Request) -> bool:
-    return request.method != "GET" and not _CONDITIONS.isdisjoint(request.headers)
+    return not _CONDITIONS.isdisjoint(request.headers)
 
 
 @dataclass(frozen=True)

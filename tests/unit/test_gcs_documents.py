@@ -92,13 +92,13 @@ def test_nobody_knows_what_was_written_while_the_object_cannot_be_read() -> None
 def test_a_store_that_forgets_conditions_is_read_and_checked_first_and_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with bucket_at(WRITTEN, WRITTEN, Answer(204), HOLDS_OLD, WRITTEN, HOLDS_THEIRS) as (store, server):
+    with bucket_at(*[WRITTEN] * 3, Answer(204), HOLDS_OLD, WRITTEN, HOLDS_THEIRS) as (store, server):
         store.probe_conditions("t/_journal/")
         assert store.write(KEY, OURS, replaces="1") == "2"
         with pytest.raises(ChangedError):
             store.write(KEY, OURS, replaces="2")
 
-    assert methods(server) == ["POST", "POST", "DELETE", "GET", "POST", "GET", "GET"]
+    assert methods(server) == ["POST", "POST", "POST", "DELETE", "GET", "POST", "GET", "GET"]
     (warning,) = [record.getMessage() for record in caplog.records if record.name.startswith("app")]
     assert "gs://lake knows no conditional writes" in warning
 

@@ -1,0 +1,42 @@
+"""What a store makes of conditional writes is found out at start, where it says nothing by itself."""
+
+from collections.abc import Callable
+
+import pytest
+
+from app.storage.base import ChangedError
+from app.storage.s3 import S3Store
+from dev.minio import LocalMinio
+from tests.services.no_conditions import ignoring_conditions
+
+Make = Callable[..., S3Store]
+
+
+@pytest.mark.parametrize(
+    "ignored", [("if-match",), ("if-none-match",), ("if-match", "if-none-match")], ids=" and ".join
+)
+def test_a_condition_that_is_ignored_is_noticed(
+    s3_store: Make, s3_server: LocalMinio, bucket: str, ignored: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    with ignoring_conditions(s3_server, *ignored) as proxy:
+        store = s3_store(bucket, endpoint_url=proxy.url)
+        store.probe_conditions("t/_journal/")
+
+        first = store.write("t/x", b"1", replaces=None)
+        store.write("t/x", b"2", replaces=first)
+        for gone in (first, None):
+            with pytest.raises(ChangedError):
+                store.write("t/x", b"3", replaces=gone)
+
+    assert [message for message in caplog.messages if "knows no conditional writes" in message]
+
+
+def test_a_store_that_heeds_them_is_told_nothing_of(
+    s3_store: Make, bucket: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = s3_store(bucket)
+
+    store.probe_conditions("t/_journal/")
+
+    assert not caplog.messages
+    assert list(store.list("")) == []
