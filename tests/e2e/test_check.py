@@ -182,8 +182,8 @@ def test_all_are_there_and_something_is_wrong_with_each(
     assert "the catalog answered 401" in failures["catalog"]
     assert "Check CATALOG_AUTH_TOKEN" in failures["catalog"]
     assert "AWS_SECRET_ACCESS_KEY" in failures["store"]
-    assert failures["port"].startswith(f"opening HTTP_PORT={port}: ")
-    assert "Choose another port, or 0 for none" in failures["port"]
+    assert failures["port"].startswith(f"opening HTTP_PORT={port} on HTTP_HOST=")
+    assert "Choose another port or host, or port 0 for none" in failures["port"]
     assert checked.told["broker"][0] == "ok"
     assert checked.told["group"] == ("--", f"{scenario.group}  skipped: needs the topic")
 
