@@ -13,6 +13,7 @@ from requests.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError, NewConnectionError
 
 from app.catalog.base import NotTakenError
+from app.error_text import innermost, last_words
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.http_headers import fits_header, retry_after
 
@@ -136,7 +137,7 @@ class RestClient:
         except requests.RequestException as error:
             raise self._translated(error, doing, patience) from error
         except HTTPError as error:  # of urllib3, while the body is read
-            raise RetryableError(doing, f"the answer broke off: {_reason(error)}") from error
+            raise RetryableError(doing, f"the answer broke off: {last_words(error)}") from error
         except TimeoutError:
             raise RetryableError(doing, f"the answer was not complete within {patience.whole:g} s") from None
         except OSError as error:  # what requests says of a bundle that it cannot find
@@ -166,15 +167,15 @@ class RestClient:
         variable = self._service.url_variable
         if isinstance(error, requests.exceptions.SSLError) and "EOF" not in str(error):
             hint = f"Check https:// in {variable}; for a private authority set REQUESTS_CA_BUNDLE to its file"
-            return FatalError(doing, _reason(error), hint)
+            return FatalError(doing, last_words(error), hint)
         if isinstance(error, requests.ConnectTimeout):
             return NotTakenError(doing, f"no connection within {patience.connect:g} s", f"Check {variable}")
         if isinstance(error, requests.Timeout):
             return RetryableError(doing, f"no answer within {patience.silence:g} s")
         if isinstance(error, requests.ConnectionError | requests.exceptions.ChunkedEncodingError):
-            kind = NotTakenError if isinstance(_innermost(error), NewConnectionError) else RetryableError
-            return kind(doing, _reason(error), f"Check {variable}, and that {self._service.name} is up")
-        return FatalError(doing, _reason(error), f"Check {variable}")
+            kind = NotTakenError if isinstance(innermost(error), NewConnectionError) else RetryableError
+            return kind(doing, last_words(error), f"Check {variable}, and that {self._service.name} is up")
+        return FatalError(doing, last_words(error), f"Check {variable}")
 
     def _start_of(self, body: bytes) -> str:
         """The first words of a body on one line, without the token should the other side repeat it."""
@@ -199,14 +200,3 @@ def _read(response: requests.Response, limit: int, give_up: float) -> bytes:
         if time.monotonic() > give_up:
             raise TimeoutError
     return bytes(body)
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """The reason that requests wraps around urllib3's wrapping of what the system said."""
-    causes = (getattr(error, "reason", None), *error.args)
-    inner = next((cause for cause in causes if isinstance(cause, BaseException)), None)
-    return _innermost(inner) if inner else error
-
-
-def _reason(error: BaseException) -> str:
-    return str(_innermost(error)).rpartition(": ")[2]

@@ -16,6 +16,7 @@ from azure.core.exceptions import (
 )
 from requests.exceptions import SSLError
 
+from app.error_text import one_line
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.http_headers import retry_after
 from app.storage.azure_grant import ROLE, Grant
@@ -168,7 +169,7 @@ def _from_credentials(
     """Errors from before a request is sent: a key that is none, or no token to be had."""
     if grant.variable is not None:
         return ConfigError(doing, "the account key is not base64", grant.wrong())
-    cause = f"no token could be had: {_plain(error.message)}"
+    cause = f"no token could be had: {one_line(error.message)}"
     if was_let_in:
         return RetryableError(doing, cause, "Check the identity of this machine if this goes on")
     return ConfigError(doing, cause, _NO_CREDENTIALS)
@@ -193,7 +194,7 @@ def _cause(error: HttpResponseError, code: str, status: int) -> str:
     said = [(error.message or "").partition("\n")[0]]
     told = getattr(error, "additional_info", None) or {}
     said += [told[name] for name in _TELLING if told.get(name) and not _SIGNED.search(told[name])]
-    return f"{'; '.join(filter(None, map(_plain, said)))} ({code})"
+    return f"{'; '.join(filter(None, map(one_line, said)))} ({code})"
 
 
 def _reason(error: AzureError) -> str:
@@ -201,9 +202,4 @@ def _reason(error: AzureError) -> str:
     inner = error.inner_exception
     cause = inner.args[0] if inner is not None and inner.args else inner
     reason = getattr(cause, "reason", None) or cause or error.message
-    return _plain(_HOST.sub(r"\1:\2", _URL.sub("", str(reason))))
-
-
-def _plain(message: str) -> str:
-    """One line without a full stop, to stand inside a sentence."""
-    return " ".join(message.split()).rstrip(".")
+    return one_line(_HOST.sub(r"\1:\2", _URL.sub("", str(reason))))

@@ -10,6 +10,7 @@ from google.api_core.exceptions import GoogleAPICallError, RetryError
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
+from app.error_text import last_words, one_line
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.http_headers import retry_after
 
@@ -168,13 +169,10 @@ def _from_network(error: requests.RequestException, doing: str) -> ConnectorErro
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost reason: requests wraps urllib3's wrapping of what the system said."""
-    causes = (getattr(error, "reason", None), *error.args)
-    inner = next((cause for cause in causes if isinstance(cause, BaseException)), None)
-    return _reason(inner) if inner else _plain(str(error).rpartition(": ")[2])
+    return _plain(last_words(error))
 
 
 def _plain(message: str) -> str:
     """One line of bounded length without a full stop, to stand inside a sentence."""
-    line = " ".join(message.split()).rstrip(".")
+    line = one_line(message)
     return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
+from app.error_text import one_line
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.http_headers import retry_after
 
@@ -157,7 +158,7 @@ def translate(error: Exception, asked: Question) -> ConnectorError:
         hint = "Check that AWS_ENDPOINT_URL and the network let us reach the store"
         return RetryableError(doing, _reason(error), hint)
     if isinstance(error, boto.IncompleteReadError | boto.FlexibleChecksumError):
-        return RetryableError(doing, f"the answer arrived damaged: {_plain(str(error))}")
+        return RetryableError(doing, f"the answer arrived damaged: {one_line(str(error))}")
     return _from_settings(error, doing)
 
 
@@ -173,7 +174,7 @@ def status_of(error: boto.ClientError) -> int:
 
 def _from_settings(error: Exception, doing: str) -> ConnectorError:
     """Errors from before a request is sent: keys, names, the configuration files."""
-    cause = _plain(str(error))
+    cause = one_line(str(error))
     if isinstance(error, boto.NoCredentialsError):
         return ConfigError(doing, "no credentials found", f"Set {_KEYS}, or give the machine a role")
     if isinstance(error, boto.PartialCredentialsError):
@@ -189,9 +190,9 @@ def _from_settings(error: Exception, doing: str) -> ConnectorError:
 
 def _from_tls(error: boto.SSLError, doing: str) -> ConnectorError:
     if "EOF" in str(error):  # cut off during the handshake: a restart of the store or its load balancer
-        return RetryableError(doing, _plain(str(error)))
+        return RetryableError(doing, one_line(str(error)))
     hint = "Check http:// or https:// in AWS_ENDPOINT_URL; for a private authority set AWS_CA_BUNDLE to its file"
-    return FatalError(doing, _plain(str(error)), hint)
+    return FatalError(doing, one_line(str(error)), hint)
 
 
 def _from_answer(error: boto.ClientError, asked: Question) -> ConnectorError:
@@ -199,7 +200,7 @@ def _from_answer(error: boto.ClientError, asked: Question) -> ConnectorError:
     doing = asked.doing
     answer = error.response
     code = error_code(error)
-    message = _plain(answer.get("Error", {}).get("Message", ""))
+    message = one_line(answer.get("Error", {}).get("Message", ""))
     meta = answer.get("ResponseMetadata", {})
     status = status_of(error)
     headers = meta.get("HTTPHeaders", {})
@@ -241,10 +242,5 @@ def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:
     if type(error) is boto.HTTPClientError:  # wraps anything, a header's value with a token in it included
         return f"the request could not be sent ({type(error.kwargs.get('error')).__name__})"
     if isinstance(error, boto.EndpointConnectionError):
-        return f"{_plain(str(error))}: {str(error.kwargs.get('error')).rpartition(': ')[2]}"
-    return _plain(str(error))
-
-
-def _plain(message: str) -> str:
-    """One line without a full stop, to stand inside a sentence."""
-    return " ".join(message.split()).rstrip(".")
+        return f"{one_line(str(error))}: {str(error.kwargs.get('error')).rpartition(': ')[2]}"
+    return one_line(str(error))

@@ -16,6 +16,7 @@ LAYERS = (
     ("app.errors", "app.live", "app.metrics"),
     (
         "app.bad_rows",
+        "app.error_text",
         "app.end_offsets",
         "app.figures",
         "app.history",
