@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from app.errors import ConfigError
 
@@ -160,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def _found(self) -> Answer:
-        path = urlsplit(self.path).path
+        path = self.path.partition("?")[0]
         answer = self.server.routes.get(path)
         return answer() if answer else not_found(self.server.routes)
 

@@ -27,7 +27,7 @@ from typing import Protocol, TypeVar
 import pyarrow.parquet as pq
 
 from app.custody import Custody
-from app.delivery import Upload
+from app.delivery import Parcel, Upload
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.handover import Handover
 from app.job import Job
@@ -231,13 +231,18 @@ class Pipeline:
             staged.path.unlink()
         self._written.put((job, files))
 
+    def _prepare(self, parcels: Sequence[Parcel]) -> None:
+        """Let the catalog have the table, if any of these files will be uploaded to it."""
+        if any(map(self._custody.holds, {parcel.owner for parcel in parcels})):
+            self._registrar.prepare()
+
     def _deliver_next(self) -> None:
         job, files = _unless_failed(self._written.get())
         parcels = [data_file(file, self._table_root) for file in files] + job.dead_letters
         parcels += sidecars(files, self._virtual_columns, self._table_root, job.folder)
         announced = intents(job.parts, files, parcels, self._table_root)
-        if files:
-            self._until_it_works("register", self._registrar.prepare)
+        if files and not self._registrar.is_prepared:
+            self._until_it_works("register", lambda: self._prepare(parcels))
         job.timed("intend", lambda: self._until_it_works("journal", lambda: self._custody.intend(announced)))
         upload = Upload(parcels, self._store, self._pool, self._custody.holds)
         job.timed("upload", lambda: self._until_it_works("upload", upload.run))

@@ -26,7 +26,11 @@ class RecentWarnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep it."""
-        message = record.getMessage()
+        try:
+            message = record.getMessage()
+        except Exception:  # noqa: BLE001 - a library's words do not fit its values; whoever logs must not fail by it
+            self.handleError(record)
+            return
         if len(message) > _LONGEST:
             message = message[:_LONGEST] + "…"
         self._last.append(Warned(record.created, record.levelname, message))

@@ -56,6 +56,11 @@ class Registrar:
         """Whether there is a catalog that gets to know anything."""
         return self._catalog is not None
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether files can be uploaded, as far as the catalog is concerned."""
+        return self._catalog is None or self._is_prepared
+
     def prepare(self) -> None:
         """See to it that the catalog has the table here, before the first upload: by now it may have it elsewhere.
 

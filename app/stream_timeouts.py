@@ -35,7 +35,11 @@ class EventTopic:
     """
 
     def __init__(self, broker: ConnectionConfig, extra_config: Mapping[str, Any], topic: str) -> None:
-        bounds = {"queue.buffering.max.messages": _QUEUED_EVENTS, "queue.buffering.max.kbytes": _QUEUED_KB}
+        bounds = {
+            "queue.buffering.max.messages": _QUEUED_EVENTS,
+            "queue.buffering.max.kbytes": _QUEUED_KB,
+            "statistics.interval.ms": 0,  # they wait in memory for a poll, and events may be rare
+        }
         self._producer = Producer(broker, extra_config={**extra_config, **bounds})
         self._topic = topic
         self._under_way = 0

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from quixstreams.kafka import ConnectionConfig
+from quixstreams.kafka import BaseConsumer, ConnectionConfig
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.application import LakeApplication
@@ -144,7 +144,7 @@ def new_claims(
             each=objects.map,
         ),
         custody=custody if isinstance(custody, ByJournal) else None,
-        positions=KafkaPositions(application.get_consumer(auto_commit_enable=False), application.admin),
+        positions=KafkaPositions(_quiet_consumer(application), application.admin),
         register=recovery.register,
         stands=sink.is_owner,
         reset=settings.auto_offset_reset,
@@ -152,6 +152,13 @@ def new_claims(
         workers=settings.max_write_workers,
         metrics=metrics,
     )
+
+
+def _quiet_consumer(application: LakeApplication) -> BaseConsumer:
+    """A consumer that is only asked: it is never polled, and statistics would wait in its memory for that."""
+    consumer = application.get_consumer(auto_commit_enable=False)
+    consumer._consumer_config["statistics.interval.ms"] = 0
+    return consumer
 
 
 def new_application(

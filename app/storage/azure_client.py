@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # Seconds, and tries per request. What still fails then is the pipeline's to try again, with the user told.
 _CONNECT_TIMEOUT = 10
 _READ_TIMEOUT = 60
+_READ_BYTES = 256 << 10  # of an answer at once
 _RETRIES = 2
 _FIRST_PAUSE = 0.5  # the library's own is 15
 
@@ -92,9 +93,13 @@ def new_client(access: Access, container: str, doing: str) -> ContainerClient:
     session.mount("http://", adapter)
     session.auth = _as_it_is  # else a .netrc of the user's would replace what signs the request
     options: dict[str, Any] = {
-        "transport": RequestsTransport(session=session),
-        "connection_timeout": _CONNECT_TIMEOUT,
-        "read_timeout": _READ_TIMEOUT,
+        # A transport that is given has its own time-outs, and those of the client count for nothing.
+        "transport": RequestsTransport(
+            session=session,
+            connection_timeout=_CONNECT_TIMEOUT,
+            read_timeout=_READ_TIMEOUT,
+            connection_data_block_size=_READ_BYTES,
+        ),
         "retry_total": _RETRIES,
         "initial_backoff": _FIRST_PAUSE,
         "increment_base": 1,

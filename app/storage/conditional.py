@@ -62,6 +62,7 @@ class ConditionalWriter(Generic[_Body]):
         self._put = put
         self._look = look
         self._conditions = True
+        self._are_proven = False
 
     def write(self, key: str, body: _Body, replaces: str | None) -> str:
         """As ``ObjectStore.write``."""
@@ -84,14 +85,14 @@ class ConditionalWriter(Generic[_Body]):
         try:
             gone = self._put(key, first, None)
             self._put(key, second, gone)
-            if self._is_refused(key, first, gone) and self._is_refused(key, first, None):
-                return True
+            self._are_proven = self._is_refused(key, first, gone) and self._is_refused(key, first, None)
         except ChangedError:  # of what the store's library has written itself, before it sent the request again
-            return True
+            self._are_proven = True
         except NoConditionsError:
-            pass
-        self._tell_of_no_conditions()
-        return False
+            self._are_proven = False
+        if not self._are_proven:
+            self._tell_of_no_conditions()
+        return self._are_proven
 
     def _is_refused(self, key: str, body: _Body, replaces: str | None) -> bool:
         try:
@@ -108,7 +109,10 @@ class ConditionalWriter(Generic[_Body]):
         if self._conditions:
             try:
                 return self._put(key, body, replaces)
-            except NoConditionsError:
+            except NoConditionsError as error:
+                if self._are_proven:  # somebody on the way says so, and the store has shown otherwise
+                    cause = "the answer is that conditional writes are not implemented, and they were at the start"
+                    raise RetryableError(f"writing {self._uri}/{key}", cause) from error
                 self._tell_of_no_conditions()
         found = self._look(key, body)
         if (found.etag if found else None) != replaces:

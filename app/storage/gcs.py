@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from http import HTTPMethod
 from io import BytesIO
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -205,6 +206,10 @@ class GcsStore:
                 blob.upload_from_file(body, size=size, content_type=content_type(key), **condition, **_ASKED)
             except PreconditionFailed as error:
                 raise self._changed(key) from error
+            except ValueError as error:  # the store kept a part of a piece, and the library does not go back
+                if isinstance(error, JSONDecodeError):
+                    raise
+                raise RetryableError(doing, "the store has not kept all that was sent") from error
             except NotFound as error:
                 if _is_of_a_session(error):
                     raise RetryableError(doing, "the store has forgotten the upload's beginning") from error

@@ -9,6 +9,7 @@ from google.auth.transport.requests import AuthorizedSession
 from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 from google.oauth2 import service_account
+from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
@@ -51,7 +52,12 @@ def new_client(credentials_json: str | None, max_workers: int, doing: str) -> Cl
     connections = HTTPAdapter(pool_connections=1, pool_maxsize=max_workers + _SPARE_CONNECTIONS)
     session.mount("https://", connections)
     session.mount("http://", connections)
+    session.auth = _as_it_is  # else a .netrc of the user's would replace the token
     return Client(project=project, credentials=credentials, _http=session)
+
+
+def _as_it_is(request: PreparedRequest) -> PreparedRequest:
+    return request
 
 
 def _credentials(credentials_json: str | None, doing: str) -> tuple[Credentials, str | None]:

@@ -23,7 +23,13 @@ _SHOWN_CHARACTERS = 300
 
 # A resumable upload whose session is gone (410) begins anew; a conflict (409) is another request at the same object.
 _PASSING_STATUS = frozenset(
-    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.GONE, HTTPStatus.TOO_MANY_REQUESTS}
+    {
+        HTTPStatus.PERMANENT_REDIRECT,  # to Google: an upload in pieces that is not complete
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.CONFLICT,
+        HTTPStatus.GONE,
+        HTTPStatus.TOO_MANY_REQUESTS,
+    }
 )
 _OF_GOOGLE = (
     ConnectionError,  # Python's own, which the library raises for a download that broke off

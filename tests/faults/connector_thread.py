@@ -250,7 +250,7 @@ class Place:
         kafka.create_topic(self.topic, partitions)
         for name, value in {
             "app.service.SparkWriter": _NoSpark,
-            "app.service.new_store": lambda settings: _HERE.connector.store or app.stores.new_store(settings),
+            "app.lake.new_store": lambda settings: _HERE.connector.store or app.stores.new_store(settings),
             "app.service.transform": _transformed,
             "app.service.signal": types.SimpleNamespace(signal=lambda *_: None, SIGTERM=15, SIGINT=2),
             "app.starting.PATIENCE_SECONDS": 0.0,

@@ -1,5 +1,6 @@
 """Conditional writes to Azure where answers are lost or refused, listings and reads of odd kinds, over real HTTP."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,14 @@ def test_a_write_that_did_not_arrive_can_be_tried_again(found: Answer) -> None:
 def test_nobody_knows_what_was_written_while_the_object_cannot_be_read() -> None:
     with CannedServer(CHANGED, BROKEN) as server, pytest.raises(RetryableError, match=f"reading az://lake/{KEY}"):
         azure_store(server.url).write(KEY, OURS, replaces='"1"')
+
+
+def test_a_service_that_never_answers_is_waited_for_no_longer_than_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.storage.azure_client._READ_TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(RetryableError, match=r"read timeout=0\.2"):
+            azure_store(f"http://127.0.0.1:{port}/acme").read("t/a.json")
 
 
 def test_a_container_that_is_gone_is_no_version_that_has_changed() -> None:

@@ -44,8 +44,10 @@ def test_log_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize(("level", "shown"), [("DEBUG", ["WARNING"]), ("INFO", ["WARNING"]), ("ERROR", [])])
 def test_the_chatter_of_libraries_is_left_out(
-    capsys: pytest.CaptureFixture[str], library: str, level: str, shown: list[str]
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, library: str, level: str, shown: list[str]
 ) -> None:
+    # Google's library closes its logger where nobody has set it up before, as an earlier test may have let it do.
+    monkeypatch.setattr(logging.getLogger(library), "propagate", True)
     set_up_logging(level)
     logger = logging.getLogger(f"{library}.connection")
     logger.debug("a request")

@@ -128,6 +128,17 @@ def test_a_store_without_conditions_is_read_and_checked_first_and_told_once(
     assert "s3://lake knows no conditional writes" in warning
 
 
+def test_a_store_that_has_shown_conditions_is_not_written_without_them_whoever_says_that_it_has_none() -> None:
+    refused = refusal(412, "PreconditionFailed")
+    probed = (WRITTEN, WRITTEN, refused, refused, HOLDS_OURS, refusal(404, "NoSuchUpload"), Answer(204))
+    with CannedServer(*probed, UNKNOWN, HOLDS_OLD) as server:
+        client = store(server.url)
+        client.probe_conditions("t/")
+        with pytest.raises(RetryableError, match="not implemented, and they were at the start"):
+            client.write(KEY, OURS, replaces='"1"')
+    assert methods(server)[len(probed) :] == ["PUT", "GET"]
+
+
 @pytest.mark.parametrize(("replaces", "found"), [(None, HOLDS_THEIRS), ('"1"', HOLDS_THEIRS), ('"1"', MISSING)])
 def test_a_store_without_conditions_still_keeps_what_others_wrote(replaces: str | None, found: Answer) -> None:
     with CannedServer(UNKNOWN, found) as server, pytest.raises(ChangedError):
