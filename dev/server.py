@@ -126,8 +126,10 @@ class NativeServer(ABC):
             process.wait()
 
     def pause(self) -> None:
-        """Freeze the process."""
-        self._running().send_signal(signal.SIGSTOP)
+        """Freeze the process; all of its threads have stopped when this returns."""
+        process = self._running()
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a frozen process go on."""
