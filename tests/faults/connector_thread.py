@@ -192,7 +192,7 @@ def _transformed(sdf: StreamingDataFrame) -> StreamingDataFrame:
 class _Service(app.service._Service):
     """As in production, but for signals, which come to a process and not to a thread."""
 
-    def _limit_the_stop(self) -> None:
+    def _listen_to_signals(self) -> None:
         pass
 
 
@@ -252,7 +252,6 @@ class Place:
             "app.service.SparkWriter": _NoSpark,
             "app.lake.new_store": lambda settings: _HERE.connector.store or app.stores.new_store(settings),
             "app.service.transform": _transformed,
-            "app.service.signal": types.SimpleNamespace(signal=lambda *_: None, SIGTERM=15, SIGINT=2),
             "app.starting.PATIENCE_SECONDS": 0.0,
             "app.starting.PAUSE_SECONDS": 0.05,
             "app.wiring.LakeApplication": _Application,
