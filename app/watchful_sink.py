@@ -49,8 +49,6 @@ class WatchfulSink(LakeSink):
         super().__init__(**arguments)
         self._silence = silence
         self._raw_keys = raw_keys
-        # The last offset heard of each partition: what a pause makes the consumer read again is no sign of life.
-        self._heard_to: dict[TopicPartition, int] = {}
 
     def add(
         self,
@@ -64,33 +62,26 @@ class WatchfulSink(LakeSink):
     ) -> None:
         """See ``LakeSink.add``."""
         super().add(value, key, timestamp, headers, topic, partition, offset)
-        self._heard(TopicPartition(topic, partition), offset, key)
+        self._heard(TopicPartition(topic, partition), key)
 
     def reject(self, rejected: Rejected, hint: str) -> None:
         """See ``LakeSink.reject``."""
         super().reject(rejected, hint)
-        self._heard(rejected.tp, rejected.offset, rejected.key)
+        self._heard(rejected.tp, rejected.key)
 
-    def _heard(self, tp: TopicPartition, offset: int, key: Any) -> None:
+    def _heard(self, tp: TopicPartition, key: Any) -> None:
         # A message without a key leaves that of the one before it, and one of another topic than the input's too.
-        if key is not None and tp.topic == self._raw_keys.topic and offset > self._heard_to[tp]:
-            self._heard_to[tp] = offset
+        if key is not None and tp.topic == self._raw_keys.topic:
             self._silence.heard(tp, (self._raw_keys.last,))
 
     def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
         """See ``LakeSink.add_messages``."""
         super().add_messages(tp, messages)
-        heard_to = self._heard_to[tp]
-        if messages[0].offset() <= heard_to:
-            messages = [message for message in messages if message.offset() > heard_to]
-        if messages:
-            self._heard_to[tp] = messages[-1].offset()
-            self._silence.heard(tp, map(_key, messages))
+        self._silence.heard(tp, map(_key, messages))
 
     def assign(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         """See ``LakeSink.assign``."""
         tokens = super().assign(tps)
-        self._heard_to |= dict.fromkeys(tokens, -1)
         self._silence.begin(tokens)
         return tokens
 

@@ -88,22 +88,6 @@ def test_keys_are_told_as_they_came_however_they_are_read(
     assert bench.told == [key]
 
 
-def test_what_a_pause_makes_the_consumer_read_again_is_no_sign_of_life(bench: Bench) -> None:
-    bench.sink.add_messages(TP, [KafkaMessage(b"{}", b"a", 0), KafkaMessage(b"{}", b"b", 1)])
-    bench.row(b"c", tp=OTHER)
-    bench.listen(6)
-    again = [KafkaMessage(b"{}", b"a", 0), KafkaMessage(b"{}", b"b", 1)]
-    bench.sink.add_messages(TP, again)
-    bench.sink.add_messages(TP, [*again, KafkaMessage(b"{}", b"b", 2)])
-    bench.row(b"c", tp=OTHER)
-    bench.listen(6)
-    assert sorted(bench.told) == [b"a", b"c"]
-
-    bench.sink.add_messages(TP, again)
-    bench.listen(TIMEOUT + 1)
-    assert sorted(bench.told) == [b"a", b"b", b"c"]
-
-
 def test_a_record_without_a_key_does_not_count_for_the_one_before(bench: Bench) -> None:
     bench.row(b"a")
     bench.listen(6)
