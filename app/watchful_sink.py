@@ -92,6 +92,9 @@ class WatchfulSink(LakeSink):
 
     def turn(self) -> None:
         """See ``LakeSink.turn``."""
+        if self._is_in_trouble:
+            # Between the pauses of an outage old records are read again and again, and new ones hardly ever.
+            self._silence.did_not_listen()
         self._silence.turn()
         super().turn()
 

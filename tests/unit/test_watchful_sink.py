@@ -9,6 +9,7 @@ from quixstreams.models import MessageContext, MessageField
 from quixstreams.models.serializers import SerializationContext
 
 from app.bad_records import NotARowError
+from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
 from app.silence import Silence
 from app.sink import LakeSink
@@ -174,6 +175,20 @@ def test_waiting_for_room_does_not_count(bench: Bench) -> None:
     bench.clock.advance(0.5)
     bench.sink.turn()
     assert bench.told == []
+
+
+def test_the_time_of_an_outage_does_not_count_for_keys_that_are_read_again_nor_for_others(bench: Bench) -> None:
+    bench.row(b"a")
+    bench.row(b"b", offset=1)
+    bench.pipeline.obstacle = RetryableError("uploading", "no route to host")
+    for _ in range(3):
+        bench.listen(TIMEOUT)
+        bench.row(b"b", offset=1)
+    assert bench.told == []
+
+    bench.pipeline.obstacle = None
+    bench.listen(TIMEOUT + 2)
+    assert bench.told == [b"a", b"b"]
 
 
 def test_the_plain_sink_has_nothing_to_do_with_keys() -> None:
