@@ -3,10 +3,9 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.fakes.http_fake import FakeHandler, HttpFake
 
 
 @dataclass(frozen=True)
@@ -28,50 +27,29 @@ class Request:
         return json.loads(self.body)
 
 
-class CannedServer:
+class CannedServer(HttpFake):
     """Gives its answers one after another, and the last one for ever; keeps the requests in ``requests``.
 
     ``before`` is called before each answer.
     """
 
     def __init__(self, *answers: Answer, before: Callable[[], object] = lambda: None) -> None:
+        super().__init__(_Handler)
         self.before = before
         self.requests: list[Request] = []
         self._answers = list(answers)
-        self._http = _Server(("127.0.0.1", 0), _Handler)
-        self._http.canned = self
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}"
 
     def next_answer(self, request: Request) -> Answer:
         self.requests.append(request)
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
-    def __enter__(self) -> Self:
-        Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        return self
 
-    def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    canned: CannedServer
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
+class _Handler(FakeHandler):
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.canned.before()
-        answer = self.server.canned.next_answer(Request(self.command, self.path, headers, body))
+        self.fake.before()
+        answer = self.fake.next_answer(Request(self.command, self.path, headers, body))
         self.send_response_only(answer.status)  # adds no Date of its own
         for name, value in answer.headers.items():
             self.send_header(name, value)
@@ -80,6 +58,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer.body)
 
     do_GET = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815 - the names are the base class's
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-        """Keep quiet: the tests show what matters."""

@@ -1,17 +1,16 @@
 """A catalog to test against: a real HTTP server that keeps what it got and refuses what the contract forbids."""
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from types import TracebackType
 from typing import Any
 from urllib.parse import unquote
 
 from tests.fakes.catalog_contract import Json, Refused, Table, files_of, new_table, source_of
+from tests.fakes.http_fake import FakeHandler, HttpFake
 
 _BASE = "/api/v1"
 
@@ -48,7 +47,7 @@ class Received:
     client: int
 
 
-class CatalogServer:
+class CatalogServer(HttpFake):
     """A context manager. Without troubles it behaves; ``trouble`` scripts what goes wrong next.
 
     Attributes:
@@ -58,19 +57,18 @@ class CatalogServer:
     """
 
     def __init__(self, token: str = "catalog-token") -> None:  # noqa: S107
+        super().__init__(_Handler)
         self.token = token
         self.tables: dict[str, Table] = {}
         self.requests: list[Received] = []
         self.stopping = Event()
         self._troubles: list[Trouble] = []
         self._lock = Lock()
-        self._http = _Server(("127.0.0.1", 0), _Handler)
-        self._http.catalog = self
 
     @property
     def url(self) -> str:
         """What ``CATALOG_URL`` is to be."""
-        return f"http://127.0.0.1:{self._http.server_port}{_BASE}"
+        return super().url + _BASE
 
     def files(self, table: str, namespace: str = "default") -> list[Json]:
         """The registered files of a table, each with the fields it was registered with."""
@@ -83,14 +81,9 @@ class CatalogServer:
         with self._lock:
             self._troubles += [trouble] * times
 
-    def __enter__(self) -> "CatalogServer":
-        Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        return self
-
-    def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stopping.set()
-        self._http.shutdown()
-        self._http.server_close()
+        super().__exit__(kind, error, trace)
 
     def receive(self, request: Received) -> Trouble | None:
         """Keep the request, and give the trouble it is to meet."""
@@ -160,26 +153,12 @@ def _json_of(request: Received) -> Any:
     return request.body
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    catalog: CatalogServer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that did not wait for its answer is no error of ours."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # the body follows the head at once, not 40 ms later
-    server: _Server
-
+class _Handler(FakeHandler):
     def _answer(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Received(self.command, self.path, headers, _decoded(raw), self.client_address[1])
-        catalog = self.server.catalog
+        catalog: CatalogServer = self.fake
         trouble = catalog.receive(request) or Trouble()
         stopped = catalog.stopping.wait(trouble.delay)
         if trouble.status is not None:
@@ -200,9 +179,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names are the base class's
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-        """Keep quiet: the tests show what matters."""
 
 
 def _decoded(raw: bytes) -> Any:

@@ -4,14 +4,12 @@ import select
 import socket
 from http import HTTPStatus
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
-from types import TracebackType
-from typing import Self
 from urllib.parse import urlsplit
 
+from tests.fakes.http_fake import FakeHandler, HttpFake
 
-class ForwardProxy:
+
+class ForwardProxy(HttpFake):
     """Tunnels for HTTPS, hands on for HTTP; ``asked`` are the hosts and ports that it was asked for.
 
     Args:
@@ -19,40 +17,20 @@ class ForwardProxy:
     """
 
     def __init__(self, *, refuses: bool = False) -> None:
+        super().__init__(_Handler)
         self.asked: list[str] = []
         self.refuses = refuses
-        self._http = _Server(("127.0.0.1", 0), _Handler)
-        self._http.proxy = self
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}"
-
-    def __enter__(self) -> Self:
-        Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        return self
-
-    def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
-        self._http.shutdown()
-        self._http.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    proxy: ForwardProxy
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
+class _Handler(FakeHandler):
     def _is_refused(self, where: str) -> bool:
-        self.server.proxy.asked.append(where)
-        if self.server.proxy.refuses:
+        proxy: ForwardProxy = self.fake
+        proxy.asked.append(where)
+        if proxy.refuses:
             self.send_error(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED)
-        return self.server.proxy.refuses
+        return proxy.refuses
 
-    def do_CONNECT(self) -> None:
+    def do_CONNECT(self) -> None:  # noqa: N802 - the name is the base class's
         if self._is_refused(self.path):
             return
         host, _, port = self.path.partition(":")
@@ -87,6 +65,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     do_GET = do_PUT = do_POST = do_DELETE = _hand_on  # noqa: N815 - the names are the base class's
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-        """Keep quiet: the tests show what matters."""

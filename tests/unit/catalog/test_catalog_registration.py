@@ -1,6 +1,5 @@
 """A batch of many files on its way to the catalog: each of its requests meets each fault, and is then repeated."""
 
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -14,7 +13,7 @@ from app.location import Place
 from app.model import StoredFile
 from app.registrar import Registrar
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog_bench import WANTED, running_server, stored
+from tests.unit.catalog.bench import WANTED, stored
 
 TOPIC = "laps"
 ROWS = 10  # of each file
@@ -42,12 +41,6 @@ LASTING = {
     "huge": (Trouble(status=200, body=b" " * 17_000_000, only="add-files"), "larger than 16 MiB"),
     "deep": (Trouble(status=200, body=b"[" * 1_000_000, only="add-files"), "not a JSON object"),
 }
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogServer]:
-    with running_server(monkeypatch) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """What the catalog is told of a table beside its files: virtual partitions, order, zone maps, sources."""
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,14 +23,6 @@ SOURCE = {
     "topic": "laps",
     "properties": {"sink": "quix-ts-datalake-sink", "quixstreams_version": quixstreams_version},
 }
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogServer]:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    with CatalogServer() as running:
-        yield running
 
 
 @pytest.fixture

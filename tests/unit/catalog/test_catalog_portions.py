@@ -1,7 +1,6 @@
 """How many files one request brings."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,20 +9,9 @@ from app.catalog.entries import MOST_BYTES, MOST_FILES
 from app.catalog.quix import QuixCatalog
 from app.model import StoredFile
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog_bench import WHEN, created, running_server, stored
+from tests.unit.catalog.bench import WHEN, created, stored
 
 ONE_MEBIBYTE = 2**20
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogServer]:
-    with running_server(monkeypatch) as running:
-        yield running
-
-
-@pytest.fixture
-def catalog(server: CatalogServer) -> QuixCatalog:
-    return QuixCatalog(server.url, server.token, "default", "sensors")
 
 
 def wide(number: int, columns: int) -> StoredFile:

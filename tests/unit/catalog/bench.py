@@ -1,7 +1,5 @@
-"""The catalog of Quix over real HTTP, for tests: a server of our own, and what is often asked of it."""
+"""What is often asked of a catalog."""
 
-import contextlib
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -10,20 +8,10 @@ from app.catalog.base import CatalogTable, TableProperties
 from app.catalog.quix import QuixCatalog
 from app.errors import ConnectorError
 from app.model import StoredFile
-from tests.fakes.catalog_server import CatalogServer
 
 LOCATION = "s3://lake/data/sensors"
 WANTED = TableProperties(("place", "day"), "ts_ms")
 WHEN = datetime(2024, 1, 15, 12, 30, tzinfo=UTC)
-
-
-@contextlib.contextmanager
-def running_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogServer]:
-    """A server that is asked without any proxy or authorities of the machine."""
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        monkeypatch.delenv(name, raising=False)
-    with CatalogServer() as running:
-        yield running
 
 
 def stored(name: str = "f.parquet", **values: str) -> StoredFile:

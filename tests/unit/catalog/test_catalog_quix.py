@@ -1,25 +1,12 @@
 """The connector's side of the Quix catalog's contract, over real HTTP."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from app.catalog.base import CatalogTable, TableProperties
 from app.catalog.quix import QuixCatalog
 from app.errors import FatalError, RetryableError
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog_bench import LOCATION, created, error_of_registering, running_server, stored
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogServer]:
-    with running_server(monkeypatch) as running:
-        yield running
-
-
-@pytest.fixture
-def catalog(server: CatalogServer) -> QuixCatalog:
-    return QuixCatalog(server.url, server.token, "default", "sensors")
+from tests.unit.catalog.bench import LOCATION, created, error_of_registering, stored
 
 
 def test_a_healthy_catalog_that_lets_us_in_passes(catalog: QuixCatalog, server: CatalogServer) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,7 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.rest import Patience
 from app.errors import ConfigError, FatalError, RetryableError
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog_bench import error_of_registering, running_server
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogServer]:
-    with running_server(monkeypatch) as running:
-        yield running
-
-
-@pytest.fixture
-def catalog(server: CatalogServer) -> QuixCatalog:
-    return QuixCatalog(server.url, server.token, "default", "sensors")
+from tests.unit.catalog.bench import error_of_registering
 
 
 def test_a_catalog_that_does_not_answer_in_time_is_retryable(server: CatalogServer) -> None:

@@ -1,25 +1,12 @@
 """Answers of the catalog that are no success: which pass, which do not, and what is told of them."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from app.catalog.base import CatalogTable
 from app.catalog.quix import QuixCatalog
 from app.errors import FatalError, RetryableError
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog_bench import created, error_of_registering, running_server, stored
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CatalogServer]:
-    with running_server(monkeypatch) as running:
-        yield running
-
-
-@pytest.fixture
-def catalog(server: CatalogServer) -> QuixCatalog:
-    return QuixCatalog(server.url, server.token, "default", "sensors")
+from tests.unit.catalog.bench import created, error_of_registering, stored
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
