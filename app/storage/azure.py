@@ -2,7 +2,6 @@
 
 import logging
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -21,6 +20,7 @@ from app.storage.base import ChangedError, Document, StoredObject, find
 from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen
 from app.storage.content import content_type, holds
 from app.storage.os_errors import os_translated
+from app.storage.probe import own_object
 
 logger = logging.getLogger(__name__)
 
@@ -90,12 +90,9 @@ class AzureStore:
 
     def probe_conditions(self, prefix: str) -> None:
         """Try conditional writes on an object of our own, and delete it again: rights to write are missed here."""
-        key = f"{prefix}probe-{secrets.token_hex(8)}.json"
-        try:
+        with own_object(prefix, self.delete) as key:
             if not self._documents.probe(key, b"{}", b'{"second": true}'):
                 self._files.do_without_conditions()
-        finally:
-            self.delete(key)
 
     def upload(self, path: Path, key: str) -> StoredObject:
         """Put the file under ``key``. Blocks of a large one are nowhere to be seen before all are there."""

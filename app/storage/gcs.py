@@ -4,7 +4,6 @@ import base64
 import hashlib
 import logging
 import os
-import secrets
 from collections.abc import Iterator
 from functools import cached_property
 from http import HTTPMethod
@@ -29,6 +28,7 @@ from app.storage.content import content_type
 from app.storage.gcs_client import RETRY, TIMEOUT, new_client
 from app.storage.gcs_errors import PROXY_HINT, message_of, translated
 from app.storage.os_errors import os_translated
+from app.storage.probe import own_object
 
 logger = logging.getLogger(__name__)
 
@@ -84,12 +84,9 @@ class GcsStore:
 
     def probe_conditions(self, prefix: str) -> None:
         """Try conditional writes on an object of our own, and delete it again."""
-        key = f"{prefix}probe-{secrets.token_hex(8)}.json"
-        try:
+        with own_object(prefix, self.delete) as key:
             if not self._documents.probe(key, b"{}", b'{"second": true}'):
                 self._files.do_without_conditions()
-        finally:
-            self.delete(key)
 
     def upload(self, path: Path, key: str) -> StoredObject:
         """Store the file under ``key``: nobody sees a part of it."""

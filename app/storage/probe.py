@@ -2,6 +2,7 @@
 
 import contextlib
 import secrets
+from collections.abc import Callable, Iterator
 
 from app.errors import ConnectorError, FatalError
 from app.storage.base import ChangedError, ObjectStore
@@ -22,16 +23,31 @@ def try_out(store: ObjectStore, prefix: str) -> None:
         ConnectorError: of the step that fails.
     """
     store.probe_conditions(prefix)
-    key = f"{prefix}probe-{secrets.token_hex(8)}.json"
-    try:
+    with own_object(prefix, store.delete) as key:
         _exercise(store, key)
-    except ConnectorError:
-        with contextlib.suppress(ConnectorError):  # the first error says more
-            store.delete(key)
-        raise
-    store.delete(key)
     if _is_listed(store, key):
         raise _unlike_a_store(store, key, "it was deleted, and is listed still")
+
+
+@contextlib.contextmanager
+def own_object(prefix: str, delete: Callable[[str], None]) -> Iterator[str]:
+    """Delete an object that is written only to try something, however the try ends.
+
+    Args:
+        prefix: what its key starts with.
+        delete: as ``ObjectStore.delete``.
+
+    Yields:
+        Its key, which nobody else uses.
+    """
+    key = f"{prefix}probe-{secrets.token_hex(8)}.json"
+    try:
+        yield key
+    except BaseException:
+        with contextlib.suppress(ConnectorError):  # what went wrong first is what the user has to know
+            delete(key)
+        raise
+    delete(key)
 
 
 def _exercise(store: ObjectStore, key: str) -> None:

@@ -1,7 +1,6 @@
 """Amazon S3 and every store that speaks its protocol, through boto3."""
 
 import logging
-import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, suppress
 from functools import cached_property
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from botocore.exceptions import ClientError
 
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.base import ChangedError, Document, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen
 from app.storage.content import CHUNK, holds
 from app.storage.os_errors import os_translated
+from app.storage.probe import own_object
 from app.storage.s3_client import Access, new_client
 from app.storage.s3_config import is_aws
 from app.storage.s3_errors import PROXY_HINT, Question, error_code, status_of, translated
@@ -106,17 +106,11 @@ class S3Store:
 
     def probe_conditions(self, prefix: str) -> None:
         """Try conditional writes on an object of our own, and all rights that are needed; then delete it again."""
-        key = f"{prefix}probe-{secrets.token_hex(8)}.json"
-        try:
+        with own_object(prefix, self.delete) as key:
             if not self._documents.probe(key, b"{}", b'{"second": true}'):
                 self._files.do_without_conditions()
             self.read(key)
             self._sender.check_abort(key)
-        except BaseException:
-            with suppress(ConnectorError):  # what went wrong first is what the user has to know
-                self.delete(key)
-            raise
-        self.delete(key)
 
     def upload(self, path: Path, key: str) -> StoredObject:
         """Put the file under ``key``; readers see the whole object or none."""
