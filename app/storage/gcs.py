@@ -2,44 +2,35 @@
 
 import base64
 import hashlib
-import logging
 import os
 from collections.abc import Iterator
-from functools import cached_property
 from http import HTTPMethod
 from io import BytesIO
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from google.api_core.exceptions import (
-    Conflict,
     GoogleAPICallError,
     NotFound,
     PreconditionFailed,
     RequestRangeNotSatisfiable,
 )
-from google.cloud.storage import Blob, Bucket
+from google.cloud.storage import Blob
 
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.base import ChangedError, Document, StoredObject
 from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen
 from app.storage.content import content_type
-from app.storage.gcs_client import RETRY, TIMEOUT, new_client
-from app.storage.gcs_errors import PROXY_HINT, message_of, translated
+from app.storage.gcs_bucket import ASKED, GONE_HINT, GcsBucket
+from app.storage.gcs_errors import PROXY_HINT, translated
 from app.storage.os_errors import os_translated
 from app.storage.probe import own_object
 
-logger = logging.getLogger(__name__)
-
-_ASKED: dict[str, Any] = {"timeout": TIMEOUT, "retry": RETRY}
 # Bytes of a file in memory at once, and in one request: what is larger goes as a resumable upload, which nobody sees
 # before its last piece has arrived. The library sends up to 8 MiB in one request in any case.
 _PIECE = 8 << 20
 _ABSENT = 0  # what Google calls the generation of an object that is not there
-_LISTED = "kind,nextPageToken,items(name,size,timeCreated)"
-_NO_LISTING = "the answer is not the listing of a bucket"
-_GONE_HINT = "Check STORAGE_URL; if the bucket was deleted, create it again and restart"
 
 
 class GcsStore:
@@ -55,9 +46,7 @@ class GcsStore:
     """
 
     def __init__(self, bucket: str, *, credentials_json: str | None, max_workers: int, create_bucket: bool) -> None:
-        self._name = bucket
-        self._credentials_json = credentials_json
-        self._max_workers = max_workers
+        self._bucket = GcsBucket(bucket, credentials_json=credentials_json, max_workers=max_workers)
         self._create_missing = create_bucket
         self._documents = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
@@ -65,7 +54,7 @@ class GcsStore:
     @property
     def uri(self) -> str:
         """``gs://bucket``."""
-        return f"gs://{self._name}"
+        return self._bucket.uri
 
     def connect(self, prefix: str) -> None:
         """Prove that the bucket is there and can be listed below the prefix; create it when missing and allowed.
@@ -75,12 +64,12 @@ class GcsStore:
         doing = f"connecting to {self.uri}"
         with translated(doing):
             try:
-                self._list_one(prefix, doing)
+                self._bucket.try_listing(prefix, doing)
             except NotFound as error:
                 if not self._create_missing:
                     raise ConfigError(doing, "there is no such bucket", "Create it, or check STORAGE_URL") from error
-                self._create_bucket()
-                self._list_one(prefix, doing)
+                self._bucket.create()
+                self._bucket.try_listing(prefix, doing)
 
     def probe_conditions(self, prefix: str) -> None:
         """Try conditional writes on an object of our own, and delete it again."""
@@ -95,13 +84,13 @@ class GcsStore:
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Yield the objects under ``prefix`` in the order of their keys (UTF-8 bytes), 1,000 per request."""
         doing = f"listing {self.uri}/{prefix}"
-        pages = self._pages(prefix, doing)
+        pages = self._bucket.pages(prefix, doing)
         while True:
             with translated(doing):
                 try:
                     page = next(pages, None)
                 except NotFound as error:
-                    raise FatalError(doing, "there is no such bucket", _GONE_HINT) from error
+                    raise FatalError(doing, "there is no such bucket", GONE_HINT) from error
             if page is None:
                 return
             yield from map(_stored, page)
@@ -112,9 +101,9 @@ class GcsStore:
         blob = self._bucket.blob(key)
         with translated(doing):
             try:
-                body: bytes = blob.download_as_bytes(**_ASKED)
+                body: bytes = blob.download_as_bytes(**ASKED)
             except NotFound as error:
-                self._require_bucket(key, doing, error)
+                self._bucket.require(key, doing, error)
                 return None
         return Document(body, _generation(blob, doing))
 
@@ -126,7 +115,7 @@ class GcsStore:
         blob = self._bucket.blob(key)
         with translated(doing):
             try:
-                body: bytes = blob.download_as_bytes(start=start, end=start + length - 1, **_ASKED)
+                body: bytes = blob.download_as_bytes(start=start, end=start + length - 1, **ASKED)
             except RequestRangeNotSatisfiable:
                 return b""
         _generation(blob, doing)
@@ -151,7 +140,7 @@ class GcsStore:
         with os_translated(doing), path.open("wb") as file:
             try:
                 with translated(doing):
-                    blob.download_to_file(file, **_ASKED)
+                    blob.download_to_file(file, **ASKED)
                 return _generation(blob, doing)
             except BaseException:
                 path.unlink(missing_ok=True)
@@ -162,9 +151,9 @@ class GcsStore:
         doing = f"deleting {self.uri}/{key}"
         with translated(doing):
             try:
-                self._bucket.blob(key).delete(**_ASKED)
+                self._bucket.blob(key).delete(**ASKED)
             except NotFound as error:
-                self._require_bucket(key, doing, error)
+                self._bucket.require(key, doing, error)
 
     # --- conditional writes -----------------------------------------------------------------------------------------
 
@@ -200,7 +189,7 @@ class GcsStore:
         blob = self._bucket.blob(key, chunk_size=_PIECE)
         with translated(doing):
             try:
-                blob.upload_from_file(body, size=size, content_type=content_type(key), **condition, **_ASKED)
+                blob.upload_from_file(body, size=size, content_type=content_type(key), **condition, **ASKED)
             except PreconditionFailed as error:
                 raise self._changed(key) from error
             except ValueError as error:  # the store kept a part of a piece, and the library does not go back
@@ -210,7 +199,7 @@ class GcsStore:
             except NotFound as error:
                 if _is_of_a_session(error):
                     raise RetryableError(doing, "the store has forgotten the upload's beginning") from error
-                raise FatalError(doing, "there is no such bucket", _GONE_HINT) from error
+                raise FatalError(doing, "there is no such bucket", GONE_HINT) from error
         _generation(blob, doing)
         return blob
 
@@ -226,76 +215,17 @@ class GcsStore:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _bucket(self) -> Bucket:
-        """With a client that is made at the first use: a machine's own credentials are asked for over the network."""
-        doing = f"connecting to {self.uri}"
-        client = new_client(self._credentials_json, self._max_workers, doing)
-        try:
-            return client.bucket(self._name)
-        except ValueError as error:
-            raise ConfigError(doing, str(error), "Set STORAGE_URL to gs:// and the name of a bucket") from error
-
-    def _pages(self, prefix: str, doing: str, max_results: int | None = None) -> Iterator[Iterator[Blob]]:
-        """The pages of a listing, each sure to be one: a web page must not look like an empty folder."""
-        listing = self._bucket.client.list_blobs(
-            self._bucket, prefix=prefix, fields=_LISTED, max_results=max_results, **_ASKED
-        )
-        pages = listing.pages
-        while True:
-            try:
-                page = next(pages, None)
-            except AttributeError as error:  # the library takes for a page whatever JSON comes, and nothing at all
-                raise RetryableError(doing, _NO_LISTING, PROXY_HINT) from error
-            if page is None:
-                return
-            if page.raw_page.get("kind") != "storage#objects":
-                raise RetryableError(doing, _NO_LISTING, PROXY_HINT)
-            yield page
-
-    def _list_one(self, prefix: str, doing: str) -> None:
-        next(self._pages(prefix, doing, max_results=1), None)
-
     def _attributes(self, key: str) -> Blob | None:
         """What the store knows of an object; ``None`` where there is none."""
         doing = f"reading {self.uri}/{key}"
         blob = self._bucket.blob(key)
         with translated(doing):
             try:
-                blob.reload(**_ASKED)
+                blob.reload(**ASKED)
             except NotFound as error:
-                self._require_bucket(key, doing, error)
+                self._bucket.require(key, doing, error)
                 return None
         return blob
-
-    def _require_bucket(self, key: str, doing: str, error: GoogleAPICallError) -> None:
-        """Tell a bucket that is gone from an object that is not there: only the message differs, if it says anything.
-
-        Raises:
-            FatalError: the bucket is gone.
-        """
-        if message_of(error).startswith("No such object"):
-            return
-        try:
-            self._list_one(key, doing)
-        except NotFound as gone:
-            raise FatalError(doing, "there is no such bucket", _GONE_HINT) from gone
-
-    def _create_bucket(self) -> None:
-        doing = f"creating the bucket {self.uri}"
-        client = self._bucket.client
-        if client.project is None:
-            hint = "Create the bucket yourself, or set GOOGLE_CLOUD_PROJECT to the project it shall belong to"
-            raise ConfigError(doing, "the credentials name no project", hint)
-        with translated(doing):
-            try:
-                made = client.create_bucket(self._bucket, **_ASKED)
-            except Conflict as error:
-                if "you already own it" in message_of(error):
-                    return  # another replica was quicker
-                hint = "The name is taken by another project; choose another one in STORAGE_URL"
-                raise ConfigError(doing, message_of(error), hint) from error
-        logger.info("Created the bucket %s in %s", self.uri, made.location)
 
 
 def _is_of_a_session(error: GoogleAPICallError) -> bool:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from app.storage import gcs
+from app.storage import gcs_bucket
 from app.storage.gcs import GcsStore
 from app.storage.gcs_client import RETRY
 from tests.fakes.canned_server import Answer, CannedServer
@@ -59,7 +59,7 @@ def bucket_at(*answers: Answer, bucket: str = "lake", create: bool = False) -> I
     """A bucket on a server that gives these answers. Nothing is tried again by Google's library."""
     with CannedServer(*answers) as server, pytest.MonkeyPatch.context() as patched:
         patched.setenv("STORAGE_EMULATOR_HOST", server.url)
-        patched.setitem(gcs._ASKED, "retry", RETRY.with_timeout(0))
+        patched.setitem(gcs_bucket.ASKED, "retry", RETRY.with_timeout(0))
         yield GcsStore(bucket, credentials_json=None, max_workers=2, create_bucket=create), server
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.storage import gcs
+from app.storage import gcs_bucket
 from app.storage.gcs import GcsStore
 from app.storage.gcs_client import RETRY
 from tests.fakes.canned_server import Answer, CannedServer, Request
@@ -34,7 +34,7 @@ def _bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "no-gcloud"))
     monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", True)
-    monkeypatch.setitem(gcs._ASKED, "retry", RETRY.with_timeout(0))
+    monkeypatch.setitem(gcs_bucket.ASKED, "retry", RETRY.with_timeout(0))
 
 
 @pytest.fixture(scope="module")

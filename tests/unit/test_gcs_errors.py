@@ -7,7 +7,7 @@ import pytest
 from google.api_core.exceptions import RetryError
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.storage import gcs
+from app.storage import gcs_bucket
 from app.storage.gcs import GcsStore
 from app.storage.gcs_client import RETRY
 from app.storage.gcs_errors import translate
@@ -99,7 +99,7 @@ def test_the_wait_that_the_store_asks_for_is_handed_on(parquet: Path) -> None:
 def test_a_refusal_that_passes_at_once_is_not_seen(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal of a partition is written twice a batch, and Google takes one write of an object a second."""
     with bucket_at(refusal(429, "rateLimitExceeded", TOO_OFTEN), written(1)) as (store, server):
-        monkeypatch.setitem(gcs._ASKED, "retry", RETRY.with_delay(initial=0.001))
+        monkeypatch.setitem(gcs_bucket.ASKED, "retry", RETRY.with_delay(initial=0.001))
         assert store.write("t/_journal/0.json", b"{}", replaces=None) == "1"
     assert methods(server) == ["POST", "POST"]
 
@@ -158,7 +158,7 @@ def test_a_server_that_is_not_there_is_retryable_and_named(parquet: Path, monkey
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    monkeypatch.setitem(gcs._ASKED, "retry", RETRY.with_timeout(0))
+    monkeypatch.setitem(gcs_bucket.ASKED, "retry", RETRY.with_timeout(0))
     store = GcsStore("lake", credentials_json=None, max_workers=1, create_bucket=False)
 
     with pytest.raises(RetryableError, match=r"connecting to gs://lake: .*refused.*network"):

@@ -114,7 +114,7 @@ LAYERS = (
         "app.unsettled",
         "app.variables.store",
     ),
-    ("app.variables.table",),
+    ("app.storage.gcs_bucket", "app.variables.table"),
     ("app.variables",),
     (
         "app.catalog.query_api",

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigError, RetryableError
-from app.storage import gcs
 from app.storage.base import ChangedError
 from app.storage.gcs import GcsStore
+from app.storage.gcs_bucket import ASKED
 from app.storage.gcs_client import RETRY
 from dev.gcs_server import LocalGcsServer
 from tests.faults.proxy import Answer, Cut, FaultProxy, Lost, Request, Rule, Say, nth, on
@@ -139,7 +139,7 @@ def test_a_download_that_breaks_off_goes_on(
 def test_of_a_download_that_keeps_breaking_off_nothing_is_left(
     gcs_store: Make, gcs_bucket: str, file: Path, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(gcs._ASKED, "retry", RETRY.with_timeout(0))
+    monkeypatch.setitem(ASKED, "retry", RETRY.with_timeout(0))
     store = gcs_store(gcs_bucket)
     store.upload(file, "t/f.parquet")
     proxy.add(Rule(on("GET"), Cut()))
