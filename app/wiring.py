@@ -62,8 +62,8 @@ def can_read_whole_batches(settings: Settings) -> bool:
     A bad record that is to end the process does so with what came before it in the lake, which needs each to be looked
     at by itself.
     """
-    defaults = (settings.key_deserializer, settings.value_deserializer) == ("str", "json")
-    return defaults and settings.on_bad_record != "fail"
+    as_text = settings.key_deserializer in ("str", "string")
+    return as_text and settings.value_deserializer == "json" and settings.on_bad_record != "fail"
 
 
 def new_stager(

@@ -21,7 +21,7 @@ from app.connection import LocalTarget
 from app.group import check_members, check_rights
 from app.health import Health
 from app.http_server import HttpServer
-from app.lake import new_catalog, new_place, new_spec
+from app.lake import new_catalog, new_place, new_schema, new_spec
 from app.location import Place
 from app.metrics import Metrics
 from app.scratch import make_scratch
@@ -30,10 +30,12 @@ from app.spark import SparkWriter
 from app.storage.probe import try_out
 from app.stores import new_store
 from app.topics import open_topic
+from app.watching import Watch
 from app.wiring import new_application, new_bad_records, new_client_id, new_sink
 
 _BROKER_SECONDS: Final = 20.0  # an absent one is not waited for as at the start: somebody is waiting
 _ANSWER_SECONDS: Final = 30.0
+_TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
 _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
 
 
@@ -92,11 +94,13 @@ class _Attempts:
             checks.append(  # after the other topic, for quixstreams asks for one at a time
                 Check("silence", topic, self._find_silence_topic, _ANSWER_SECONDS, ("broker",), ("topic",))
             )
+        elif settings.stream_timeout_ms:
+            checks.append(Check("silence", "on_stream_timeout()", self._find_silence_hook, _ANSWER_SECONDS))
         if settings.catalog:
             checks.append(Check("catalog", settings.catalog.url, self._ask_catalog, _ANSWER_SECONDS))
         checks += [
             Check("store", settings.storage.uri, self._try_store, _ANSWER_SECONDS, after=after_catalog),
-            Check("table", settings.table, self._compare_table, _ANSWER_SECONDS, needs=("store", *after_catalog)),
+            Check("table", settings.table, self._compare_table, _TABLE_SECONDS, needs=("store", *after_catalog)),
         ]
         if settings.http_port:
             checks.append(Check("port", f"HTTP_PORT={settings.http_port}", self._try_port, _ANSWER_SECONDS))
@@ -152,6 +156,10 @@ class _Attempts:
         open_topic(self._connected, name, self._visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
         return "exists"
 
+    def _find_silence_hook(self) -> str:
+        Watch(self._settings)  # which looks for who is to be told
+        return "is defined"
+
     @property
     def _connected(self) -> LakeApplication:
         assert self._application is not None, "the broker was reached before"  # noqa: S101
@@ -178,6 +186,7 @@ class _Attempts:
 
     def _compare_table(self) -> str:
         spec = new_spec(self._settings, self._store, self._place, self._known)
+        new_schema(self._settings, self._store, self._place).look()
         columns = f"partitioned by {', '.join(spec.order)}" if spec.order else "without partitions"
         return f"at {self._place.uri}, {columns}"
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from app.schema import TableSchema
 from app.variables import Variables
 from dev.minio import LocalMinio
 from dev.server import free_ports
@@ -245,6 +247,17 @@ def test_the_table_lies_where_the_catalog_has_it(
     assert f"has table default.{scenario.topic} at s3://{bucket}/old/place" in checked.told["catalog"][1]
     failure = checked.failures("table")["table"]
     assert f"the table at s3://{bucket}/old/place is partitioned by [year], HIVE_COLUMNS says [year, place]" in failure
+
+
+def test_a_type_that_contradicts_the_table_and_silence_that_nobody_would_hear_of(
+    check: Checker, scenario: Scenario, s3_server: LocalMinio, bucket: str
+) -> None:
+    schema = json.dumps(TableSchema({"speed": pa.string()}).to_document())
+    s3_server.client().put_object(Bucket=bucket, Key=f"data/{scenario.topic}/_journal/schema.json", Body=schema)
+    failures = check(COLUMN_TYPES="speed:double", STREAM_TIMEOUT_MS="1000").failures("silence", "table")
+
+    assert "column 'speed' is string in the table and double in COLUMN_TYPES" in failures["table"]
+    assert "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py" in failures["silence"]
 
 
 def test_a_table_in_another_bucket(check: Checker, catalog: CatalogServer, scenario: Scenario, bucket: str) -> None:

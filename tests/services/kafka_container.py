@@ -16,7 +16,7 @@ from dev.kafka_jars import KAFKA_VERSION
 from dev.machine import ServiceError
 from dev.server import free_ports
 
-IMAGE = f"docker.io/apache/kafka:{KAFKA_VERSION}"
+IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 CONTROLLER = "127.0.0.1:9093"  # inside the container
 START_TIMEOUT = 120.0  # seconds, after the image is there
 
