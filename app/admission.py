@@ -29,13 +29,13 @@ class Admission:
     Args:
         consumer: the consumer of quixstreams.
         claims: claims journals in the background.
-        expect: told the topic, partition and offset where each admitted partition begins.
+        begins: told where each admitted partition begins.
     """
 
-    def __init__(self, consumer: Any, claims: Claiming, expect: Callable[[str, int, int], None]) -> None:
+    def __init__(self, consumer: Any, claims: Claiming, begins: Callable[[TopicPartition, Start], None]) -> None:
         self._consumer = consumer
         self._claims = claims
-        self._expect = expect
+        self._begins = begins
         self._waiting: dict[TopicPartition, Claim | None] = {}
 
     @property
@@ -84,7 +84,7 @@ class Admission:
             if error.args[0].code() == KafkaError._STATE:
                 return False
             raise _not_there(claim.tp, claim.start.offset, error) from None
-        self._expect(*claim.tp, claim.start.offset)
+        self._begins(claim.tp, claim.start)
         return True
 
     def _admit(self, starts: Mapping[TopicPartition, Start]) -> None:

@@ -11,37 +11,34 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
+from confluent_kafka import OFFSET_BEGINNING
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
+from quixstreams.checkpointing.exceptions import CheckpointProducerTimeout
 from quixstreams.context import message_context
 from quixstreams.exceptions import PartitionAssignmentError
-from quixstreams.kafka.exceptions import KafkaConsumerException
+from quixstreams.kafka.exceptions import KafkaProducerDeliveryError
 from quixstreams.models import RawConfluentKafkaMessageProto, Row
+from quixstreams.state.exceptions import StateTransactionError
 
 from app.admission import Admission, Claiming
 from app.broker import new_admin
-from app.checkpoints import PASSING_ERRORS, Checkpoints
-from app.errors import ConnectorError, DataError, FatalError, RetryableError
+from app.checkpoints import Checkpoints
+from app.errors import ConnectorError, DataError
+from app.kafka_errors import consuming_failed, of_rebalance, producing_failed
 from app.listening import Listening
 from app.metrics import Metrics
 from app.model import TopicPartition
 from app.raw_lane import RawLane
 from app.rejections import not_deserialized, not_processed
 from app.sink import LakeSink
+from app.start_position import Start
 
 logger = logging.getLogger(__name__)
 
 _TURN_MESSAGES = 64
 _TURN_SECONDS = 0.05
-_LASTING_CONSUMER_ERRORS = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-    }
-)
 
 
 class Ownership(Claiming, Protocol):
@@ -105,7 +102,7 @@ class LakeApplication(Application):
             checkpoints=self._checkpoints,
             waits=self._admission.waits,
             put_right=self._admission.put_right,
-            failed=_kafka_failed,
+            failed=consuming_failed,
         )
 
     def listening(self) -> Listening:
@@ -116,6 +113,16 @@ class LakeApplication(Application):
     def admin(self) -> AdminClient:
         """Asks the broker about topics and groups."""
         return new_admin(self.config.broker_address)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether ``transform()`` does, in stores of the framework; once the dataframe is built."""
+        return bool(self._state_manager.stores)
+
+    @property
+    def recovers_state(self) -> bool:
+        """Whether that state is read from its changelog, while which the loop does not turn; safe from any thread."""
+        return bool(self._state_manager.recovery_required)
 
     @property
     def has_claimed_all(self) -> bool:
@@ -143,8 +150,11 @@ class LakeApplication(Application):
         try:
             super()._run_dataframe(sink)
         except ConnectorError:
-            self._checkpoints.commit_delivered(self._lake_sink.is_delivered)
+            if not self.keeps_state:  # it would be without what these records add to it
+                self._checkpoints.commit_delivered(self._lake_sink.is_delivered)
             raise
+        except (CheckpointProducerTimeout, KafkaProducerDeliveryError) as error:
+            raise producing_failed(error) from None
 
     def _setup_signal_handlers(self) -> None:
         """Signals are handled from the process's start on, and not only from here."""
@@ -167,7 +177,7 @@ class LakeApplication(Application):
             self._commit_before(error)
             raise
         except PartitionAssignmentError as error:
-            raise _of_rebalance(error) from None
+            raise of_rebalance(error) from None
         self._lake_sink.turn()
         if self._lake_sink.is_full and not (self._checkpoints.lake and self._lake_sink.wait_for_room()):
             self._checkpoints.commit_checkpoint(force=True)
@@ -227,7 +237,7 @@ class LakeApplication(Application):
     ) -> bool:
         """Whether the loop may go on; a message that does not deserialize is rejected and counts as consumed."""
         if message is None:
-            return _kafka_failed(error)
+            return consuming_failed(error)
         refusal = not_deserialized(error, message)  # type: ignore[arg-type] # it has come without an error of Kafka's
         rejected = refusal.rejected
         if self._comes_in_turn(*rejected.tp, rejected.offset):
@@ -239,7 +249,7 @@ class LakeApplication(Application):
 
     def _processing_failed(self, error: Exception, row: Row | None, _: logging.Logger) -> bool:
         """Whether the loop may go on; a record at which ``transform()`` failed, or that became no row, is rejected."""
-        if isinstance(error, ConnectorError) or row is None:
+        if isinstance(error, (ConnectorError, StateTransactionError)) or row is None:
             return False
         refusal = not_processed(error, row)
         self._lake_sink.reject(refusal.rejected, refusal.hint)
@@ -267,9 +277,10 @@ class LakeApplication(Application):
         changelogs = {topic.name for topic in self._topic_manager.changelog_topics_list}
         return [tp for tp in topic_partitions if tp.topic not in changelogs]
 
-    def _begins(self, topic: str, partition: int, offset: int) -> None:
-        self._checkpoints.expect(topic, partition, offset)
-        self._metrics.begins(TopicPartition(topic, partition), offset)
+    def _begins(self, tp: TopicPartition, start: Start) -> None:
+        self._checkpoints.expect(*tp, start.offset)
+        self._lake_sink.replay(tp, start.replayed_to)
+        self._metrics.begins(tp, start.offset)
 
     def _end(self, tps: Sequence[TopicPartition]) -> None:
         self._metrics.ended(tps)
@@ -306,34 +317,3 @@ def _ours(topic_partitions: list[KafkaTopicPartition]) -> list[TopicPartition]:
 
 def _listed(topic_partitions: list[KafkaTopicPartition]) -> str:
     return ", ".join(str(tp) for tp in sorted(_ours(topic_partitions))) or "nothing"
-
-
-def _of_rebalance(error: PartitionAssignmentError) -> Exception:
-    """What was raised in the callback of a rebalance, by us or by Kafka's client."""
-    cause = error.__cause__
-    if isinstance(cause, ConnectorError):
-        return cause
-    if isinstance(cause, KafkaException) and cause.args[0].code() in PASSING_ERRORS:
-        return RetryableError("joining the consumer group", cause.args[0].str())
-    return error
-
-
-def _kafka_failed(error: Exception) -> bool:
-    """Whether the loop may go on after an error of the Kafka client."""
-    if not isinstance(error, KafkaConsumerException):
-        return False
-    kafka_error: KafkaError = error.error
-    if kafka_error.code() in _LASTING_CONSUMER_ERRORS or kafka_error.fatal():
-        raise FatalError(
-            "consuming from Kafka",
-            kafka_error.str(),
-            "Check that the topic still exists and that the user may read it and its consumer group",
-        ) from None
-    if kafka_error.code() == KafkaError._AUTO_OFFSET_RESET:
-        raise RetryableError(
-            "consuming from Kafka",
-            f"{kafka_error.str()}. The next records are gone, or the topic was made anew",
-            "The next start finds out and goes on from the right place",
-        ) from None
-    logger.warning("Kafka: %s; going on", kafka_error.str())
-    return True

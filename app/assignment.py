@@ -21,8 +21,9 @@ class Assignment:
         self.rows: list[Row] = []
         self.messages: list[Message] = []  # that are still to become rows, by rising offsets
         self.rejected: list[Rejected] = []
-        # After back-pressure, rows up to this offset come again though they are in a batch already. At any other time a
-        # lower offset is no repetition: a buffered join gives out records late, a topic may be made anew.
+        # After back-pressure, or where state is made good, rows up to this offset come again though they are in a batch
+        # already. At any other time a lower offset is no repetition: a buffered join gives out records late, a topic
+        # may be made anew.
         self.replayed_to = -1
         self._sealed_to = -1
         self._next_number = 0
@@ -43,6 +44,10 @@ class Assignment:
         self._sealed_to = max(self._sealed_to, part.offsets.last)
         self._next_number += 1
         return part, rows, messages, rejected
+
+    def replay(self, to: int) -> None:
+        """What comes up to this offset is in a batch of a former life."""
+        self.replayed_to = self._sealed_to = to
 
     def rewind(self) -> None:
         """The consumer goes back to its last commit: drop what waits, and skip what is sealed when it comes."""

@@ -12,32 +12,13 @@ from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.processing import ProcessingContext
 
 from app.errors import FatalError, RetryableError
+from app.kafka_errors import PASSING_ERRORS
 
 logger = logging.getLogger(__name__)
 
 _COMMIT_PAUSE_SECONDS = 1.0
 _LAST_COMMIT_TRIES = 5
 _ANSWER_SECONDS = 120.0  # Kafka's client tries that long by itself; each of its own requests ends after 60 s
-# The coordinator is away or moves, or a rebalance is on: offsets can be committed later, or the next owner reads the
-# rows again.
-PASSING_ERRORS = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,  # to a new coordinator; that a topic is gone shows elsewhere
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._TRANSPORT,
-        KafkaError._WAIT_COORD,
-        KafkaError._ALL_BROKERS_DOWN,
-    }
-)
 
 
 class Lake(Protocol):
@@ -159,6 +140,9 @@ class Checkpoints(ProcessingContext):
                 return
             if self.last_chance and not tries_left:
                 raise RetryableError("committing offsets", error.str(), "The rows since the last commit are read again")
+            if self.checkpoint._store_transactions:  # they are closed by now, and cannot take what comes next
+                hint = "The next start reads again what the state lacks; what is in the table is not written again"
+                raise RetryableError("committing offsets and the state of transform()", error.str(), hint)
             self._tell_of_failed_try(error)
             if self.last_chance:
                 time.sleep(_COMMIT_PAUSE_SECONDS)

@@ -56,6 +56,7 @@ class Claims:
         register: makes files of a former owner's batch known to the catalog.
         stands: whether the assignment with this token stands.
         reset: where a group without an offset begins.
+        keeps_state: whether ``transform()`` keeps state.
         prefer_committed: whether the group's offset counts more than the journal, the first time that a partition is
             claimed. Later it may be behind the journal for other reasons than a user's hand.
         workers: claims at the same time.
@@ -72,6 +73,7 @@ class Claims:
         stands: Callable[[str], bool],
         reset: Literal["earliest", "latest"],
         prefer_committed: bool,
+        keeps_state: bool,
         workers: int,
         metrics: Metrics | None = None,
     ) -> None:
@@ -82,6 +84,7 @@ class Claims:
         self._stands = stands
         self._reset: Literal["earliest", "latest"] = reset
         self._prefer_committed = prefer_committed
+        self._keeps_state = keeps_state
         self._metrics = metrics or Metrics()
         self._topic_ids: dict[TopicPartition, str] = {}  # of all that were ever claimed
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="claim")
@@ -184,9 +187,15 @@ class Claims:
         if not self._stands(token):  # that may have taken long, and the next owner's first journal would meet ours
             raise FencedError("the assignment ended before its start was known")
         prefer_committed = self._prefer_committed and tp not in self._topic_ids
-        start = start_of(journal.entry, kafka, reset=self._reset, prefer_committed=prefer_committed)
+        start = start_of(
+            journal.entry,
+            kafka,
+            reset=self._reset,
+            prefer_committed=prefer_committed,
+            keeps_state=self._keeps_state,
+        )
         if self._custody:
-            journal.begin(start.offset - 1, kafka.topic_id)
+            journal.begin(start.in_table, kafka.topic_id)
         elif found is not None:
             journal.switch_off()
         self._topic_ids[tp] = kafka.topic_id

@@ -25,10 +25,14 @@ class Health:
         self._clock = clock
         self._last_turn: float | None = None
         self._spark_alive: Callable[[], bool] = lambda: True
+        self._recovers: Callable[[], bool] = lambda: False
         self._ready: Callable[[], Probe] = lambda: Probe(ok=False, detail="starting")
 
-    def started(self, *, spark_alive: Callable[[], bool], ready: Callable[[], Probe]) -> None:
-        """From now on the loop turns, Spark lives, and readiness can be told."""
+    def started(
+        self, *, spark_alive: Callable[[], bool], ready: Callable[[], Probe], recovers: Callable[[], bool]
+    ) -> None:
+        """From now on the loop turns, Spark lives, and readiness can be told; the loop rests while state recovers."""
+        self._recovers = recovers
         self._spark_alive = spark_alive
         self._ready = ready
         self._last_turn = self._clock()
@@ -42,7 +46,7 @@ class Health:
         if self._last_turn is None:
             return Probe(ok=True, detail="starting")
         still = self._clock() - self._last_turn
-        if still > self._loop_seconds:
+        if still > self._loop_seconds and not self._recovers():
             return Probe(ok=False, detail=f"the consumer's loop has not turned for {still:.0f} s")
         if not self._spark_alive():
             return Probe(ok=False, detail="Spark's Java process is gone")

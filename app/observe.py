@@ -35,7 +35,7 @@ class _Repetitions(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = _VARYING.sub("", record.getMessage())
-        if record.created - self._last.get(message, 0.0) < _REPEATED_AFTER_SECONDS:
+        if 0 <= record.created - self._last.get(message, 0.0) < _REPEATED_AFTER_SECONDS:  # clocks are set back
             return False
         self._last[message] = record.created
         return True

@@ -57,7 +57,11 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java
 
 def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
     """All parts are there: let the probes and the monitor look at them from now on."""
-    parts.health.started(spark_alive=lambda: parts.java.alive, ready=lambda: _readiness(parts.sink, parts.application))
+    parts.health.started(
+        spark_alive=lambda: parts.java.alive,
+        ready=lambda: _readiness(parts.sink, parts.application),
+        recovers=lambda: parts.application.recovers_state,
+    )
     buffer_limit = settings.memory.buffer_mb * 2**20
     monitor.started(lambda: _look(parts, buffer_limit), EndOffsets(parts.application.admin))
 
@@ -65,6 +69,8 @@ def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
 def _readiness(sink: LakeSink, application: LakeApplication) -> Probe:
     if not sink.is_assigned:
         return Probe(ok=False, detail="no partitions assigned yet")
+    if application.recovers_state:
+        return Probe(ok=False, detail="the state of transform() is read from its changelog")
     if not application.has_claimed_all:
         return Probe(ok=False, detail="partitions wait for their journals")
     if not sink.last_flush_ok:

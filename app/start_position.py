@@ -29,7 +29,8 @@ class Start:
 
     ``remark`` is empty for the ordinary case; ``is_loss`` tells that records are gone from Kafka which the table lacks;
     ``skipped`` counts those that are after the group's offset and in the table already, after a crash for example;
-    ``moves_group`` tells that the group's offset in Kafka, if it has one, is another.
+    ``moves_group`` tells that the group's offset in Kafka, if it has one, is another; ``replayed_to`` is the last
+    offset that is in the table already, where records up to it come again for the state that ``transform()`` keeps.
     """
 
     offset: int
@@ -37,6 +38,12 @@ class Start:
     is_loss: bool = False
     skipped: int = 0
     moves_group: bool = False
+    replayed_to: int = -1
+
+    @property
+    def in_table(self) -> int:
+        """The last offset whose record is in the table, or is to be in none."""
+        return max(self.offset - 1, self.replayed_to)
 
 
 def start_of(
@@ -45,6 +52,7 @@ def start_of(
     *,
     reset: Literal["earliest", "latest"],
     prefer_committed: bool,
+    keeps_state: bool,
 ) -> Start:
     """Choose the first offset to consume.
 
@@ -53,12 +61,15 @@ def start_of(
         kafka: what Kafka says.
         reset: where a group without an offset begins.
         prefer_committed: the user has moved the group's offset by hand and says so (``START_FROM=committed``).
+        keeps_state: ``transform()`` does, and its state is as of the group's offset.
     """
-    start = _start_of(entry, kafka, reset, prefer_committed)
+    start = _start_of(entry, kafka, reset, prefer_committed, keeps_state)
     return replace(start, moves_group=start.offset != kafka.committed)
 
 
-def _start_of(entry: JournalEntry | None, kafka: KafkaPosition, reset: str, prefer_committed: bool) -> Start:
+def _start_of(
+    entry: JournalEntry | None, kafka: KafkaPosition, reset: str, prefer_committed: bool, keeps_state: bool
+) -> Start:
     if entry is None or entry.state == "off":
         return _by_kafka(kafka, reset)
     if _is_another_topic(entry, kafka):
@@ -80,6 +91,8 @@ def _start_of(entry: JournalEntry | None, kafka: KafkaPosition, reset: str, pref
             is_loss=True,
         )
     behind = entry.end + 1 - kafka.committed if kafka.committed is not None else 0
+    if keeps_state and kafka.committed is not None and (first := max(kafka.committed, kafka.low)) <= entry.end:
+        return _for_state(first, entry.end)
     return Start(entry.end + 1, skipped=max(behind, 0))
 
 
@@ -91,6 +104,12 @@ def _by_kafka(kafka: KafkaPosition, reset: str) -> Start:
     if kafka.committed > kafka.high:
         return Start(kafka.low, f"the group's offset {kafka.committed} is beyond the topic's end: from {kafka.low} on")
     return Start(kafka.committed)
+
+
+def _for_state(first: int, end: int) -> Start:
+    count = f"{end + 1 - first:,} records from offset {first} on are in the table already"
+    remark = f"{count}: they go through transform() again, for the state that it keeps, and are not written again"
+    return Start(first, remark, replayed_to=end)
 
 
 def _is_another_topic(entry: JournalEntry, kafka: KafkaPosition) -> bool:

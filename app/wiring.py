@@ -149,6 +149,7 @@ def new_claims(
         stands=sink.is_owner,
         reset=settings.auto_offset_reset,
         prefer_committed=settings.start_from == "committed",
+        keeps_state=application.keeps_state,
         workers=settings.max_write_workers,
         metrics=metrics,
     )

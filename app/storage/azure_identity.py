@@ -28,3 +28,5 @@ class MachineIdentity:
             return self._credential.get_token(*scopes, **options)
         except (ValueError, OSError) as error:  # of an identity service that is away, or answers with a web page
             raise ClientAuthenticationError(f"the identity service of this machine fails: {error}") from error
+        except ClientAuthenticationError as error:  # with the answer of that service, which is not the store's
+            raise ClientAuthenticationError(error.message) from error

@@ -184,6 +184,7 @@ class Member:
             stands=self._stands,
             reset="earliest",
             prefer_committed=False,
+            keeps_state=False,
             workers=workers,
         )
         self.starts: dict[TopicPartition, int] = {}

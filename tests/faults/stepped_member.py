@@ -159,6 +159,7 @@ class Member:
             stands=self.sink.is_owner,
             reset="earliest",
             prefer_committed=False,
+            keeps_state=False,
             workers=1,
         )
         self._background = LanePool(f"{name}: claims")

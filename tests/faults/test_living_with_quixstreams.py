@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
-from quixstreams import State
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.retry import Stopped
@@ -188,28 +187,6 @@ def test_rows_of_one_record_are_in_one_batch(place: Place, store: MoodyStore) ->
     place.wait_until_committed(20, by=second)
     second.stop()
     place.assert_whole([n for n in range(20) for _ in range(3)])
-
-
-def test_the_changelog_of_a_transform_with_state_is_left_to_the_framework(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    def count(value: dict[str, int], state: State[str, int]) -> dict[str, int]:
-        so_far: int = state.get("count", 0)
-        state.set("count", so_far + 1)
-        return {**value, "n": so_far}
-
-    changelog = f"changelog__{place.group}--{place.topic}--default"
-    place.kafka.create_topic(changelog)
-    for life in (1, 2):
-        connector = place.connector(transform=lambda sdf: sdf.apply(count, stateful=True))
-        connector.wait_until_consuming()
-        place.produce(100)
-        place.wait_until_committed(100 * life, by=connector)
-        connector.stop()
-
-    place.assert_whole()  # the count went on from the changelog
-    assert list(place.journals()) == [0]
-    assert "dead letter" not in caplog.text
 
 
 @two_partitions

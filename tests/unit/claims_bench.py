@@ -62,6 +62,7 @@ class Bench:
         exactly_once: bool = True,
         reset: Literal["earliest", "latest"] = "latest",
         prefer_committed: bool = False,
+        keeps_state: bool = False,
     ) -> Claims:
         claims = Claims(
             new_journal=self.journal,
@@ -71,6 +72,7 @@ class Bench:
             stands=self.stands,
             reset=reset,
             prefer_committed=prefer_committed,
+            keeps_state=keeps_state,
             workers=2,
         )
         self.made.append(claims)

@@ -70,10 +70,10 @@ class Bench:
         self.consumer = PlayedConsumer()
         self.claims = InstantClaims()
         self.expected: dict[TopicPartition, int] = {}
-        self.admission = Admission(self.consumer, self.claims, self._expect)
+        self.admission = Admission(self.consumer, self.claims, self._begins)
 
-    def _expect(self, topic: str, partition: int, offset: int) -> None:
-        self.expected[TopicPartition(topic, partition)] = offset
+    def _begins(self, tp: TopicPartition, start: Start) -> None:
+        self.expected[tp] = start.offset
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:

@@ -8,9 +8,10 @@ import pytest
 from confluent_kafka import KafkaError
 from quixstreams import Application
 from quixstreams.kafka.exceptions import KafkaConsumerException
+from quixstreams.state.exceptions import StateTransactionError
 
-from app import application as module
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.kafka_errors import consuming_failed
 from app.start_position import Start
 from tests.unit.application_bench import TP, Bench, record
 
@@ -31,7 +32,7 @@ def lenient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
 
 
 def consumer_error(code: int, *, fatal: bool = False) -> bool:
-    return module._kafka_failed(KafkaConsumerException(KafkaError(code, "in the broker's words", fatal)))
+    return consuming_failed(KafkaConsumerException(KafkaError(code, "in the broker's words", fatal)))
 
 
 def test_passing_errors_of_the_consumer_are_passed_over_and_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -54,9 +55,11 @@ def test_lasting_errors_of_the_consumer_end_the_process(code: int, fatal: bool) 
 
 
 def test_errors_of_our_own_are_never_passed_over(lenient: Bench) -> None:
-    assert not module._kafka_failed(RuntimeError("a bug"))
+    assert not consuming_failed(RuntimeError("a bug"))
     own: ConnectorError = RetryableError("uploading", "503")
-    assert not lenient.application._processing_failed(own, record(0), logging.getLogger())
+    of_state = StateTransactionError("the transaction is closed")
+    for error in (own, of_state):
+        assert not lenient.application._processing_failed(error, record(0), logging.getLogger())
 
 
 def test_records_that_come_again_by_a_slip_of_the_client_become_no_rows(lenient: Bench) -> None:

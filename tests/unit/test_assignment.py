@@ -53,6 +53,15 @@ def test_nothing_is_repeated_once_the_rewind_is_made_up_for() -> None:
     assert [life.is_repeated(offset) for offset in (6, 7, 6, 0)] == [True, False, False, False]
 
 
+def test_what_a_former_life_has_written_is_repeated_also_after_a_rewind() -> None:
+    life = Assignment(TP)
+    life.replay(5)
+    assert life.is_repeated(3)
+    life.rewind()
+    assert life.is_repeated(5)
+    assert not life.is_repeated(6)
+
+
 def test_nothing_is_repeated_without_a_rewind() -> None:
     life = Assignment(TP)
     life.rows.append(row({}, 6))

@@ -82,6 +82,14 @@ def test_where_consuming_begins_is_noted_before_the_first_row(bench: Bench) -> N
     assert bench.stored().end == 69
 
 
+def test_where_state_is_kept_the_journal_stays_where_it_is_while_records_come_again(bench: Bench) -> None:
+    bench.left_behind(41)
+    bench.positions.position = KafkaPosition(30, 0, 100, "id")
+    start = claim_of(bench.claims(keeps_state=True)).start
+    assert (start.offset, start.replayed_to) == (30, 41)
+    assert bench.stored().end == 41
+
+
 def test_an_offset_moved_by_hand_counts_for_the_first_claim_of_a_start_only(bench: Bench) -> None:
     """Later the group's offset is behind because a member ended before its commit: its rows are in the table."""
     bench.left_behind(41)

@@ -37,3 +37,10 @@ def test_different_messages_do_not_hide_each_other(told: list[float]) -> None:
     _say(repetitions, told, 2, REFUSED, 1, 1)
     _say(repetitions, told, 3, "Group authorization failed")
     assert told == [1, 2, 3]
+
+
+def test_a_clock_that_is_set_back_hides_nothing(told: list[float]) -> None:
+    repetitions = _Repetitions()
+    for second in (7200, 0, 30, 61):
+        _say(repetitions, told, second, REFUSED, second, second)
+    assert told == [7200, 0, 61]

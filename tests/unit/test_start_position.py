@@ -24,8 +24,9 @@ def begin(
     reset: Literal["earliest", "latest"] = "latest",
     *,
     prefer_committed: bool = False,
+    keeps_state: bool = False,
 ) -> Start:
-    return start_of(journal, position, reset=reset, prefer_committed=prefer_committed)
+    return start_of(journal, position, reset=reset, prefer_committed=prefer_committed, keeps_state=keeps_state)
 
 
 # --- Kafka alone says -----------------------------------------------------------------------------------------------
@@ -164,6 +165,30 @@ def test_a_group_moved_onto_what_was_lost_is_no_loss_of_the_journal() -> None:
     """The user has seen the gap and moved on."""
     start = begin(entry(499), kafka(800, low=800), prefer_committed=True)
     assert (start.offset, start.is_loss) == (800, False)
+
+
+# --- with state -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("committed", "low", "offset"), [(400, 0, 400), (0, 0, 0), (400, 450, 450), (499, 499, 499)])
+def test_what_the_state_lacks_comes_again_and_is_not_written(committed: int, low: int, offset: int) -> None:
+    start = begin(entry(499), kafka(committed, low=low), keeps_state=True)
+    assert (start.offset, start.replayed_to, start.in_table) == (offset, 499, 499)
+    assert (start.skipped, start.is_loss) == (0, False)
+    assert f"{500 - offset:,} records from offset {offset} on are in the table already" in start.remark
+
+
+@pytest.mark.parametrize(("committed", "low"), [(500, 0), (700, 0), (None, 0), (100, 500)])
+def test_where_the_state_lacks_nothing_that_is_there_the_journal_says_where_it_begins(
+    committed: int | None, low: int
+) -> None:
+    start = begin(entry(499), kafka(committed, low=low), keeps_state=True)
+    assert (start.offset, start.replayed_to, start.in_table) == (500, -1, 499)
+
+
+def test_offsets_moved_by_hand_are_written_again_also_with_state() -> None:
+    start = begin(entry(499), kafka(100), prefer_committed=True, keeps_state=True)
+    assert (start.offset, start.replayed_to) == (100, -1)
 
 
 # --- whatever they say ----------------------------------------------------------------------------------------------

@@ -6,9 +6,12 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trustme
+from azure.core.exceptions import ClientAuthenticationError
+from azure.identity import DefaultAzureCredential
 
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.azure import AzureStore
@@ -135,4 +138,24 @@ def test_an_identity_that_has_let_in_is_waited_for(guarded: LocalAzurite, monkey
         lake = store(guarded)
         lake.connect("")
         with pytest.raises(RetryableError, match=r"reading az://lake/k.*no token could be had"):
+            lake.read("k")
+
+
+def test_a_renewal_that_is_refused_is_no_answer_of_the_store(
+    guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entra ID refuses a workload's identity with an answer of its own, which comes with the error."""
+    said = "AADSTS700024: the assertion is not within its time range"
+    answer = SimpleNamespace(status_code=401, reason="Unauthorized", headers={}, text=lambda: "{}")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ClientAuthenticationError(said, response=answer)
+
+    with CannedServer(given(token(60), 60)) as identity:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
+        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
+        lake = store(guarded)
+        lake.connect("")
+        monkeypatch.setattr(DefaultAzureCredential, "get_token", refuse)
+        with pytest.raises(RetryableError, match=rf"reading az://lake/k.*no token could be had.*{said}"):
             lake.read("k")

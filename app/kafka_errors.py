@@ -1,0 +1,90 @@
+"""Errors of Kafka's client: which pass, which last, and how the user is to see them."""
+
+import logging
+
+from confluent_kafka import KafkaError, KafkaException
+from quixstreams.exceptions import PartitionAssignmentError
+from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
+
+from app.errors import ConnectorError, FatalError, RetryableError
+
+logger = logging.getLogger(__name__)
+
+# The coordinator is away or moves, or a rebalance is on: offsets can be committed later, or the next owner reads the
+# rows again.
+PASSING_ERRORS = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,  # to a new coordinator; that a topic is gone shows elsewhere
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+)
+
+_LASTING_CONSUMER_ERRORS = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+    }
+)
+
+
+def of_rebalance(error: PartitionAssignmentError) -> Exception:
+    """What was raised in the callback of a rebalance, by us or by Kafka's client."""
+    cause = error.__cause__
+    if isinstance(cause, ConnectorError):
+        return cause
+    if isinstance(cause, KafkaException) and cause.args[0].code() in PASSING_ERRORS:
+        return RetryableError("joining the consumer group", cause.args[0].str())
+    return error
+
+
+def consuming_failed(error: Exception) -> bool:
+    """Whether the loop may go on after an error of the Kafka client.
+
+    Raises:
+        ConnectorError: it may not, and why.
+    """
+    if not isinstance(error, KafkaConsumerException):
+        return False
+    kafka_error: KafkaError = error.error
+    if kafka_error.code() in _LASTING_CONSUMER_ERRORS or kafka_error.fatal():
+        raise FatalError(
+            "consuming from Kafka",
+            kafka_error.str(),
+            "Check that the topic still exists and that the user may read it and its consumer group",
+        ) from None
+    if kafka_error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise RetryableError(
+            "consuming from Kafka",
+            f"{kafka_error.str()}. The next records are gone, or the topic was made anew",
+            "The next start finds out and goes on from the right place",
+        ) from None
+    logger.warning("Kafka: %s; going on", kafka_error.str())
+    return True
+
+
+def producing_failed(error: Exception) -> ConnectorError:
+    """What the user is to see where Kafka did not take what ``transform()`` produces, or the changes of its state."""
+    doing = "sending what transform() produces, or the changes of its state"
+    if not isinstance(error, KafkaProducerDeliveryError):
+        return RetryableError(doing, str(error), _FROM_LAST_COMMIT)
+    kafka_error: KafkaError = error.error
+    if kafka_error.code() in PASSING_ERRORS or kafka_error.code() == KafkaError._MSG_TIMED_OUT:
+        return RetryableError(doing, kafka_error.str(), _FROM_LAST_COMMIT)
+    return FatalError(doing, kafka_error.str(), _LET_IT_SEND)
+
+
+_LET_IT_SEND = "Check the user's rights on the topic, and the largest message it takes"
+_FROM_LAST_COMMIT = "The next start goes on from the last commit"

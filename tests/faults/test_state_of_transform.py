@@ -1,0 +1,131 @@
+"""A transform() that keeps state, on a real Kafka: its state and the table never tell different stories.
+
+It numbers the records by a count that it keeps. So a record that the state has not seen, or has seen twice, shows in
+the numbers of all that come after it.
+"""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from quixstreams import State
+from quixstreams.dataframe import StreamingDataFrame
+
+from app.errors import FatalError, RetryableError
+from tests.fakes.moody_store import MoodyStore
+from tests.faults.connector_thread import ConnectorThread, Place
+
+DENIED = FatalError("uploading to the lake", "access denied")
+ONLY_AT_THE_END = {"BATCH_SIZE": "20", "COMMIT_INTERVAL": "3600"}  # the table is ahead of the group
+
+
+def _numbered(sdf: StreamingDataFrame) -> StreamingDataFrame:
+    def number(value: dict[str, int], state: State[str, int]) -> dict[str, int]:
+        so_far: int = state.get("count", 0)
+        state.set("count", so_far + 1)
+        return {**value, "n": so_far}
+
+    return sdf.apply(number, stateful=True)
+
+
+@pytest.fixture
+def counted(place: Place) -> Place:
+    place.kafka.create_topic(f"changelog__{place.group}--{place.topic}--default")
+    return place
+
+
+def _is_in_the_table(place: Place, count: int) -> bool:
+    return [(entry["state"], entry["end"]) for entry in place.journals().values()] == [("done", count - 1)]
+
+
+def _started(place: Place, *settings: dict[str, str], **arguments: Any) -> ConnectorThread:
+    connector = place.connector(*settings, transform=_numbered, **arguments)
+    connector.wait_until_consuming()
+    return connector
+
+
+def test_the_changelog_is_left_to_the_framework(counted: Place, caplog: pytest.LogCaptureFixture) -> None:
+    for life in (1, 2):
+        connector = _started(counted)
+        counted.produce(100)
+        counted.wait_until_committed(100 * life, by=connector)
+        connector.stop()
+
+    counted.assert_whole()  # the count went on from the changelog
+    assert list(counted.journals()) == [0]
+    assert "dead letter" not in caplog.text
+
+
+def test_after_a_crash_the_state_gets_what_only_the_table_has(counted: Place, caplog: pytest.LogCaptureFixture) -> None:
+    first = _started(counted, ONLY_AT_THE_END)
+    counted.produce(100)
+    first.wait_until(lambda: _is_in_the_table(counted, 100), "the table")
+    assert counted.committed() == [0]
+    first.crash()
+
+    second = _started(counted)
+    counted.produce(50)
+    counted.wait_until_committed(150, by=second)
+    second.stop()
+    counted.assert_whole()
+    assert "100 records from offset 0 on are in the table already: they go through transform() again" in caplog.text
+
+
+def test_a_lasting_failure_commits_nothing_that_the_state_lacks(counted: Place) -> None:
+    store = MoodyStore(counted.store_folder)
+    first = _started(counted, ONLY_AT_THE_END, store=store)
+    counted.produce(100)
+    first.wait_until(lambda: _is_in_the_table(counted, 100), "the table")
+    store.refuse = lambda _: DENIED
+    counted.produce(20)
+    assert first.wait() is DENIED
+    assert counted.committed() == [0]
+
+    second = _started(counted)
+    counted.wait_until_committed(120, by=second)
+    second.stop()
+    counted.assert_whole()
+
+
+def test_a_commit_that_fails_in_passing_ends_the_connector_and_no_record_is_rejected(
+    counted: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _started(counted, {"COMMIT_INTERVAL": "1"})
+    counted.wait_until_committed(0, by=first)  # where it begins
+
+    def fail(**_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
+
+    assert first.application is not None
+    monkeypatch.setattr(first.application._consumer, "commit", fail)
+    counted.produce(100)
+    error = first.wait()
+    assert isinstance(error, RetryableError)
+    assert str(error).startswith("committing offsets and the state of transform(): ")
+
+    second = _started(counted)
+    counted.produce(50)
+    counted.wait_until_committed(150, by=second)
+    second.stop()
+    counted.assert_whole()
+    assert "dead letter" not in caplog.text
+
+
+def test_back_pressure_while_records_come_again_writes_none_of_them_twice(
+    counted: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.flush_wait._PAUSE_SECONDS", 0.2)
+    first = _started(counted, ONLY_AT_THE_END)
+    counted.produce(100)
+    first.wait_until(lambda: _is_in_the_table(counted, 100), "the table")
+    first.crash()
+
+    store = MoodyStore(counted.store_folder)
+    store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")
+    counted.produce(50)
+    second = counted.connector({"COMMIT_INTERVAL": "1"}, store=store, transform=_numbered)
+    second.wait_until(lambda: second.is_paused, "back-pressure")
+    store.refuse = lambda _: None
+    counted.wait_until_committed(150, by=second)
+    second.stop()
+    counted.assert_whole()
