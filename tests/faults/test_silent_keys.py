@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from quixstreams.dataframe import StreamingDataFrame
 
 import app.transform
@@ -114,7 +114,7 @@ class Watched:
         found: list[tuple[bytes, dict[str, Any]]] = []
         with closing(Consumer(settings)) as consumer:
             tp = TopicPartition(self.topic, 0, 0)
-            _, end = consumer.get_watermark_offsets(tp, timeout=30)
+            end = _end_of(consumer, tp)
             consumer.assign([tp])
             while len(found) < end:
                 message = consumer.poll(10)
@@ -122,6 +122,18 @@ class Watched:
                 assert not message.error()
                 found.append((message.key(), json.loads(message.value())))
         return found
+
+
+def _end_of(consumer: Consumer, tp: TopicPartition) -> int:
+    """How many events there are; a broker that has just started takes a moment to lead its partitions again."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(tp, timeout=30)[1])
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 @pytest.fixture

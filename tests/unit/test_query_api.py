@@ -11,7 +11,7 @@ from app.catalog.query_api import QueryApi
 from app.errors import ConfigError
 from app.model import StoredFile
 from tests.fakes.canned_server import Answer, CannedServer
-from tests.unit.catalog.bench import WHEN, stored
+from tests.unit.catalog.catalog_bench import WHEN, stored
 
 LONG = 30.0
 FILE = StoredFile("k", "s3://lake/k", 5, 2, {"p": "a"}, WHEN, {"n": {"type": "numeric"}})

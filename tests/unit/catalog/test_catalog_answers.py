@@ -6,7 +6,7 @@ from app.catalog.base import CatalogTable
 from app.catalog.quix import QuixCatalog
 from app.errors import FatalError, RetryableError
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.bench import created, error_of_registering, stored
+from tests.unit.catalog.catalog_bench import created, error_of_registering, stored
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])

@@ -10,7 +10,7 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.rest import Patience
 from app.errors import ConfigError, FatalError, RetryableError
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.bench import error_of_registering
+from tests.unit.catalog.catalog_bench import error_of_registering
 
 
 def test_a_catalog_that_does_not_answer_in_time_is_retryable(server: CatalogServer) -> None:

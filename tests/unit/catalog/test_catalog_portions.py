@@ -9,7 +9,7 @@ from app.catalog.entries import MOST_BYTES, MOST_FILES
 from app.catalog.quix import QuixCatalog
 from app.model import StoredFile
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.bench import WHEN, created, stored
+from tests.unit.catalog.catalog_bench import WHEN, created, stored
 
 ONE_MEBIBYTE = 2**20
 

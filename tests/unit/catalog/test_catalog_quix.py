@@ -6,7 +6,7 @@ from app.catalog.base import CatalogTable, TableProperties
 from app.catalog.quix import QuixCatalog
 from app.errors import FatalError, RetryableError
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.bench import LOCATION, created, error_of_registering, stored
+from tests.unit.catalog.catalog_bench import LOCATION, created, error_of_registering, stored
 
 
 def test_a_healthy_catalog_that_lets_us_in_passes(catalog: QuixCatalog, server: CatalogServer) -> None:

@@ -13,7 +13,7 @@ from app.location import Place
 from app.model import StoredFile
 from app.registrar import Registrar
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.bench import WANTED, stored
+from tests.unit.catalog.catalog_bench import WANTED, stored
 
 TOPIC = "laps"
 ROWS = 10  # of each file
