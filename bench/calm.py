@@ -6,12 +6,14 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+
+import requests
 
 from bench.command import RESULTS, interruptible, positive, services
 from bench.lake import check_table, download
@@ -26,6 +28,7 @@ from bench.usage import usage
 from dev.broker import Record
 from dev.connector import Connector
 from dev.machine import announce
+from dev.server import free_ports
 
 VARIABLES = {"BATCH_SIZE": "1000", "COMMIT_INTERVAL": "1"}
 PARTITIONS = 4
@@ -33,6 +36,7 @@ RATE = 100  # messages a second
 FIRST = 500  # at once, for the connector's first batch takes longer than all others
 REST_SECONDS = 10.0  # what the first batch has left to be done: compilers, threads that end
 LOOK_SECONDS = 0.02
+SCRAPE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +44,14 @@ class Calm:
     """What was measured.
 
     Attributes:
-        idle_cores, busy_cores: processor time of the connector, Java's included, per second, with nothing to do and
-            with the messages.
+        idle_cores, watched_cores, busy_cores: processor time of the connector, Java's included, per second: with
+            nothing to do, the same with metrics on ``HTTP_PORT`` that are asked for, and with the messages.
         half_within, most_within, all_within: seconds from a message's sending until its offset was committed, of one
             half of them, of 99 of 100, and of all.
     """
 
     idle_cores: float
+    watched_cores: float
     busy_cores: float
     half_within: float
     most_within: float
@@ -67,9 +72,8 @@ def _options() -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> int:
     machine = facts()
-    sink = ConnectorSink("calm", "this connector", VARIABLES)
     with services() as stage:
-        calm = _measure(sink, stage, options.seconds)
+        calm = _measure(stage, options.seconds)
     date = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     text = _as_markdown(date, calm)
     print(text)
@@ -80,15 +84,17 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(sink: ConnectorSink, stage: Stage, seconds: int) -> Calm:
+def _measure(stage: Stage, seconds: int) -> Calm:
     workload = Workload(FIRST + RATE * seconds, PARTITIONS)
     stage.kafka.create_topic(workload.name, PARTITIONS)
     topic = Topic(workload.name, workload, expected_totals(workload))
     readings = records(workload)
     stage.kafka.produce(topic.name, islice(readings, FIRST))
-    with stage.place("calm", topic) as place, sink.start(stage, place) as (connector,):
-        wait_for_rows(sink, stage, place, [connector], FIRST)
-        time.sleep(REST_SECONDS)
+    (port,) = free_ports(1)
+    with _at_rest(stage, topic, {"HTTP_PORT": str(port)}) as (_, connector):
+        announce(f"Nothing for {seconds} s, and metrics asked for every {SCRAPE_SECONDS:.0f} s")
+        watched = _cores(connector.pid, lambda: _scrape(port, seconds))
+    with _at_rest(stage, topic, {}) as (place, connector):
         announce(f"Nothing for {seconds} s")
         idle = _cores(connector.pid, lambda: time.sleep(seconds))
         announce(f"{RATE} messages a second for {seconds} s")
@@ -98,7 +104,25 @@ def _measure(sink: ConnectorSink, stage: Stage, seconds: int) -> Calm:
         download(stage.minio, place.name, folder)
         check_table(table_in(folder), topic.expected)
     percentiles = statistics.quantiles(delays, n=100)
-    return Calm(idle, busy, percentiles[49], percentiles[98], max(delays))
+    return Calm(idle, watched, busy, percentiles[49], percentiles[98], max(delays))
+
+
+@contextmanager
+def _at_rest(stage: Stage, topic: Topic, more: Mapping[str, str]) -> Iterator[tuple[Place, Connector]]:
+    """A connector that has written the first messages and warmed up by that."""
+    sink = ConnectorSink("watched" if more else "calm", "this connector", {**VARIABLES, **more})
+    with stage.place(sink.name, topic) as place, sink.start(stage, place) as (connector,):
+        wait_for_rows(sink, stage, place, [connector], FIRST)
+        time.sleep(REST_SECONDS)
+        yield place, connector
+
+
+def _scrape(port: int, seconds: int) -> None:
+    """As Prometheus does."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).raise_for_status()
+        time.sleep(min(SCRAPE_SECONDS, max(0.0, end - time.monotonic())))
 
 
 def _cores(pid: int, wait: Callable[[], object]) -> float:
@@ -147,6 +171,7 @@ def _paced(readings: Iterator[Record], sent: Sequence[list[float]]) -> Iterator[
 def _as_markdown(date: str, calm: Calm) -> str:
     rows = [
         ["processor time with nothing to do", f"{100 * calm.idle_cores:.2f} % of a core"],
+        [f"the same, metrics read every {SCRAPE_SECONDS:.0f} s", f"{100 * calm.watched_cores:.2f} % of a core"],
         [f"processor time at {RATE} messages a second", f"{100 * calm.busy_cores:.1f} % of a core"],
         ["from a message's sending to its commit, half of them within", f"{calm.half_within:.2f} s"],
         ["99 of 100 within", f"{calm.most_within:.2f} s"],
