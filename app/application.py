@@ -18,14 +18,14 @@ from quixstreams import Application
 from quixstreams.checkpointing.exceptions import CheckpointProducerTimeout
 from quixstreams.context import message_context
 from quixstreams.exceptions import PartitionAssignmentError
-from quixstreams.kafka.exceptions import KafkaProducerDeliveryError
+from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
 from quixstreams.models import RawConfluentKafkaMessageProto, Row
 from quixstreams.state.exceptions import StateTransactionError
 
 from app.admission import Admission, Claiming
 from app.broker import new_admin
 from app.checkpoints import Checkpoints
-from app.errors import ConnectorError, DataError
+from app.errors import ConnectorError, DataError, RetryableError
 from app.kafka_errors import consuming_failed, of_rebalance, producing_failed
 from app.listening import Listening
 from app.metrics import Metrics
@@ -39,6 +39,10 @@ logger = logging.getLogger(__name__)
 
 _TURN_MESSAGES = 64
 _TURN_SECONDS = 0.05
+
+
+# What was produced for an earlier record, or the framework itself, has failed.
+_NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError)
 
 
 class Ownership(Claiming, Protocol):
@@ -116,8 +120,8 @@ class LakeApplication(Application):
 
     @property
     def keeps_state(self) -> bool:
-        """Whether ``transform()`` does, in stores of the framework; once the dataframe is built."""
-        return bool(self._state_manager.stores)
+        """Whether ``transform()`` does, or repartitions, in stores and topics of the framework; once it is built."""
+        return bool(self._state_manager.stores or self._topic_manager.repartition_topics)
 
     @property
     def recovers_state(self) -> bool:
@@ -155,6 +159,11 @@ class LakeApplication(Application):
             raise
         except (CheckpointProducerTimeout, KafkaProducerDeliveryError) as error:
             raise producing_failed(error) from None
+        except PartitionAssignmentError as error:  # while state was recovered
+            raise of_rebalance(error) from None
+        except KafkaConsumerException as error:  # the same
+            consuming_failed(error)
+            raise RetryableError("recovering the state of transform()", error.error.str()) from None
 
     def _setup_signal_handlers(self) -> None:
         """Signals are handled from the process's start on, and not only from here."""
@@ -249,14 +258,19 @@ class LakeApplication(Application):
 
     def _processing_failed(self, error: Exception, row: Row | None, _: logging.Logger) -> bool:
         """Whether the loop may go on; a record at which ``transform()`` failed, or that became no row, is rejected."""
-        if isinstance(error, (ConnectorError, StateTransactionError)) or row is None:
+        if isinstance(error, _NOT_OF_THE_RECORD) or row is None:
             return False
         refusal = not_processed(error, row)
         self._lake_sink.reject(refusal.rejected, refusal.hint)
         return True
 
     def _commit_before(self, error: DataError) -> None:
-        """Bring what came before a bad record into the lake, so that a restart begins at that very record."""
+        """Bring what came before a bad record into the lake, so that a restart begins at that very record.
+
+        Not so with state, for that has what the bad record did to it: a restart begins at the last commit then.
+        """
+        if self.keeps_state:
+            return
         if error.record is not None:
             self._lake_sink.discard(*error.record)
         self._checkpoints.last_chance = True
@@ -279,7 +293,7 @@ class LakeApplication(Application):
 
     def _begins(self, tp: TopicPartition, start: Start) -> None:
         self._checkpoints.expect(*tp, start.offset)
-        self._lake_sink.replay(tp, start.replayed_to)
+        self._lake_sink.replay(tp, start.offset, start.replayed_to)
         self._metrics.begins(tp, start.offset)
 
     def _end(self, tps: Sequence[TopicPartition]) -> None:

@@ -13,7 +13,17 @@ class Assignment:
     still running) can touch a later one.
     """
 
-    __slots__ = ("_next_number", "_sealed_to", "messages", "rejected", "replayed_to", "rows", "token", "tp")
+    __slots__ = (
+        "_next_number",
+        "_replayed_from",
+        "_sealed_to",
+        "messages",
+        "rejected",
+        "replayed_to",
+        "rows",
+        "token",
+        "tp",
+    )
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
@@ -24,7 +34,7 @@ class Assignment:
         # After back-pressure, or where state is made good, rows up to this offset come again though they are in a batch
         # already. At any other time a lower offset is no repetition: a buffered join gives out records late, a topic
         # may be made anew.
-        self.replayed_to = -1
+        self.replayed_to = self._replayed_from = -1
         self._sealed_to = -1
         self._next_number = 0
 
@@ -45,9 +55,10 @@ class Assignment:
         self._next_number += 1
         return part, rows, messages, rejected
 
-    def replay(self, to: int) -> None:
-        """What comes up to this offset is in a batch of a former life."""
-        self.replayed_to = self._sealed_to = to
+    def replay(self, first: int, last: int) -> None:
+        """What comes between these offsets is in a batch of a former life; what is given out late may be in none."""
+        self._replayed_from = first
+        self.replayed_to = self._sealed_to = last
 
     def rewind(self) -> None:
         """The consumer goes back to its last commit: drop what waits, and skip what is sealed when it comes."""
@@ -59,8 +70,8 @@ class Assignment:
     def is_repeated(self, offset: int) -> bool:
         """Whether a row with this offset is in a batch already."""
         if offset <= self.replayed_to:
-            return True
-        self.replayed_to = -1
+            return offset >= self._replayed_from
+        self.replayed_to = self._replayed_from = -1
         return False
 
     def add_messages(self, messages: Sequence[Message]) -> Sequence[Message]:

@@ -70,9 +70,9 @@ class Buffer:
             self._assignments.pop(tp, None)
         self._assignments_changed()
 
-    def replay(self, tp: TopicPartition, to: int) -> None:
-        """Drop records of this partition up to this offset when they come, for they are in the lake already."""
-        self._assignments[tp].replay(to)
+    def replay(self, tp: TopicPartition, first: int, last: int) -> None:
+        """Drop records of this partition between these offsets when they come, for they are in the lake already."""
+        self._assignments[tp].replay(first, last)
 
     def rewind(self) -> None:
         """The consumer goes back to its last commit: what is not sealed will be read again."""

@@ -141,7 +141,7 @@ class Checkpoints(ProcessingContext):
             if self.last_chance and not tries_left:
                 raise RetryableError("committing offsets", error.str(), "The rows since the last commit are read again")
             if self.checkpoint._store_transactions:  # they are closed by now, and cannot take what comes next
-                hint = "The next start reads again what the state lacks; what is in the table is not written again"
+                hint = "The next start goes on from the last commit"
                 raise RetryableError("committing offsets and the state of transform()", error.str(), hint)
             self._tell_of_failed_try(error)
             if self.last_chance:

@@ -56,7 +56,7 @@ class Claims:
         register: makes files of a former owner's batch known to the catalog.
         stands: whether the assignment with this token stands.
         reset: where a group without an offset begins.
-        keeps_state: whether ``transform()`` keeps state.
+        keeps_state: whether ``transform()`` keeps state, or repartitions.
         prefer_committed: whether the group's offset counts more than the journal, the first time that a partition is
             claimed. Later it may be behind the journal for other reasons than a user's hand.
         workers: claims at the same time.

@@ -45,8 +45,10 @@ class Health:
         """Well while the process starts; later as long as the loop turns and the JVM lives."""
         if self._last_turn is None:
             return Probe(ok=True, detail="starting")
+        if self._recovers():
+            self._last_turn = self._clock()
         still = self._clock() - self._last_turn
-        if still > self._loop_seconds and not self._recovers():
+        if still > self._loop_seconds:
             return Probe(ok=False, detail=f"the consumer's loop has not turned for {still:.0f} s")
         if not self._spark_alive():
             return Probe(ok=False, detail="Spark's Java process is gone")

@@ -170,9 +170,9 @@ class LakeSink(BaseSink):
         self.last_flush_ok = True  # a failed one of the former life says nothing about this one
         return tokens
 
-    def replay(self, tp: TopicPartition, to: int) -> None:
-        """Records of this partition up to this offset will come again, and are in the lake already."""
-        self._buffer.replay(tp, to)
+    def replay(self, tp: TopicPartition, first: int, last: int) -> None:
+        """Records of this partition from the first to the last offset will come again, and are in the lake already."""
+        self._buffer.replay(tp, first, last)
 
     def unassign(self, tps: Iterable[TopicPartition]) -> None:
         """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""

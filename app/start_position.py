@@ -61,7 +61,7 @@ def start_of(
         kafka: what Kafka says.
         reset: where a group without an offset begins.
         prefer_committed: the user has moved the group's offset by hand and says so (``START_FROM=committed``).
-        keeps_state: ``transform()`` does, and its state is as of the group's offset.
+        keeps_state: ``transform()`` does, or repartitions: what it did beside rows is as of the group's offset.
     """
     start = _start_of(entry, kafka, reset, prefer_committed, keeps_state)
     return replace(start, moves_group=start.offset != kafka.committed)
@@ -81,6 +81,8 @@ def _start_of(
         start = _by_kafka(kafka, reset)
         moved = f"START_FROM=committed: going on from {start.offset}, the journal is at {entry.end + 1}"
         return Start(start.offset, f"{moved}. {start.remark}".rstrip(". "), start.is_loss)
+    if keeps_state and kafka.committed is not None and max(entry.end + 1, kafka.low) <= kafka.committed <= kafka.high:
+        return Start(kafka.committed)  # the records in between gave no rows, and are in the state
     if entry.end + 1 < kafka.low:
         return _expired(entry.end + 1, kafka.low)
     if entry.end + 1 > kafka.high:

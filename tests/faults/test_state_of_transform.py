@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from quixstreams import State
 from quixstreams.dataframe import StreamingDataFrame
 
-from app.errors import FatalError, RetryableError
+from app.errors import DataError, FatalError, RetryableError
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import ConnectorThread, Place
 
@@ -69,6 +69,60 @@ def test_after_a_crash_the_state_gets_what_only_the_table_has(counted: Place, ca
     second.stop()
     counted.assert_whole()
     assert "100 records from offset 0 on are in the table already: they go through transform() again" in caplog.text
+
+
+def test_records_without_rows_are_in_the_state_once(counted: Place) -> None:
+    """The table ends before them; what tells that they were seen is the commit alone."""
+
+    def every_other(sdf: StreamingDataFrame) -> StreamingDataFrame:
+        numbered = _numbered(sdf)
+        return numbered[numbered["n"] % 10 == 0]
+
+    for life in (1, 2):
+        connector = counted.connector(transform=every_other)
+        connector.wait_until_consuming()
+        counted.produce(98)
+        counted.wait_until_committed(98 * life, by=connector)
+        connector.stop()
+    counted.assert_whole(range(0, 196, 10))
+
+
+@pytest.mark.parametrize("place", [2], indirect=True)  # of one partition nothing is sent on
+def test_records_that_are_grouped_anew_are_sent_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal of the input hears of what was sent on now and then only."""
+    monkeypatch.setattr("app.claims._ADVANCE_SECONDS", 3600.0)
+    place.kafka.create_topic(f"repartition__{place.group}--{place.topic}--by-pad", 2)
+    for life in (1, 2):
+        connector = place.connector(transform=lambda sdf: sdf.group_by("pad", name="by-pad"))
+        connector.wait_until_consuming()
+        place.produce(100, size=1)
+        place.wait_until_committed(50 * life, 50 * life, by=connector)
+        connector.wait_until(lambda: len(place.numbers()) == place.produced, "the rows")
+        connector.stop()
+    place.assert_whole()
+
+
+def test_with_state_a_bad_record_that_ends_the_connector_is_in_no_commit(counted: Place) -> None:
+    """Its changes of the state would be there once more after each restart."""
+
+    def failing_at_the_fiftieth(sdf: StreamingDataFrame) -> StreamingDataFrame:
+        def check(value: dict[str, int]) -> dict[str, int]:
+            if value["n"] == 50 and refuse:
+                raise ValueError("not this one")
+            return value
+
+        return _numbered(sdf).apply(check)
+
+    refuse = True
+    counted.produce(100)
+    for _ in range(2):
+        connector = counted.connector(ONLY_AT_THE_END, transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
+        assert isinstance(connector.wait(), DataError)
+    refuse = False
+    connector = counted.connector(transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
+    counted.wait_until_committed(100, by=connector)
+    connector.stop()
+    counted.assert_whole()
 
 
 def test_a_lasting_failure_commits_nothing_that_the_state_lacks(counted: Place) -> None:

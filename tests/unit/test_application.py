@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 from quixstreams import Application
-from quixstreams.kafka.exceptions import KafkaConsumerException
+from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
 from quixstreams.state.exceptions import StateTransactionError
 
 from app.errors import ConnectorError, FatalError, RetryableError
@@ -58,7 +58,8 @@ def test_errors_of_our_own_are_never_passed_over(lenient: Bench) -> None:
     assert not consuming_failed(RuntimeError("a bug"))
     own: ConnectorError = RetryableError("uploading", "503")
     of_state = StateTransactionError("the transaction is closed")
-    for error in (own, of_state):
+    of_another = KafkaProducerDeliveryError(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    for error in (own, of_state, of_another):
         assert not lenient.application._processing_failed(error, record(0), logging.getLogger())
 
 

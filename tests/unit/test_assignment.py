@@ -55,11 +55,16 @@ def test_nothing_is_repeated_once_the_rewind_is_made_up_for() -> None:
 
 def test_what_a_former_life_has_written_is_repeated_also_after_a_rewind() -> None:
     life = Assignment(TP)
-    life.replay(5)
+    life.replay(2, 5)
     assert life.is_repeated(3)
     life.rewind()
-    assert life.is_repeated(5)
-    assert not life.is_repeated(6)
+    assert [life.is_repeated(offset) for offset in (2, 5, 6, 3)] == [True, True, False, False]
+
+
+def test_what_is_given_out_late_while_others_are_repeated_is_no_repetition() -> None:
+    life = Assignment(TP)
+    life.replay(200, 500)
+    assert [life.is_repeated(offset) for offset in (200, 100, 500)] == [True, False, True]
 
 
 def test_nothing_is_repeated_without_a_rewind() -> None:

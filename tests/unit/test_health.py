@@ -65,6 +65,9 @@ def test_a_loop_that_rests_while_state_is_recovered_is_live(played: Played) -> N
     played.clock.advance(100 * LOOP_SECONDS)
     assert played.health.live().ok
     played.recovers = False
+    played.clock.advance(LOOP_SECONDS)
+    assert played.health.live().ok, "it counts from the end of the recovery"
+    played.clock.advance(1)
     assert not played.health.live().ok
 
 

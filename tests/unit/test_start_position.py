@@ -178,7 +178,12 @@ def test_what_the_state_lacks_comes_again_and_is_not_written(committed: int, low
     assert f"{500 - offset:,} records from offset {offset} on are in the table already" in start.remark
 
 
-@pytest.mark.parametrize(("committed", "low"), [(500, 0), (700, 0), (None, 0), (100, 500)])
+@pytest.mark.parametrize(("committed", "low"), [(501, 0), (700, 0), (1_000, 0), (700, 600)])
+def test_records_that_gave_no_rows_and_are_in_the_state_do_not_come_again(committed: int, low: int) -> None:
+    assert begin(entry(499), kafka(committed, low=low), keeps_state=True) == Start(committed)
+
+
+@pytest.mark.parametrize(("committed", "low"), [(500, 0), (None, 0), (100, 500), (1_001, 0)])
 def test_where_the_state_lacks_nothing_that_is_there_the_journal_says_where_it_begins(
     committed: int | None, low: int
 ) -> None:
