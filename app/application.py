@@ -25,8 +25,8 @@ from quixstreams.state.exceptions import StateTransactionError
 from app.admission import Admission, Claiming
 from app.broker import new_admin
 from app.checkpoints import Checkpoints
-from app.errors import ConnectorError, DataError, RetryableError
-from app.kafka_errors import consuming_failed, of_rebalance, producing_failed
+from app.errors import ConnectorError, DataError
+from app.kafka_errors import consuming_failed, of_rebalance, producing_failed, recovering_failed
 from app.listening import Listening
 from app.metrics import Metrics
 from app.model import TopicPartition
@@ -39,8 +39,6 @@ logger = logging.getLogger(__name__)
 
 _TURN_MESSAGES = 64
 _TURN_SECONDS = 0.05
-
-
 # What was produced for an earlier record, or the framework itself, has failed.
 _NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError)
 
@@ -162,8 +160,7 @@ class LakeApplication(Application):
         except PartitionAssignmentError as error:  # while state was recovered
             raise of_rebalance(error) from None
         except KafkaConsumerException as error:  # the same
-            consuming_failed(error)
-            raise RetryableError("recovering the state of transform()", error.error.str()) from None
+            raise recovering_failed(error) from None
 
     def _setup_signal_handlers(self) -> None:
         """Signals are handled from the process's start on, and not only from here."""

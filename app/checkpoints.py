@@ -12,7 +12,7 @@ from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.processing import ProcessingContext
 
 from app.errors import FatalError, RetryableError
-from app.kafka_errors import PASSING_ERRORS
+from app.kafka_errors import FROM_LAST_COMMIT, PASSING_ERRORS
 
 logger = logging.getLogger(__name__)
 
@@ -141,8 +141,8 @@ class Checkpoints(ProcessingContext):
             if self.last_chance and not tries_left:
                 raise RetryableError("committing offsets", error.str(), "The rows since the last commit are read again")
             if self.checkpoint._store_transactions:  # they are closed by now, and cannot take what comes next
-                hint = "The next start goes on from the last commit"
-                raise RetryableError("committing offsets and the state of transform()", error.str(), hint)
+                doing = "committing offsets and the state of transform()"
+                raise RetryableError(doing, error.str(), FROM_LAST_COMMIT)
             self._tell_of_failed_try(error)
             if self.last_chance:
                 time.sleep(_COMMIT_PAUSE_SECONDS)

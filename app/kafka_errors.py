@@ -10,6 +10,9 @@ from app.errors import ConnectorError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
 
+FROM_LAST_COMMIT = "The next start goes on from the last commit"
+_LET_IT_SEND = "Check the user's rights on the topic, and the largest message it takes"
+
 # The coordinator is away or moves, or a rebalance is on: offsets can be committed later, or the next owner reads the
 # rows again.
 PASSING_ERRORS = frozenset(
@@ -58,33 +61,40 @@ def consuming_failed(error: Exception) -> bool:
     """
     if not isinstance(error, KafkaConsumerException):
         return False
-    kafka_error: KafkaError = error.error
-    if kafka_error.code() in _LASTING_CONSUMER_ERRORS or kafka_error.fatal():
-        raise FatalError(
-            "consuming from Kafka",
-            kafka_error.str(),
-            "Check that the topic still exists and that the user may read it and its consumer group",
-        ) from None
-    if kafka_error.code() == KafkaError._AUTO_OFFSET_RESET:
-        raise RetryableError(
-            "consuming from Kafka",
-            f"{kafka_error.str()}. The next records are gone, or the topic was made anew",
-            "The next start finds out and goes on from the right place",
-        ) from None
-    logger.warning("Kafka: %s; going on", kafka_error.str())
+    if ending := _ending(error.error):
+        raise ending from None
+    logger.warning("Kafka: %s; going on", error.error.str())
     return True
+
+
+def recovering_failed(error: KafkaConsumerException) -> ConnectorError:
+    """What the user is to see of an error of the Kafka client while state was recovered, where nothing goes on."""
+    return _ending(error.error) or RetryableError("recovering the state of transform()", error.error.str())
+
+
+def _ending(error: KafkaError) -> ConnectorError | None:
+    """What the user is to see where an error of the Kafka client ends the process; ``None`` where it passes."""
+    if error.code() in _LASTING_CONSUMER_ERRORS or error.fatal():
+        return FatalError(
+            "consuming from Kafka",
+            error.str(),
+            "Check that the topic still exists and that the user may read it and its consumer group",
+        )
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        return RetryableError(
+            "consuming from Kafka",
+            f"{error.str()}. The next records are gone, or the topic was made anew",
+            "The next start finds out and goes on from the right place",
+        )
+    return None
 
 
 def producing_failed(error: Exception) -> ConnectorError:
     """What the user is to see where Kafka did not take what ``transform()`` produces, or the changes of its state."""
     doing = "sending what transform() produces, or the changes of its state"
     if not isinstance(error, KafkaProducerDeliveryError):
-        return RetryableError(doing, str(error), _FROM_LAST_COMMIT)
+        return RetryableError(doing, str(error), FROM_LAST_COMMIT)
     kafka_error: KafkaError = error.error
     if kafka_error.code() in PASSING_ERRORS or kafka_error.code() == KafkaError._MSG_TIMED_OUT:
-        return RetryableError(doing, kafka_error.str(), _FROM_LAST_COMMIT)
+        return RetryableError(doing, kafka_error.str(), FROM_LAST_COMMIT)
     return FatalError(doing, kafka_error.str(), _LET_IT_SEND)
-
-
-_LET_IT_SEND = "Check the user's rights on the topic, and the largest message it takes"
-_FROM_LAST_COMMIT = "The next start goes on from the last commit"

@@ -1,12 +1,12 @@
-"""Errors of Kafka's producer as the user sees them."""
+"""Errors of Kafka's producer, and of its consumer while state is recovered, as the user sees them."""
 
 import pytest
 from confluent_kafka import KafkaError
 from quixstreams.checkpointing.exceptions import CheckpointProducerTimeout
-from quixstreams.kafka.exceptions import KafkaProducerDeliveryError
+from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
 
 from app.errors import FatalError, RetryableError
-from app.kafka_errors import producing_failed
+from app.kafka_errors import producing_failed, recovering_failed
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,19 @@ def test_what_kafka_refuses_lasts(code: int) -> None:
     seen = producing_failed(KafkaProducerDeliveryError(KafkaError(code)))
     assert isinstance(seen, FatalError)
     assert "Check the user's rights on the topic, and the largest message it takes" in str(seen)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "doing"),
+    [
+        (KafkaError._TRANSPORT, RetryableError, "recovering the state of transform(): "),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, FatalError, "consuming from Kafka: "),
+    ],
+)
+def test_an_error_while_state_is_recovered_ends_the_connector_without_a_promise_to_go_on(
+    code: int, kind: type[Exception], doing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = recovering_failed(KafkaConsumerException(KafkaError(code)))
+    assert isinstance(seen, kind)
+    assert str(seen).startswith(doing)
+    assert "going on" not in caplog.text
