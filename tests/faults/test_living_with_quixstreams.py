@@ -162,18 +162,21 @@ def test_rows_of_one_record_are_in_one_batch(place: Place, store: MoodyStore) ->
     def in_three(value: dict[str, int]) -> list[dict[str, int]]:
         return [{**value, "piece": piece} for piece in range(3)]
 
-    held = threading.Event()
+    reached, held = threading.Event(), threading.Event()
 
     def hold_the_second(number: int) -> None:
         if number == 1:
+            reached.set()
             held.wait()
             raise Stopped
 
     first = place.connector(
         BATCH_SIZE="2", before_write=hold_the_second, transform=lambda sdf: sdf.apply(in_three, expand=True)
     )
-    place.produce(10)
+    place.produce(1)  # alone, for what comes together is one batch
     first.wait_until(lambda: [j for j in place.journals().values() if (j["state"], j["end"]) == ("done", 0)])
+    place.produce(9)
+    first.wait_until(reached.is_set, "the second batch")
     first.crash()
     held.set()
     assert place.numbers() == [0, 0, 0]
