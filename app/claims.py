@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 from app.custody import ByJournal
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal import Journal
-from app.journal_entry import JournaledFile
+from app.journal_entry import JournaledFile, JournalEntry
 from app.journal_object import FencedError
 from app.metrics import Metrics
 from app.model import TopicPartition
@@ -26,7 +26,6 @@ from app.start_position import KafkaPosition, Start, start_of
 logger = logging.getLogger(__name__)
 
 _ADVANCE_SECONDS = 60.0
-_SWEEP_SECONDS = 600.0
 
 
 class Positions(Protocol):
@@ -89,7 +88,7 @@ class Claims:
         self._topic_ids: dict[TopicPartition, str] = {}  # of all that were ever claimed
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="claim")
         self._stop = threading.Event()
-        self._advanced_at = self._swept_at = time.monotonic()
+        self._advanced_at = time.monotonic()
         self._through: queue.SimpleQueue[Claim | ConnectorError] = queue.SimpleQueue()
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
@@ -128,7 +127,7 @@ class Claims:
         now = time.monotonic()
         if self._custody and now - self._advanced_at >= _ADVANCE_SECONDS:
             self._advanced_at = now
-            self._pool.submit(self._advance, self._custody, ends, sweep=now - self._swept_at >= _SWEEP_SECONDS)
+            self._pool.submit(self._advance, self._custody, ends)
 
     def stop(self) -> None:
         """Give up the claims under way, once nothing asks for custody any more."""
@@ -139,12 +138,9 @@ class Claims:
 
     # --- on threads of the pool -------------------------------------------------------------------------------------
 
-    def _advance(self, custody: ByJournal, ends: Mapping[str, int], *, sweep: bool) -> None:
+    def _advance(self, custody: ByJournal, ends: Mapping[str, int]) -> None:
         try:
             custody.advance(ends)
-            if sweep:
-                custody.delete_revoked()
-                self._swept_at = time.monotonic()
         except ConnectorError as error:
             logger.debug("%s. It is tried again after a later commit", error)
         except Exception as error:
@@ -182,7 +178,7 @@ class Claims:
     def _start_of(self, tp: TopicPartition, token: str, journal: Journal) -> Start:
         found = journal.claim(lambda: self._stands(token))
         if found is not None:
-            journal.settle(self._register)
+            journal.settle(self._register, lambda entry: _left_in(self._positions.of(tp), entry))
         kafka = self._positions.of(tp)
         if not self._stands(token):  # that may have taken long, and the next owner's first journal would meet ours
             raise FencedError("the assignment ended before its start was known")
@@ -200,6 +196,13 @@ class Claims:
             journal.switch_off()
         self._topic_ids[tp] = kafka.topic_id
         return start
+
+
+def _left_in(kafka: KafkaPosition, entry: JournalEntry) -> range:
+    """Which offsets of a batch Kafka still has: those of a topic that was recreated are other records."""
+    if entry.topic_id and kafka.topic_id and entry.topic_id != kafka.topic_id:
+        return range(0)
+    return range(max(entry.start, kafka.low), min(entry.end + 1, kafka.high))
 
 
 _RESTART = "It is tried again after a restart"

@@ -14,9 +14,6 @@ from app.errors import ConnectorError, RetryableError
 from app.journal import Intent, Journal
 from app.journal_object import FencedError
 
-# A process that was frozen for longer looks at the journal before it uploads anything more.
-_FRESH_SECONDS = 30.0
-
 
 class Custody(Protocol):
     """What the pipeline asks before and after its steps. Tokens are those of assignments.
@@ -37,8 +34,12 @@ class Custody(Protocol):
         """Those whose uploaded files may be registered now."""
         ...
 
+    def registered(self, intents: Mapping[str, Intent]) -> None:
+        """These batches are in the lake and registered. Asks nothing of the store."""
+        ...
+
     def done(self) -> None:
-        """Everything registered so far is in the lake."""
+        """Note down what is registered, unless the next batch's intent says it already; at any time."""
         ...
 
 
@@ -63,6 +64,9 @@ class ByAssignment:
         """As ``Custody``."""
         return {token for token in tokens if self._stands(token)}
 
+    def registered(self, intents: Mapping[str, Intent]) -> None:
+        """Nothing to note down."""
+
     def done(self) -> None:
         """Nothing to note down."""
 
@@ -74,15 +78,25 @@ class ByJournal:
         stands: whether the assignment with this token stands.
         on_fenced: told the token and the reason when a journal is found to be somebody else's.
         workers: requests to the store at the same time.
+        fresh_seconds: for how long after a look at its journal a partition cannot have another owner yet. A process
+            that was frozen for longer looks again before it uploads anything more.
     """
 
-    def __init__(self, stands: Callable[[str], bool], on_fenced: Callable[[str, str], None], workers: int) -> None:
+    def __init__(
+        self,
+        stands: Callable[[str], bool],
+        on_fenced: Callable[[str, str], None],
+        *,
+        workers: int,
+        fresh_seconds: float,
+    ) -> None:
         self._stands = stands
         self._on_fenced = on_fenced
+        self._fresh_seconds = fresh_seconds
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="journal")
         self._lock = threading.Lock()
         self._journals: Mapping[str, Journal] = {}  # replaced as a whole: other threads may be going through it
-        self._undone: set[str] = set()
+        self._registered: dict[str, int] = {}  # by token, the last batch that may be noted down as done
 
     # --- by the claims ----------------------------------------------------------------------------------------------
 
@@ -100,25 +114,30 @@ class ByJournal:
         journal = self._journals.get(token)
         if journal is None or not self._stands(token):
             return False
-        if journal.seconds_since_look > _FRESH_SECONDS:
+        if journal.seconds_since_look > self._fresh_seconds:
             return self._try(token, journal.look)
         return True
 
     def intend(self, intents: Mapping[str, Intent]) -> None:
         """As ``Custody``; the journals of several partitions are written side by side."""
         held = self._held(intents)
-        self._undone |= held.keys()
         self._all({token: partial(journal.intend, intents[token]) for token, journal in held.items()})
 
     def confirm(self, tokens: Collection[str]) -> set[str]:
         """As ``Custody``."""
         return self._all({token: journal.look for token, journal in self._held(tokens).items()})
 
+    def registered(self, intents: Mapping[str, Intent]) -> None:
+        """As ``Custody``."""
+        self._registered |= {token: intent.batch for token, intent in intents.items()}
+
     def done(self) -> None:
         """As ``Custody``."""
-        finished = {token: journal.done for token, journal in self._held(self._undone).items()}
-        self._all(finished)
-        self._undone.clear()
+        registered = self._registered
+        self._all(
+            {token: partial(journal.done, registered[token]) for token, journal in self._held(registered).items()}
+        )
+        self._registered = {}
 
     # --- by the consumer --------------------------------------------------------------------------------------------
 
@@ -128,8 +147,12 @@ class ByJournal:
         self._all({token: partial(journal.advance, ends[token]) for token, journal in held.items()})
 
     def delete_revoked(self) -> None:
-        """Delete objects of batches that were undone, should they have appeared since."""
-        self._all({token: journal.delete_revoked for token, journal in self._held(self._journals).items()})
+        """Delete objects of batches that were undone, should they have appeared since.
+
+        One partition after the other, on the caller's thread: batches must not wait for it.
+        """
+        for journal in self._held(self._journals).values():
+            journal.delete_revoked()
 
     def stop(self) -> None:
         """End the threads, as far as they are not stuck in a call."""

@@ -22,8 +22,12 @@ class Parcel:
 class Upload:
     """The upload of one batch's files. It remembers what is stored already, so that it can be repeated.
 
+    Whether a batch is complete is told by its data files. So of each assignment one of them waits until all other
+    objects (dead letters, index files) are stored: batches that have none of these take one round less.
+
     Args:
         parcels: what to store.
+        data: the keys of the data files among them.
         store: where to.
         pool: its size is the number of uploads at the same time.
         may_upload: whether the assignment with this token still writes its partition. Files of others are left out,
@@ -34,11 +38,16 @@ class Upload:
     def __init__(
         self,
         parcels: Sequence[Parcel],
+        data: Collection[str],
         store: ObjectStore,
         pool: ThreadPoolExecutor,
         may_upload: Callable[[str], bool],
     ) -> None:
-        self._missing = list(parcels)
+        owners = {parcel.owner for parcel in parcels if parcel.key not in data}
+        last = {parcel.owner: parcel.key for parcel in parcels if parcel.key in data and parcel.owner in owners}
+        self._missing = [parcel for parcel in parcels if last.get(parcel.owner) != parcel.key]
+        self._last = [parcel for parcel in parcels if last.get(parcel.owner) == parcel.key]
+        self._left_out: set[str] = set()
         self._stored: list[tuple[Parcel, StoredObject]] = []
         self._store = store
         self._pool = pool
@@ -52,16 +61,24 @@ class Upload:
             RetryableError: if files are missing that a repetition may bring.
             Stopped: the pool was shut down meanwhile.
         """
-        attempts = [(parcel, self._begin(parcel)) for parcel in self._missing]
-        self._missing = []
+        self._upload(self._missing)
+        self._last[:] = [parcel for parcel in self._last if parcel.owner not in self._left_out]
+        self._upload(self._last)
+
+    def _upload(self, waiting: list[Parcel]) -> None:
+        """Upload these; those that fail stay in the list."""
+        attempts = [(parcel, self._begin(parcel)) for parcel in waiting]
+        waiting.clear()
         errors: list[BaseException] = []
         for parcel, attempt in attempts:
             error = _error_of(attempt)
             if error is not None:
-                self._missing.append(parcel)
+                waiting.append(parcel)
                 errors.append(error)
             elif (stored := attempt.result()) is not None:
                 self._stored.append((parcel, stored))
+            else:
+                self._left_out.add(parcel.owner)
         lasting = [error for error in errors if not isinstance(error, RetryableError)]
         if errors:
             raise (lasting or errors)[0]

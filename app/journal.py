@@ -4,15 +4,21 @@ The protocol. Every write is conditional on the version last seen and carries th
 
 claim      at assignment, before the first row: write the entry with our token, its state as it was. Only then look:
            whoever looked first could see uploads unfinished that their owner, not yet fenced, finishes afterwards.
-settle     a pending batch of the former owner: all its objects are there → register the same files again, ``done``.
-           Some are missing → ``done`` up to its start, its objects on the revoked list, and only then deleted.
+settle     a pending batch of the former owner: all its data files are there → ``kept``, and only then register the
+           same files again and write ``done``. Some are missing → ``done`` up to its start, its objects on the revoked
+           list, and only then deleted. Some are missing and Kafka has not all of the batch's rows any more → ``kept``
+           with the files that are there. Whoever claims later follows what is written, whatever it sees itself.
 intend     before the first upload of a batch: ``pending`` with its files.
 look       after the uploads and before registering: still our version? Else another assignment owns the partition.
 done       after registering. The next ``intend`` implies it.
 
+A batch's dead letters and index files are uploaded before its last data file, so the data files alone tell whether it
+is complete; of a batch without any, its dead letters.
+
 Whoever finds that the entry is no longer its own is fenced: it registers nothing and deletes nothing but its own
 objects that the new owner has revoked. An upload of a fenced member may land after they were deleted, so every owner
-deletes revoked objects again at its claim and from time to time, for a day.
+deletes revoked objects again from time to time, for a day; at its claim those that nobody has deleted yet, and the
+latest.
 """
 
 import logging
@@ -24,12 +30,13 @@ from typing import Any
 
 from app.journal_entry import JournaledFile, JournalEntry, Revoked
 from app.journal_object import FencedError, JournalObject
+from app.revocations import Revocations
 from app.storage.base import ObjectStore, find
 
 logger = logging.getLogger(__name__)
 
-_REVOKED_SECONDS = 24 * 3600
 _CLAIMS_TRIED = 5
+_NAMED = 20  # keys in a line of the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +91,7 @@ class Journal:
         self._clock = clock
         self._now = now
         self._lock = threading.RLock()
-        self._forgotten: set[str] = set()
+        self._revocations = Revocations(store.delete, each, now)
 
     @property
     def entry(self) -> JournalEntry | None:
@@ -144,7 +151,11 @@ class Journal:
             if not goes_on or topic_id not in ("", entry.topic_id):  # an id that is not told is no other one
                 self._object.write(self._settled(start=end + 1, end=end, topic_id=topic_id))
 
-    def settle(self, register: Callable[[Sequence[JournaledFile]], None]) -> None:
+    def settle(
+        self,
+        register: Callable[[Sequence[JournaledFile]], None],
+        left_in_kafka: Callable[[JournalEntry], range],
+    ) -> None:
         """Finish or undo the batch that the former owner left behind, if any, and delete what was undone before.
 
         After an error it is to be claimed again: undoing it may have come through, or do so later, and must not meet a
@@ -152,19 +163,16 @@ class Journal:
 
         Args:
             register: makes files known to the catalog; safe to repeat.
+            left_in_kafka: asks which offsets of a pending batch Kafka still has; only before something is undone.
         """
         with self._lock:
-            entry = self._claimed
-            if entry.state == "pending":
-                present = self._each(self._size_of, entry.objects)
-                missing = _missing(entry, present)
-                if missing:
-                    self._roll_back(entry, missing)
-                else:
-                    register(entry.files)
-                    self._object.write(self._settled())
-                    logger.info("%s: batch %d of a former owner was complete: kept", self._object.where, entry.batch)
-        self.delete_revoked()
+            if self._claimed.state == "pending":
+                self._decide(left_in_kafka)
+            if self._claimed.state == "kept":
+                register(self._claimed.files)
+                self._object.write(self._settled())
+            revoked = self._claimed.revoked
+        self._revocations.delete(self._revocations.due_at_claim(revoked))
 
     def switch_off(self) -> None:
         """Say that rows come from now on which the journal knows nothing of."""
@@ -192,7 +200,8 @@ class Journal:
                     end=max(entry.end, intent.end),
                     files=intent.files,
                     also=intent.also,
-                    revoked=self._still_revoked,
+                    also_first=True,
+                    revoked=self._revocations.still(self._claimed.revoked),
                 )
             )
 
@@ -205,14 +214,14 @@ class Journal:
         with self._lock:
             self._object.look()
 
-    def done(self) -> None:
-        """The intended batch is in the lake and registered.
+    def done(self, batch: int) -> None:
+        """This batch of ours is in the lake and registered; nothing is to be said if the next one is intended already.
 
         Raises:
             FencedError: the entry is not ours any more.
         """
         with self._lock:
-            if self._claimed.state == "pending":
+            if (self._claimed.state, self._claimed.batch) == ("pending", batch):
                 self._object.write(self._settled())
 
     def advance(self, end: int) -> None:
@@ -226,14 +235,10 @@ class Journal:
                 self._object.write(self._settled(start=end + 1, end=end))
 
     def delete_revoked(self) -> None:
-        """Delete what is on the revoked list, again: it may have appeared since."""
+        """Delete what is on the revoked list and due again: it may have appeared since."""
         with self._lock:
             revoked = self._claimed.revoked
-        since = self._now() - _REVOKED_SECONDS
-        # Outside of the lock, for it may take long; what is revoked stays so.
-        for _ in self._each(self._store.delete, [item.key for item in revoked]):
-            pass
-        self._forgotten = {item.key for item in revoked if item.since < since}
+        self._revocations.delete(self._revocations.due(revoked))  # outside of the lock, for it may take long
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -243,17 +248,60 @@ class Journal:
         return self._object.entry
 
     def _settled(self, **values: object) -> JournalEntry:
-        settled = {"state": "done", "files": (), "also": (), "revoked": self._still_revoked}
+        revoked = self._revocations.still(self._claimed.revoked)
+        settled = {"state": "done", "files": (), "also": (), "also_first": False, "revoked": revoked}
         return self._claimed.changed(**{**settled, **values})
-
-    @property
-    def _still_revoked(self) -> tuple[Revoked, ...]:
-        """The list without what was deleted when it had been on it for a day, however long nobody was there to."""
-        return tuple(item for item in self._claimed.revoked if item.key not in self._forgotten)
 
     def _size_of(self, key: str) -> int | None:
         found = find(self._store, key)
         return found.size if found else None
+
+    def _decide(self, left_in_kafka: Callable[[JournalEntry], range]) -> None:
+        """Write what becomes of the pending batch, before anything is registered or deleted."""
+        entry = self._claimed
+        missing = self._missing(entry, entry.deciding)
+        if not missing:
+            self._object.write(entry.changed(state="kept", also=()))
+            logger.info("%s: batch %d of a former owner was complete: kept", self._object.where, entry.batch)
+            return
+        left = left_in_kafka(entry)
+        if len(left) < entry.end + 1 - entry.start and self._keep_what_is_there(entry, left):
+            return
+        self._roll_back(entry, missing)
+
+    def _keep_what_is_there(self, entry: JournalEntry, left: range) -> bool:
+        """Keep the objects of an incomplete batch whose rows Kafka cannot give again.
+
+        Returns:
+            Whether there are any. Dead letters alone are kept only where none of the batch's records come again.
+        """
+        missing = self._missing(entry, entry.objects)
+        files = tuple(file for file in entry.files if file.key not in missing)
+        if not files and (left or len(missing) == len(entry.objects)):
+            return False
+        self._object.write(entry.changed(state="kept", files=files, also=()))
+        rows = sum(file.rows for file in entry.files if file.key in missing)
+        logger.error(
+            "%s: batch %d of a former owner (offsets %d to %d) is not complete, and Kafka has %s of its records any "
+            "more: what is there is kept, %d of %d objects with %s rows are missing: %s. Bring them back if there is a "
+            "copy, and raise the topic's retention",
+            self._object.where,
+            entry.batch,
+            entry.start,
+            entry.end,
+            f"only offsets {left[0]} to {left[-1]}" if left else "none",
+            len(missing),
+            len(entry.objects),
+            f"{rows:,}",
+            _listed(missing),
+        )
+        return True
+
+    def _missing(self, entry: JournalEntry, keys: Sequence[str]) -> list[str]:
+        """Those of these objects of a batch that are not there as they should be."""
+        wanted = {file.key: file.size for file in entry.files}
+        sizes = self._each(self._size_of, keys)
+        return [key for key, size in zip(keys, sizes, strict=True) if size is None or wanted.get(key, size) != size]
 
     def _roll_back(self, entry: JournalEntry, missing: Sequence[str]) -> None:
         since = int(self._now())
@@ -268,9 +316,6 @@ class Journal:
         )
 
 
-def _missing(entry: JournalEntry, sizes: Iterable[int | None]) -> list[str]:
-    """Keys of the objects of a batch that are not there as they should be; ``sizes`` is in the order of the keys."""
-    wanted = {file.key: file.size for file in entry.files}
-    return [
-        key for key, size in zip(entry.objects, sizes, strict=True) if size is None or wanted.get(key, size) != size
-    ]
+def _listed(keys: Sequence[str]) -> str:
+    more = len(keys) - _NAMED
+    return ", ".join(keys[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")

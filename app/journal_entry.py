@@ -1,15 +1,20 @@
 """What the journal of a topic-partition says: the JSON object that makes its rows come exactly once."""
 
+import base64
 import hashlib
+import json
 import re
+import zlib
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from app.model import TopicPartition
 
 VERSION: Final = 1
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
+_PLAIN = 1_000  # revoked objects in the open; a longer list is compressed, for each batch writes the object twice
+_PACKED: Final = "revoked_packed"
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -27,10 +32,14 @@ class JournaledFile(_Frozen):
 
 
 class Revoked(_Frozen):
-    """The key of an object that belongs to a batch rolled back at ``since`` (seconds since the epoch)."""
+    """The key of an object that belongs to a batch rolled back at ``since`` (seconds since the epoch).
+
+    ``deleted`` tells that it was deleted since, once at least; an upload that was under way may bring it back.
+    """
 
     key: str
     since: int
+    deleted: bool = False
 
 
 class JournalEntry(_Frozen):
@@ -41,12 +50,15 @@ class JournalEntry(_Frozen):
         owner: token of the assignment that wrote it.
         batch: number of the owner's batch.
         state: ``done``: everything up to ``end`` is in the lake; ``pending``: ``files`` and ``also`` may be on their
-            way there; ``off``: at-least-once delivery has taken over, and what follows is not known.
+            way there; ``kept``: it is decided that ``files`` belong to the table, and they are perhaps not registered
+            yet; ``off``: at-least-once delivery has taken over, and what follows is not known.
         start: first offset of the batch.
         end: last offset of the batch.
         topic_id: of the topic's present life; empty where the broker does not tell.
-        files: data files of a pending batch.
+        files: data files of a pending batch; of a kept one those that were there.
         also: keys of its other objects, which roll back with it and are never registered.
+        also_first: whether ``also`` is uploaded before the last data file: then the data files alone tell whether the
+            batch is complete, also where somebody has cleaned away the rest. Earlier releases uploaded in any order.
         revoked: objects that are not valid whenever they appear.
     """
 
@@ -54,21 +66,32 @@ class JournalEntry(_Frozen):
     seq: int = Field(ge=1)
     owner: str
     batch: int
-    state: Literal["done", "pending", "off"]
+    state: Literal["done", "pending", "kept", "off"]
     start: int = Field(ge=0)
     end: int = Field(ge=-1)
     topic_id: str
     files: tuple[JournaledFile, ...] = ()
     also: tuple[str, ...] = ()
+    also_first: bool = False
     revoked: tuple[Revoked, ...] = ()
 
     @model_validator(mode="after")
-    def _only_pending_has_files(self) -> "JournalEntry":
-        if self.state != "pending" and (self.files or self.also):
+    def _only_unsettled_has_files(self) -> "JournalEntry":
+        if not self.is_unsettled and (self.files or self.also):
             raise ValueError(f"an entry that is {self.state} has files")
-        if self.state == "pending" and self.end < self.start - 1:
+        if self.is_unsettled and self.end < self.start - 1:
             raise ValueError("the batch ends before it starts")
         return self
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether a batch is not finished."""
+        return self.state in ("pending", "kept")
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """The objects of a pending batch that tell whether it is complete: the last ones to be uploaded."""
+        return tuple(file.key for file in self.files) if self.files and self.also_first else self.objects
 
     @property
     def objects(self) -> tuple[str, ...]:
@@ -81,7 +104,13 @@ class JournalEntry(_Frozen):
 
     def to_body(self) -> bytes:
         """The JSON to store."""
-        return self.model_dump_json().encode()
+        if len(self.revoked) <= _PLAIN:
+            return self.model_dump_json().encode()
+        packed = base64.b64encode(zlib.compress(_REVOKED.dump_json(self.revoked), level=1)).decode()
+        return json.dumps({**json.loads(self.model_dump_json(exclude={"revoked"})), _PACKED: packed}).encode()
+
+
+_REVOKED = TypeAdapter(tuple[Revoked, ...])
 
 
 def parse(body: bytes, roots: tuple[str, ...]) -> JournalEntry:
@@ -95,7 +124,7 @@ def parse(body: bytes, roots: tuple[str, ...]) -> JournalEntry:
         ValueError: it is damaged, of a newer release or not ours; the message says which.
     """
     try:
-        entry = JournalEntry.model_validate_json(body)
+        entry = JournalEntry.model_validate_json(_unpacked(body))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -104,6 +133,18 @@ def parse(body: bytes, roots: tuple[str, ...]) -> JournalEntry:
         if not key.startswith(roots) or ".." in key.split("/"):
             raise ValueError(f"it names {key}, which is not below {' or '.join(roots)}")
     return entry
+
+
+def _unpacked(body: bytes) -> bytes:
+    """The JSON with the list of revoked objects in the open."""
+    if f'"{_PACKED}"'.encode() not in body:
+        return body
+    fields = json.loads(body)
+    try:
+        fields["revoked"] = json.loads(zlib.decompress(base64.b64decode(fields.pop(_PACKED), validate=True)))
+    except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
+        raise ValueError(f"{_PACKED}: {error}") from None
+    return json.dumps(fields).encode()
 
 
 def journal_folder(table_root: str) -> str:

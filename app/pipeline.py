@@ -237,14 +237,28 @@ class Pipeline:
             self._registrar.prepare()
 
     def _deliver_next(self) -> None:
-        job, files = _unless_failed(self._written.get())
+        try:
+            self._deliver(*_unless_failed(self._written.get()))
+        except Exception:
+            self._note_done()
+            raise
+
+    def _note_done(self) -> None:
+        """No batch follows that would say so of the one before; its files need not be looked at by the next start."""
+        try:
+            self._custody.done()
+        except ConnectorError as error:
+            logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
+
+    def _deliver(self, job: Job, files: Sequence[WrittenFile]) -> None:
         parcels = [data_file(file, self._table_root) for file in files] + job.dead_letters
         parcels += sidecars(files, self._virtual_columns, self._table_root, job.folder)
         announced = intents(job.parts, files, parcels, self._table_root)
         if files and not self._registrar.is_prepared:
             self._until_it_works("register", lambda: self._prepare(parcels))
         job.timed("intend", lambda: self._until_it_works("journal", lambda: self._custody.intend(announced)))
-        upload = Upload(parcels, self._store, self._pool, self._custody.holds)
+        data = {file.key for intent in announced.values() for file in intent.files}
+        upload = Upload(parcels, data, self._store, self._pool, self._custody.holds)
         job.timed("upload", lambda: self._until_it_works("upload", upload.run))
         described = files if self._registrar.is_needed else []
         stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in described}
@@ -258,6 +272,7 @@ class Pipeline:
             return uploaded, stored
 
         uploaded, stored = job.timed("register", lambda: self._until_it_works("register", register))
+        self._custody.registered(announced)
         if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
             job.timed("done", lambda: self._until_it_works("journal", self._custody.done))
         shutil.rmtree(job.folder)

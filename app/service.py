@@ -35,12 +35,14 @@ from app.spark import SparkWriter
 from app.staging import Stager
 from app.starting import patiently, spare_the_garbage_collector, wait
 from app.storage.probe import try_out
+from app.sweeper import Sweeper
 from app.topics import open_topic
 from app.transform import transform
 from app.watching import Watch
 from app.wiring import (
     FLUSH_SECONDS,
     REVOKE_SECONDS,
+    begin_sweeping,
     can_read_whole_batches,
     new_application,
     new_bad_records,
@@ -104,6 +106,7 @@ class _Service:
         self._application: LakeApplication | None = None
         self._pipeline: Pipeline | None = None
         self._claims: Claims | None = None
+        self._sweeper: Sweeper | None = None
         self._watch: Watch | None = None
         self._lake: Lake | None = None
         self._spark = SparkWriter(
@@ -155,6 +158,7 @@ class _Service:
             self._settings, lake.store, lake.place, lake.registrar, custody, application, sink, self._metrics
         )
         application.connect(self._claims)
+        self._sweeper = begin_sweeping(custody)
         watch.connect(application)
         transformed.sink(sink)
         if is_raw:
@@ -187,6 +191,8 @@ class _Service:
             self._watch.close()
         if self._pipeline:
             self._pipeline.stop()
+        if self._sweeper:
+            self._sweeper.stop()
         if self._claims:
             self._claims.stop()
         if self._lake and self._lake.query_api:

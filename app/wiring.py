@@ -32,6 +32,7 @@ from app.settings import Settings
 from app.sink import LakeSink
 from app.staging import Stager
 from app.storage.base import ObjectStore
+from app.sweeper import Sweeper
 from app.whole_batches import WholeBatches
 
 logger = logging.getLogger(__name__)
@@ -44,10 +45,13 @@ REVOKE_SECONDS = 0.2 * _MAX_POLL_SECONDS - 5.0
 # How long a killed member's partitions stay without a reader. Heartbeats have a thread of their own in the client, so
 # a busy connector does not miss them; one that is thought dead by mistake is fenced by the journal.
 _SESSION_MS = 20_000
+# A partition gets another owner when no heartbeat has come for that long, and they come every 3 s: half of it is safe.
+_FRESH_SECONDS = _SESSION_MS / 1000 / 2
 # Half of the client's default: what a message takes beside its bytes does not count there.
 _FETCHED_AHEAD_KB = 32 * 1024
 # One Spark job a second at most: a job costs a tenth of a CPU-second, and another 5 ms for each file.
 _GATHER_SECONDS = 1.0
+_SWEEP_SECONDS = 600.0
 _STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default
 
 
@@ -112,7 +116,16 @@ def new_custody(settings: Settings, sink: LakeSink) -> ByJournal | ByAssignment:
     """Who may write which partition."""
     if settings.delivery_guarantee == "at-least-once":
         return ByAssignment(sink.is_owner)
-    return ByJournal(sink.is_owner, sink.fenced, settings.max_write_workers)
+    return ByJournal(sink.is_owner, sink.fenced, workers=settings.max_write_workers, fresh_seconds=_FRESH_SECONDS)
+
+
+def begin_sweeping(custody: ByJournal | ByAssignment) -> Sweeper | None:
+    """Delete rolled-back files again from time to time; with at-least-once delivery none are known."""
+    if not isinstance(custody, ByJournal):
+        return None
+    sweeper = Sweeper(custody, _SWEEP_SECONDS)
+    sweeper.start()
+    return sweeper
 
 
 def new_client_id(settings: Settings, place: Place) -> str:

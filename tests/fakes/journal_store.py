@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import ConnectorError, RetryableError
-from app.journal_entry import JournalEntry
+from app.journal_entry import JournalEntry, parse
 from app.storage.base import Document
 from tests.fakes.moody_store import MoodyStore
 
@@ -28,7 +28,7 @@ class JournalStore(MoodyStore):
 
     def entries(self, key: str) -> list[JournalEntry]:
         """All versions of a journal."""
-        return [JournalEntry.model_validate_json(body) for body in self.bodies.get(key, [])]
+        return [parse(body, ("",)) for body in self.bodies.get(key, [])]
 
     def read(self, key: str) -> Document | None:
         self.on_small("read", key)

@@ -159,7 +159,7 @@ class Member:
         self._store = store or table.site.store
         self._tokens = {tp: secrets.token_hex(4) for tp in partitions}
         self.fenced: dict[str, str] = {}
-        self.custody = ByJournal(self._stands, self.fenced.__setitem__, workers)
+        self.custody = ByJournal(self._stands, self.fenced.__setitem__, workers=workers, fresh_seconds=10.0)
         catalog_server = table.site.catalog
         catalog = QuixCatalog(
             table.site.to_catalog.url,

@@ -28,6 +28,7 @@ from app.recovery import Recovery
 from app.registrar import Registrar
 from app.retry import Stopped
 from app.sink import LakeSink
+from app.sweeper import Sweeper
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
@@ -98,7 +99,7 @@ class SteppedCustody(ByJournal):
     """The custody without its threads, in an order that can be repeated: a set of tokens has none."""
 
     def __init__(self, stands: Callable[[str], bool], on_fenced: Callable[[str, str], None]) -> None:
-        super().__init__(stands, on_fenced, workers=1)
+        super().__init__(stands, on_fenced, workers=1, fresh_seconds=10.0)
         self._pool = AtOnce()  # type: ignore[assignment]
 
     def _all(self, work: Mapping[str, Callable[[], None]]) -> set[str]:
@@ -165,6 +166,7 @@ class Member:
         self._background = LanePool(f"{name}: claims")
         self.claims._pool = self._background  # type: ignore[assignment]
         self.claims._stop = LaneStop()  # type: ignore[assignment]
+        self._sweeper = Sweeper(self.custody, 600.0)  # its own thread is not started
         self.application.connect(self.claims)
         self.checkpoints = self.application._checkpoints
         if commits_on_the_way:
@@ -264,6 +266,10 @@ class Member:
     def _deliver(self) -> None:
         if self._delivering.is_idle and self.pipeline.can_deliver:
             self._delivering.begin(self.pipeline.deliver)
+
+    def sweep(self) -> None:
+        """Delete again what was rolled back."""
+        self._background.submit(self._sweeper.sweep)
 
     def after_step(self) -> None:
         """Look at what a step has brought.

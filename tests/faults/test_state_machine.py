@@ -190,7 +190,7 @@ class Faults(Crowd, RuleBasedStateMachine):
     def sweep(self, which: int, moves: Moves) -> None:
         """A member deletes again what was rolled back."""
         member = one_of(self.members, which)
-        member.claims._pool.submit(member.claims._advance, member.custody, {}, sweep=True)
+        member.sweep()
         self._move(moves)
 
     # --- what must hold ---------------------------------------------------------------------------------------------
@@ -249,8 +249,9 @@ class Faults(Crowd, RuleBasedStateMachine):
         self._go_to_the_end()
         while self.network.delayed:
             self.network.deliver(0)
-        # The first commit after some time sweeps.
-        self.clock.advance(1_000.0)
+        self.clock.advance(DAY)  # by then another deletion of everything is due
+        for member in self.members:
+            member.sweep()
         for tp in self.group.records:
             self.group.records[tp].append("a")
         self._go_to_the_end()

@@ -54,7 +54,7 @@ class Bench:
         self.catalog_errors: list[ConnectorError] = []
         self.registered: list[list[str]] = []
         self.made: list[Claims] = []
-        self.custody = ByJournal(self.stands, lambda token, _: self.told.append(token), workers=2)
+        self.custody = ByJournal(self.stands, lambda token, _: self.told.append(token), workers=2, fresh_seconds=10.0)
 
     def claims(
         self,

@@ -24,6 +24,8 @@ class Bench:
         self.clock = Clock()
         self.epoch = Clock()
         self.registered: list[list[str]] = []
+        self.kafka: tuple[int, int] | None = None  # the first of the batch's offsets that it has, and the one after
+        self.asked: list[int] = []
 
     def journal(self, owner: str = OURS) -> Journal:
         return Journal(self.store, KEY, owner, roots=ROOTS, clock=self.clock, now=self.epoch)
@@ -43,8 +45,13 @@ class Bench:
 
     def settled(self, owner: str = THEIRS) -> Journal:
         journal = self.claimed(owner)
-        journal.settle(self.register)
+        journal.settle(self.register, self.left_in_kafka)
         return journal
+
+    def left_in_kafka(self, entry: JournalEntry) -> range:
+        """Kafka has the offsets of ``self.kafka``, by default all that were ever written."""
+        self.asked.append(entry.batch)
+        return whole(entry) if self.kafka is None else range(*self.kafka)
 
     def register(self, files: Sequence[JournaledFile]) -> None:
         self.registered.append([file.key for file in files])
@@ -79,6 +86,11 @@ class Bench:
             numbers = [entry.seq for entry in self.store.entries(key)]
             assert numbers == sorted(set(numbers)), numbers
             assert len(set(bodies)) == len(bodies)
+
+
+def whole(entry: JournalEntry) -> range:
+    """All offsets of a batch: Kafka has them still."""
+    return range(entry.start, entry.end + 1)
 
 
 def key_of(name: str) -> str:

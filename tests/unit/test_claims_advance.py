@@ -1,4 +1,4 @@
-"""What claims do from time to time between the batches: move the end past filtered rows, and sweep."""
+"""What claims do from time to time between the batches: move the end past filtered rows."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from tests.unit.claims_bench import AWAY, FORMER, P0, A, Bench, claim_of, wait_idle
-from tests.unit.journal_bench import key_of
 from tests.unit.pipeline_line import Gate, wait_until
 
 
@@ -95,36 +94,3 @@ def test_at_least_once_has_no_end_to_move(bench: Bench, seen_time: Time) -> None
     claims.advance({A: 30})
     wait_idle(claims)
     assert bench.entry() is None
-
-
-def test_files_undone_that_appear_late_are_swept_away_now_and_then(bench: Bench, seen_time: Time) -> None:
-    bench.left_behind(41, pending=["1", "2"], stored=["1"])
-    claims = bench.claims()
-    claim_of(claims)
-    bench.store.deleted.clear()
-    swept = []
-    for minute in range(1, 21):
-        seen_time.now += 60
-        claims.advance({A: 41 + minute})
-        wait_idle(claims)
-        if bench.store.deleted:
-            swept.append(minute)
-            assert bench.store.deleted == [key_of("1"), key_of("2")]
-            bench.store.deleted.clear()
-    assert swept == [10, 20]
-
-
-def test_a_sweep_that_fails_is_tried_again_with_the_next_advance(bench: Bench, seen_time: Time) -> None:
-    bench.left_behind(41, pending=["1", "2"], stored=["1"])
-    claims = bench.claims()
-    claim_of(claims)
-    bench.store.deleted.clear()
-    bench.store.refuse_delete = lambda _: AWAY
-    seen_time.now += 600
-    claims.advance({A: 50})
-    wait_idle(claims)
-    bench.store.refuse_delete = lambda _: None
-    seen_time.now += 60
-    claims.advance({A: 51})
-    wait_idle(claims)
-    assert bench.store.deleted == [key_of("1"), key_of("2")]

@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,14 +12,18 @@ from app.custody import ByAssignment, ByJournal
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal import Intent, Journal
 from app.journal_entry import JournaledFile, JournalEntry
+from app.wiring import new_custody
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
+from tests.unit.environment import load
+from tests.unit.journal_bench import whole
 
 A, B, C = "aaaaaaaa", "bbbbbbbb", "cccccccc"
 ALL = (A, B, C)
 AWAY = RetryableError("writing s3://lake/x", "503")
 DENIED = FatalError("writing s3://lake/x", "access denied")
 WAIT = 10.0
+FRESH = 10.0
 
 
 def key(token: str) -> str:
@@ -42,7 +48,7 @@ class Bench:
         self.ended: set[str] = set()
         self.told: list[tuple[str, str]] = []
         self.asked: list[tuple[str, str]] = []
-        self.custody = ByJournal(lambda token: token not in self.ended, self._tell, workers=3)
+        self.custody = ByJournal(lambda token: token not in self.ended, self._tell, workers=3, fresh_seconds=FRESH)
         self.journals = {token: self.take(token) for token in ALL}
         self.store.on_small = lambda what, asked: self.asked.append((what, asked))
 
@@ -68,6 +74,11 @@ class Bench:
         assert self.store.read(key(token)) is not None
         return entry
 
+    def intend(self, intents: dict[str, Intent]) -> None:
+        """Announce a batch; what of it is ours is registered at once."""
+        self.custody.intend(intents)
+        self.custody.registered(intents)
+
     def states(self) -> list[str]:
         return [self.entry(token).state for token in ALL]
 
@@ -87,7 +98,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_a_batch_goes_its_way(bench: Bench) -> None:
-    bench.custody.intend(intents(A, B))
+    bench.intend(intents(A, B))
     assert bench.states() == ["pending", "pending", "done"]
     assert bench.custody.holds(A)
     assert bench.custody.confirm([A, B]) == {A, B}
@@ -98,15 +109,15 @@ def test_a_batch_goes_its_way(bench: Bench) -> None:
 
 
 def test_done_is_said_of_all_batches_since_the_last_time(bench: Bench) -> None:
-    bench.custody.intend(intents(A, B))
-    bench.custody.intend(intents(A, number=1))
+    bench.intend(intents(A, B))
+    bench.intend(intents(A, number=1))
     assert bench.states() == ["pending", "pending", "done"]
     bench.custody.done()
     assert bench.states() == ["done", "done", "done"]
 
 
 def test_done_said_again_asks_nothing_of_the_store(bench: Bench) -> None:
-    bench.custody.intend(intents(A))
+    bench.intend(intents(A))
     bench.custody.done()
     bench.asked.clear()
     bench.custody.done()
@@ -133,7 +144,7 @@ def test_journals_are_read_and_written_side_by_side(bench: Bench, step: Callable
 
 
 def test_done_is_written_side_by_side(bench: Bench) -> None:
-    bench.custody.intend(intents(*ALL))
+    bench.intend(intents(*ALL))
     together = threading.Barrier(3)
     bench.store.on_small = lambda *_: (together.wait(WAIT), None)[1]
     bench.custody.done()
@@ -144,7 +155,7 @@ def test_done_is_written_side_by_side(bench: Bench) -> None:
 
 def test_a_fenced_partition_takes_only_itself_out_of_a_batch(bench: Bench) -> None:
     bench.take_over(B)
-    bench.custody.intend(intents(*ALL))
+    bench.intend(intents(*ALL))
     assert bench.states() == ["pending", "done", "pending"]
     assert [bench.custody.holds(token) for token in ALL] == [True, False, True]
     assert bench.custody.confirm(ALL) == {A, C}
@@ -154,7 +165,7 @@ def test_a_fenced_partition_takes_only_itself_out_of_a_batch(bench: Bench) -> No
 
 
 def test_a_partition_fenced_after_its_upload_is_not_confirmed(bench: Bench) -> None:
-    bench.custody.intend(intents(A, B))
+    bench.intend(intents(A, B))
     bench.take_over(A)
     assert bench.custody.confirm([A, B]) == {B}
     bench.custody.done()
@@ -162,11 +173,11 @@ def test_a_partition_fenced_after_its_upload_is_not_confirmed(bench: Bench) -> N
 
 
 def test_being_fenced_is_told_once_with_the_reason(bench: Bench) -> None:
-    bench.custody.intend(intents(A, B))
+    bench.intend(intents(A, B))
     bench.take_over(B)
     bench.custody.confirm([A, B])
     bench.custody.confirm([A, B])
-    bench.custody.intend(intents(B, number=1))
+    bench.intend(intents(B, number=1))
     bench.custody.done()
     bench.custody.advance({B: 99})
     assert bench.custody.confirm([A, B]) == {A}
@@ -177,7 +188,7 @@ def test_being_fenced_is_told_once_with_the_reason(bench: Bench) -> None:
 @pytest.mark.parametrize("step", ["done", "advance", "look"])
 def test_being_fenced_is_found_out_at_any_step(bench: Bench, step: str) -> None:
     if step == "done":
-        bench.custody.intend(intents(A, B))
+        bench.intend(intents(A, B))
     bench.take_over(B)
     if step == "done":
         bench.custody.done()
@@ -191,12 +202,12 @@ def test_being_fenced_is_found_out_at_any_step(bench: Bench, step: str) -> None:
 
 
 def test_assignments_that_ended_are_left_out_without_a_word(bench: Bench) -> None:
-    bench.custody.intend(intents(A, B))
+    bench.intend(intents(A, B))
     bench.ended.add(A)
     bench.asked.clear()
     assert not bench.custody.holds(A)
     assert bench.custody.confirm([A, B]) == {B}
-    bench.custody.intend(intents(A, C, number=1))
+    bench.intend(intents(A, C, number=1))
     bench.custody.advance({A: 50})
     bench.custody.delete_revoked()
     bench.custody.done()
@@ -206,7 +217,7 @@ def test_assignments_that_ended_are_left_out_without_a_word(bench: Bench) -> Non
 
 
 def test_assignments_that_are_not_claimed_hold_nothing(bench: Bench) -> None:
-    bench.custody.intend(intents("dddddddd"))
+    bench.intend(intents("dddddddd"))
     assert bench.custody.confirm(["dddddddd"]) == set()
     assert not bench.custody.holds("dddddddd")
 
@@ -229,7 +240,7 @@ def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Benc
             assert not custody.holds(B), "found out in the midst of another question"
         return True
 
-    custody = ByJournal(stands, lambda token, _: bench.told.append((token, "")), workers=1)
+    custody = ByJournal(stands, lambda token, _: bench.told.append((token, "")), workers=1, fresh_seconds=FRESH)
     for token in ALL:
         custody.take(token, bench.journals[token])
     bench.take_over(B)
@@ -243,7 +254,12 @@ def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Benc
 
 def test_being_fenced_is_told_once_when_several_uploads_find_out_at_once(bench: Bench) -> None:
     both_asked = threading.Barrier(2)
-    custody = ByJournal(lambda _: both_asked.wait(WAIT) >= 0, lambda token, _: bench.told.append((token, "")), 1)
+    custody = ByJournal(
+        lambda _: both_asked.wait(WAIT) >= 0,
+        lambda token, _: bench.told.append((token, "")),
+        workers=1,
+        fresh_seconds=FRESH,
+    )
     custody.take(A, bench.journals[A])
     bench.take_over(A)
     bench.clock.advance(31)
@@ -262,28 +278,41 @@ def test_being_fenced_is_told_once_when_several_uploads_find_out_at_once(bench: 
 
 
 def test_uploads_soon_after_the_last_look_ask_nothing(bench: Bench) -> None:
-    bench.custody.intend(intents(A))
+    bench.intend(intents(A))
     bench.asked.clear()
-    bench.clock.advance(30)
+    bench.clock.advance(FRESH)
     assert bench.custody.holds(A)
     assert bench.asked == []
 
 
 def test_an_upload_long_after_the_last_look_looks_again(bench: Bench) -> None:
-    bench.custody.intend(intents(A))
+    bench.intend(intents(A))
     bench.asked.clear()
-    bench.clock.advance(30.1)
+    bench.clock.advance(FRESH + 0.1)
     assert bench.custody.holds(A)
     assert bench.custody.holds(A)
     assert bench.asked == [("read", key(A))]
 
 
 def test_a_process_that_was_frozen_does_not_upload_what_is_not_its_own_any_more(bench: Bench) -> None:
-    bench.custody.intend(intents(A))
+    bench.intend(intents(A))
     bench.take_over(A)
     bench.clock.advance(600)
     assert not bench.custody.holds(A)
     assert bench.fenced == [A]
+
+
+def test_a_process_frozen_for_less_than_its_session_looks_too(bench: Bench) -> None:
+    """Its last heartbeat may be older than its last look: others may have taken over already."""
+    sink: Any = SimpleNamespace(is_owner=lambda _: True, fenced=lambda *_: None)
+    settings = load({"STORAGE_URL": "file:///x", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "sensors"})
+    custody = new_custody(settings, sink)
+    assert isinstance(custody, ByJournal)
+    custody.take(A, bench.journals[A])
+    bench.take_over(A)
+    bench.clock.advance(15)
+    assert not custody.holds(A)
+    custody.stop()
 
 
 def test_a_look_that_does_not_work_is_no_answer(bench: Bench) -> None:
@@ -307,10 +336,10 @@ def refusing(bench: Bench, errors: dict[str, ConnectorError]) -> None:
 def test_the_others_are_through_before_an_error_is_raised_and_all_can_be_repeated(bench: Bench) -> None:
     refusing(bench, {A: AWAY})
     with pytest.raises(RetryableError):
-        bench.custody.intend(intents(*ALL))
+        bench.intend(intents(*ALL))
     refusing(bench, {})
     assert bench.states() == ["done", "pending", "pending"]
-    bench.custody.intend(intents(*ALL))
+    bench.intend(intents(*ALL))
     assert bench.states() == ["pending"] * 3
     assert [bench.entry(token).seq for token in ALL] == [2, 2, 2]
 
@@ -323,7 +352,7 @@ def test_a_lasting_error_is_raised_before_a_passing_one(bench: Bench, errors: di
 
 
 def test_a_passing_error_keeps_what_is_not_said_to_be_done_yet(bench: Bench) -> None:
-    bench.custody.intend(intents(*ALL))
+    bench.intend(intents(*ALL))
     refusing(bench, {B: AWAY})
     with pytest.raises(RetryableError):
         bench.custody.done()
@@ -338,7 +367,7 @@ def test_a_partition_fenced_beside_an_error_is_told_at_once(bench: Bench) -> Non
     bench.take_over(B)
     refusing(bench, {A: AWAY})
     with pytest.raises(RetryableError):
-        bench.custody.intend(intents(*ALL))
+        bench.intend(intents(*ALL))
     assert bench.fenced == [B]
 
 
@@ -351,7 +380,7 @@ def test_revoked_objects_of_all_partitions_are_deleted_again(bench: Bench) -> No
         bench.journals[token].intend(intent(token))
         journal = bench.journal(token, token)
         journal.claim(lambda: True)
-        journal.settle(lambda _: None)
+        journal.settle(lambda _: None, whole)
         bench.custody.take(token, journal)
         revoked.append(intent(token).files[0].key)
     bench.store.deleted.clear()

@@ -53,7 +53,7 @@ class Shipment:
         is_owner: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self._files, self._store, self._is_owner = files, store, is_owner
-        self._upload = Upload([parcels.data_file(file, ROOT) for file in files], store, pool, is_owner)
+        self._upload = Upload([parcels.data_file(file, ROOT) for file in files], (), store, pool, is_owner)
         self.run = self._upload.run
 
     def stored(self) -> list[StoredFile]:

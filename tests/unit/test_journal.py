@@ -57,7 +57,7 @@ def test_the_files_of_a_pending_batch_are_looked_for_only_after_the_claim_is_wri
     bench.store_files("1")
     with pytest.raises(FencedError):
         former.look()
-    journal.settle(bench.register)
+    journal.settle(bench.register, bench.left_in_kafka)
     assert bench.registered == [[key_of("1")]]
     assert bench.has("1")
 
@@ -199,7 +199,7 @@ def test_an_intent_says_what_is_about_to_be_stored(bench: Bench) -> None:
 def test_a_batch_done_moves_the_end_and_forgets_its_files(bench: Bench) -> None:
     journal = bench.begun()
     journal.intend(intent("1", also=["letter"]))
-    journal.done()
+    journal.done(0)
     assert (bench.entry.state, bench.entry.end, bench.entry.objects) == ("done", 9, ())
 
 
@@ -218,7 +218,7 @@ def test_announcing_a_batch_again_and_finishing_it_again_writes_nothing(bench: B
         journal.intend(intent("1"))
         assert bench.entry.seq == 2
     for _ in range(2):
-        journal.done()
+        journal.done(0)
         assert bench.entry.seq == 3
 
 
@@ -227,7 +227,7 @@ def test_records_that_come_late_do_not_take_the_end_back(bench: Bench) -> None:
     journal = bench.begun(end=99)
     journal.intend(intent("1", end=50))
     assert bench.entry.end == 99
-    journal.done()
+    journal.done(0)
     assert bench.entry.end == 99
 
 

@@ -1,12 +1,13 @@
 """Writes of the journal whose answers get lost: what came through counts, and nobody is fenced by himself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from app.errors import RetryableError
 from app.journal import Journal
+from app.journal_entry import JournaledFile
 from tests.unit.journal_bench import OURS, THEIRS, Bench, file, intent, key_of
 
 _TRIES = 3
@@ -64,22 +65,39 @@ def test_a_batch_kept_whose_answer_is_lost_is_kept(bench: Bench) -> None:
     bench.store_files("1")
     journal = bench.claimed()
     bench.store.lost_answers = 1
-    assert patiently(lambda: journal.settle(bench.register)) == 1
+    assert patiently(lambda: journal.settle(bench.register, bench.left_in_kafka)) == 1
     assert (bench.entry.state, bench.entry.end) == ("done", 9)
-    assert bench.registered == [[key_of("1")]] * 2, "registering is safe to repeat"
+    assert bench.registered == [[key_of("1")]]
+    assert bench.has("1")
+
+
+def test_the_end_of_a_kept_batch_whose_answer_is_lost_is_found_by_the_next_claim(bench: Bench) -> None:
+    bench.begun().intend(intent("1"))
+    bench.store_files("1")
+    journal = bench.claimed()
+
+    def register(files: Sequence[JournaledFile]) -> None:
+        bench.register(files)
+        bench.store.lost_answers = 1
+
+    with pytest.raises(RetryableError):
+        journal.settle(register, bench.left_in_kafka)
+    claim_and_settle(bench, journal)
+    assert (bench.entry.state, bench.entry.end) == ("done", 9)
+    assert bench.registered == [[key_of("1")]]
     assert bench.has("1")
 
 
 def claim_and_settle(bench: Bench, journal: Journal) -> None:
     journal.claim(lambda: True)
-    journal.settle(bench.register)
+    journal.settle(bench.register, bench.left_in_kafka)
 
 
 def lose_answer_of_settling(bench: Bench) -> Journal:
     journal = bench.claimed()
     bench.store.lost_answers = 1
     with pytest.raises(RetryableError):
-        journal.settle(bench.register)
+        journal.settle(bench.register, bench.left_in_kafka)
     return journal
 
 
@@ -113,7 +131,7 @@ def test_an_intent_whose_answer_is_lost_is_repeated(bench: Bench, lost: int) -> 
     assert patiently(lambda: journal.intend(intent("1"))) == lost
     assert (bench.entry.state, bench.entry.files, bench.entry.seq) == ("pending", (file("1"),), 2)
     journal.look()
-    journal.done()
+    journal.done(0)
     assert (bench.entry.state, bench.entry.end) == ("done", 9)
 
 
@@ -121,7 +139,7 @@ def test_the_end_of_a_batch_whose_answer_is_lost_is_repeated(bench: Bench) -> No
     journal = bench.begun()
     journal.intend(intent("1"))
     bench.store.lost_answers = 1
-    assert patiently(journal.done) == 1
+    assert patiently(lambda: journal.done(0)) == 1
     assert (bench.entry.state, bench.entry.end, bench.entry.seq) == ("done", 9, 3)
     journal.look()
 

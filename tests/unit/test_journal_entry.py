@@ -56,9 +56,9 @@ journaled = st.builds(JournaledFile, key=keys, size=small, rows=small, partition
 
 @st.composite
 def entries(draw: st.DrawFn) -> JournalEntry:
-    states: tuple[Literal["done", "pending", "off"], ...] = ("done", "pending", "off")
+    states: tuple[Literal["done", "pending", "kept", "off"], ...] = ("done", "pending", "kept", "off")
     state = draw(st.sampled_from(states))
-    is_pending = state == "pending"
+    is_pending = state in ("pending", "kept")
     start = draw(small)
     return JournalEntry(
         seq=draw(st.integers(1, 2**62)),
@@ -83,7 +83,29 @@ def test_the_stored_object_says_its_version_and_all_that_a_roll_forward_takes() 
     fields = json.loads(PENDING.to_body())
     assert fields["version"] == 1
     assert fields["files"] == [{"key": FILE.key, "size": 10, "rows": 3, "partition_values": {"p": "a"}}]
-    assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000}]
+    assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000, "deleted": False}]
+
+
+def test_a_long_list_of_revoked_objects_comes_back_and_takes_little_room() -> None:
+    """After a loop of crashes; each batch writes the object twice."""
+    key = "data/t/year=2024/month=05/place={}/data_readings-0_0000000000000000100-199_0a1b2c3d0a1b2c3d-7.parquet"
+    revoked = tuple(Revoked(key=key.format(number), since=1_700_000_000) for number in range(30_000))
+    entry = PENDING.changed(revoked=revoked)
+    body = entry.to_body()
+    assert len(body) < 600_000 < sum(len(item.key) for item in revoked) / 5
+    assert parse(body, ROOTS) == entry
+
+
+@pytest.mark.parametrize("packed", ["", "junk", "anVuaw==", 7, None, ["x"]])
+def test_a_list_that_cannot_be_unpacked_is_refused(packed: object) -> None:
+    with pytest.raises(ValueError, match="revoked_packed"):
+        parse(stored(PENDING, revoked_packed=packed), ROOTS)
+
+
+def test_a_packed_list_names_the_table_s_objects_only() -> None:
+    entry = PENDING.changed(revoked=tuple(Revoked(key=f"other/{number}", since=0) for number in range(2_000)))
+    with pytest.raises(ValueError, match="it names other/0"):
+        parse(entry.to_body(), ROOTS)
 
 
 def test_the_objects_of_a_batch_are_its_files_and_what_goes_with_them() -> None:

@@ -38,8 +38,12 @@ def begin(journal: Journal) -> None:
     journal.begin(50, "id")
 
 
+def done(journal: Journal) -> None:
+    journal.done(0)
+
+
 STEPS_BETWEEN_BATCHES = [intend, advance, switch_off, begin, Journal.look]
-STEPS_OF_A_BATCH = [intend, Journal.look, Journal.done]
+STEPS_OF_A_BATCH = [intend, Journal.look, done]
 
 
 @pytest.mark.parametrize("step", STEPS_BETWEEN_BATCHES)
@@ -120,7 +124,7 @@ def test_a_claim_taken_over_before_it_is_settled_neither_keeps_nor_undoes(bench:
     after = bench.entry
     (bench.lake / key_of("2")).unlink()
     with pytest.raises(FencedError):
-        late.settle(bench.register)
+        late.settle(bench.register, bench.left_in_kafka)
     assert bench.entry == after
     assert bench.has("1")
     assert bench.registered == [[key_of("1"), key_of("2")]]
@@ -152,7 +156,7 @@ def test_files_that_the_new_owner_keeps_are_left_alone_by_the_fenced_one(bench: 
     other.intend(intent("2", batch=0))
     bench.settled("cccccccc")
     with pytest.raises(FencedError):
-        owner.done()
+        owner.done(0)
     assert bench.revoked == [key_of("2")]
     assert bench.has("1")
 
@@ -202,5 +206,5 @@ def test_a_backup_brought_back_is_not_taken_for_the_own_entry(bench: Bench) -> N
     with pytest.raises(FencedError):
         owner.look()
     with pytest.raises(FencedError):
-        owner.done()
+        owner.done(0)
     assert bench.entry == backup

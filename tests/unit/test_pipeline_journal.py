@@ -9,14 +9,15 @@ import pytest
 
 from app.bad_records import OnBadRecord
 from app.custody import ByJournal
-from app.errors import ConnectorError, RetryableError
+from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal import Journal
 from app.journal_entry import JournaledFile, JournalEntry, journal_key
 from app.model import Batch, TopicPartition
 from app.storage.base import Document, StoredObject
 from tests.fakes.journal_store import JournalStore
 from tests.unit.batches import batch_of, row
-from tests.unit.pipeline_line import ROOT, Gate, Line, wait_until
+from tests.unit.journal_bench import whole
+from tests.unit.pipeline_line import ROOT, Gate, Line, bad, wait_until
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 A, B, OTHER = "aaaaaaaa", "bbbbbbbb", "ffffffff"
@@ -60,7 +61,10 @@ class JournalLine(Line):
         self.journaled = EventStore(tmp_path / "lake")
         self.told: list[str] = []
         self.custody = ByJournal(
-            lambda token: token not in self.ended, lambda token, _: self.told.append(token), workers=2
+            lambda token: token not in self.ended,
+            lambda token, _: self.told.append(token),
+            workers=2,
+            fresh_seconds=10.0,
         )
         super().__init__(tmp_path, store=self.journaled, custody=self.custody, choice=choice, virtual=virtual)
         for token in (A, B):
@@ -281,7 +285,7 @@ def test_the_next_owner_registers_what_a_frozen_one_has_uploaded_and_that_one_no
     frozen.wait_reached()
     line.journaled.on_small = lambda *_: None
     kept: list[JournaledFile] = []
-    line.take_over(A).settle(kept.extend)
+    line.take_over(A).settle(kept.extend, whole)
     assert {file.key for file in kept} == line.keys_of(A)
     frozen.open()
     assert line.delivered(1)
@@ -295,7 +299,7 @@ def test_a_frozen_owner_that_is_undone_deletes_what_it_uploads_late(line: Journa
     line.store.refuse = lambda key: frozen() if A in key else None
     line.submit(both())
     frozen.wait_reached()
-    line.take_over(A).settle(lambda _: pytest.fail("nothing is complete"))
+    line.take_over(A).settle(lambda _: pytest.fail("nothing is complete"), whole)
     line.store.refuse = lambda _: None
     frozen.open()
     assert line.delivered(1)
@@ -339,6 +343,40 @@ def test_done_is_written_at_once_when_no_batch_waits(line: JournalLine) -> None:
     assert [entry.state for entry in line.entries(A)] == ["done", "pending", "done", "pending", "done"]
 
 
+def test_a_delivered_batch_is_noted_down_where_a_lasting_failure_follows(line: JournalLine) -> None:
+    """Else the next start would have to judge it by files that somebody may have cleaned away."""
+    registering = Gate()
+    line.catalog.refuse = registering
+    line.submit(both(1))
+    registering.wait_reached()
+    line.submit(bad(2))
+    wait_until(lambda: not line.pipeline._written.is_empty)
+    registering.open()
+    line.failure()
+    assert [(line.entry(token).state, line.entry(token).end) for token in (A, B)] == [("done", 11)] * 2
+
+
+def test_a_batch_that_fails_for_good_after_its_intent_is_left_for_the_next_start_to_judge(line: JournalLine) -> None:
+    line.submit(both(1))
+    assert line.delivered(1)
+    line.store.refuse = lambda key: FatalError(f"uploading {key}", "access denied") if "/p=b/" in key else None
+    line.submit(only(P0, 2, {"p": "a"}, {"p": "b"}))
+    line.failure()
+    assert (line.entry(A).state, line.entry(A).end) == ("pending", 21)
+
+
+def test_a_journal_that_cannot_be_written_does_not_hide_the_failure_before(line: JournalLine) -> None:
+    registering = Gate()
+    line.catalog.refuse = registering
+    line.submit(both(1))
+    registering.wait_reached()
+    line.submit(bad(2))
+    wait_until(lambda: not line.pipeline._written.is_empty)
+    line.store.refuse_small = lambda key: FatalError(f"writing {key}", "access denied") if line.registered else None
+    registering.open()
+    assert "access denied" not in str(line.failure())
+
+
 # --- objects that are no data files ---------------------------------------------------------------------------------
 
 
@@ -352,6 +390,23 @@ def test_sidecars_and_dead_letters_are_announced_and_never_registered(tmp_path: 
     assert sorted(announced.also) == [f"data/_dead_letter/t/{name}", f"{ROOT}/p=a/.vidx/{name}"]
     assert all((line.lake / key).exists() for key in announced.objects)
     assert line.registered == {f"{ROOT}/p=a/{name}"}
+    end(line)
+
+
+def test_the_last_data_file_waits_for_what_goes_with_it(tmp_path: Path) -> None:
+    """Whether a batch is complete is told by its data files alone."""
+    line = JournalLine(tmp_path, "dead-letter", virtual=["v"])
+    uploading = Gate()
+    line.store.refuse = lambda key: uploading() if "_dead_letter" in key else None
+    line.submit(only(P0, 1, {"p": "a", "v": 1}, {"p": "b", "v": 1}, {"p": "x" * 300, "v": 2}))
+    uploading.wait_reached()
+    wait_until(lambda: len(line.store.tried) == 4)
+    assert len(line.keys_of(A) & {file.key for file in line.pending(A).files}) == 1
+    answers: list[ConnectorError | None] = [AWAY]
+    line.store.refuse = lambda key: answers.pop() if answers and ".vidx" in key else None
+    uploading.open()
+    assert line.delivered(1)
+    assert {file.key for file in line.pending(A).files} == line.registered
     end(line)
 
 

@@ -10,6 +10,7 @@ from app.journal_entry import JournaledFile, journal_key
 from app.model import TopicPartition
 from app.storage.local import LocalStore
 from app.unsettled import unsettled
+from tests.unit.journal_bench import whole
 
 ROOT = "data/readings"
 
@@ -52,7 +53,7 @@ def test_what_was_undone_is_revoked(store: LocalStore) -> None:
     intend(first, "never", "never")
     second = journal(store, 0, owner="bbbbbbbb")
     assert second.claim(lambda: True)
-    second.settle(lambda _: None)
+    second.settle(lambda _: None, whole)
 
     found = unsettled(store, ROOT)
 
