@@ -9,12 +9,12 @@ _MAX_TOPIC = 120  # leaves room for offsets and owner in a name of 255 bytes
 _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
 
-# Read from its end: no part after the topic can hold what separates it from the next, so there is one way only.
+# Tokens of earlier releases had 8 digits. Read from its end: no part after the topic can hold what separates it from the next, so there is one way only.
 _NUMBER = "(?:0|[1-9][0-9]{0,18})"
 _NAME = re.compile(
     r"data_(?P<topic>[A-Za-z0-9._-]{1,120}(?:~[0-9a-f]{8})?)"
     rf"-(?P<partition>{_NUMBER})_(?P<first>[0-9]{{19}})-(?P<last>{_NUMBER})"
-    rf"_(?P<owner>[0-9a-f]{{8}})-(?P<number>{_NUMBER})\.parquet"
+    rf"_(?P<owner>[0-9a-f]{{24}}|[0-9a-f]{{8}})-(?P<number>{_NUMBER})\.parquet"
 )
 
 

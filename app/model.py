@@ -106,7 +106,7 @@ class StoredFile:
 class BatchPart:
     """What a batch holds of one topic-partition.
 
-    ``owner`` is the token of the assignment (8 hex digits) and ``number`` its own count of batches: together with the
+    ``owner`` is the token of the assignment (24 hex digits; those of earlier releases had 8) and ``number`` its own count of batches: together with the
     offsets they make file names that no other attempt, member or life of the topic ever writes again.
     """
 

@@ -17,7 +17,7 @@ from tests.e2e.records import PLACES
 from tests.e2e.spark_reader import SparkReader
 
 FILE_NAME = re.compile(
-    r"data_(?P<topic>.+)-(?P<partition>\d+)_(?P<first>\d{19})-(?P<last>\d+)_[0-9a-f]{8}-\d+\.parquet"
+    r"data_(?P<topic>.+)-(?P<partition>\d+)_(?P<first>\d{19})-(?P<last>\d+)_[0-9a-f]{24}-\d+\.parquet"
 )
 
 

@@ -303,10 +303,8 @@ def time_stands_still(clock: Clock) -> Iterator[None]:
         patches.enter_context(patch.object(app.checkpoints, "time", fake))
         patches.enter_context(patch.object(app.claims, "time", fake))
         # Tokens order what is done for several partitions: with random ones, no run could be repeated.
-        tokens = (f"{number:08x}" for number in count())
-        patches.enter_context(
-            patch.object(app.assignment, "secrets", SimpleNamespace(token_hex=lambda _: next(tokens)))
-        )
+        tokens = (f"{number:024x}" for number in count())
+        patches.enter_context(patch.object(app.assignment, "new_token", lambda: next(tokens)))
         patches.enter_context(patch("quixstreams.internal_consumer.consumer.monotonic", clock))
         yield
 

@@ -1,6 +1,10 @@
 """One life of a topic-partition: its token, its waiting rows, its batches."""
 
 import re
+import subprocess
+import sys
+
+import pytest
 
 from app.assignment import Assignment
 from tests.unit.batches import TP, row
@@ -9,7 +13,18 @@ from tests.unit.batches import TP, row
 def test_each_life_has_a_token_of_its_own() -> None:
     tokens = {Assignment(TP).token for _ in range(100)}
     assert len(tokens) == 100
-    assert all(re.fullmatch("[0-9a-f]{8}", token) for token in tokens)
+    assert all(re.fullmatch("[0-9a-f]{24}", token) for token in tokens)
+
+
+def test_tokens_of_one_process_differ_whatever_chance_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda count: "0" * 2 * count)
+    assert len({Assignment(TP).token for _ in range(100)}) == 100
+
+
+def test_two_processes_have_different_tokens() -> None:
+    script = "from app.assignment import new_token; print(new_token())"
+    tokens = {subprocess.run([sys.executable, "-c", script], check=True, capture_output=True).stdout for _ in range(2)}
+    assert len(tokens) == 2
 
 
 def test_sealing_takes_out_all_rows_with_their_offsets_and_counts_the_batches() -> None:
