@@ -61,6 +61,17 @@ class FileLedger(AbstractContextManager["FileLedger"]):
                 (*tp, first, last, part.owner, part.number, key, size),
             )
 
+    def remove(self, part: BatchPart) -> int:
+        """Forget the files of a batch; returns how many there were."""
+        tp, first, last = _fields(part.offsets)
+        with _translated():
+            removed = self._database.execute(
+                "DELETE FROM file WHERE topic = ? AND partition = ? AND first = ? AND last = ? AND owner = ?"
+                " AND number = ? RETURNING files",
+                (*tp, first, last, part.owner, part.number),
+            )
+            return sum(files for (files,) in removed)
+
     def topic_partitions(self) -> list[TopicPartition]:
         """Those that have files, sorted."""
         with _translated():

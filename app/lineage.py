@@ -9,7 +9,8 @@ _MAX_TOPIC = 120  # leaves room for offsets and owner in a name of 255 bytes
 _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
 
-# Tokens of earlier releases had 8 digits. Read from its end: no part after the topic can hold what separates it from the next, so there is one way only.
+# Tokens of earlier releases had 8 digits.
+# Read from its end: no part after the topic can hold what separates it from the next, so there is one way only.
 _NUMBER = "(?:0|[1-9][0-9]{0,18})"
 _NAME = re.compile(
     r"data_(?P<topic>[A-Za-z0-9._-]{1,120}(?:~[0-9a-f]{8})?)"

@@ -106,8 +106,9 @@ class StoredFile:
 class BatchPart:
     """What a batch holds of one topic-partition.
 
-    ``owner`` is the token of the assignment (24 hex digits; those of earlier releases had 8) and ``number`` its own count of batches: together with the
-    offsets they make file names that no other attempt, member or life of the topic ever writes again.
+    ``owner`` is the token of the assignment (24 hex digits; of earlier releases 8) and ``number`` its own count of
+    batches: together with the offsets they make file names that no other attempt, member or life of the topic ever
+    writes again.
     """
 
     offsets: OffsetRange

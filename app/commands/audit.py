@@ -76,12 +76,15 @@ def _count(text: str) -> int:
 
 
 def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report, most: int) -> None:
-    not_in_it = unsettled(store, root)
+    """List the files, and leave out those of batches that are not in the table, while a connector may be at work.
+
+    What is pending counts as of after the listing: by then a batch seen in the making may be finished, or undone and
+    its rows be in another one that was listed too. What was revoked before the listing stays out even if it has been
+    forgotten meanwhile.
+    """
+    revoked_before = unsettled(store, root).revoked
     for listed in store.list(f"{root}/"):
         if not is_data_file(listed.key, root):
-            continue
-        if listed.key in not_in_it.revoked or listed.key in not_in_it.pending:
-            report.unsettled_count += 1
             continue
         part = part_of(listed.key.rpartition("/")[2])
         if part is not None:
@@ -90,6 +93,9 @@ def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report
         report.foreign_count += 1
         if len(report.foreign) < most:
             report.foreign.append(_below(root, listed.key))
+    after = unsettled(store, root)
+    parts = {part_of(key.rpartition("/")[2]) for key in revoked_before | after.revoked | after.pending}
+    report.unsettled_count = sum(found.remove(part) for part in parts if part is not None)
 
 
 def _list_dead_letter(store: ObjectStore, folder: str, rejected: FileLedger) -> None:

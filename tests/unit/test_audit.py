@@ -1,7 +1,7 @@
 """``python main.py audit`` over tables in a local folder, by the names of files and by the offsets in them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from app.file_ledger import FileLedger
 from app.lineage import file_name, topic_in_names
 from app.model import Rejected, TopicPartition
 from app.settings import Settings
+from app.storage.base import StoredObject
+from app.storage.local import LocalStore
 from tests.unit.batches import part
 from tests.unit.environment import load
 from tests.unit.journals import keep_journal
@@ -273,6 +275,68 @@ def test_a_temporary_folder_without_space_is_told() -> None:
 def fill(ledger: FileLedger) -> None:
     for number in range(1_000):
         ledger.add(part(TP, number, number), "k" * 200, 1)
+
+
+def test_a_batch_undone_and_written_again_during_the_listing_is_not_there_twice(
+    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first files were listed already when its owner died; the next owner writes its rows into later folders."""
+    table.add(0, 9, folder="place=b")
+    undone = table.add(10, 19, number=1, folder="place=a")
+    listing = LocalStore.list
+
+    def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
+        for listed in listing(store, prefix):
+            yield listed
+            if listed.key.endswith(undone.name) and undone.exists():
+                keep_journal(table.lake, "data/readings", pending=table.root / "place=z/none", revoked=undone)
+                undone.unlink()
+                table.add(10, 24, owner=B, folder="place=b")
+
+    monkeypatch.setattr(LocalStore, "list", list_at_work)
+    code, answer = run.json()
+    assert (code, whole(answer)) == (0, [(3, 0, 24, 2, 2, 0, 0)])
+    assert answer["unsettled_files"] == 1
+
+
+def test_a_batch_finished_during_the_listing_is_in_the_table(
+    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left out, it would make a gap before the next batch, which was listed too."""
+    table.add(0, 9)
+    finished = table.add(10, 19, number=1)
+    keep_journal(table.lake, "data/readings", pending=finished, revoked=table.root / "none")
+    journal = next((table.root / "_journal").rglob("3.json"))
+    listing = LocalStore.list
+
+    def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
+        yield from listing(store, prefix)
+        if prefix == "data/readings/" and journal.exists():
+            journal.unlink()
+
+    monkeypatch.setattr(LocalStore, "list", list_at_work)
+    table.add(20, 29, number=2)
+    code, answer = run.json()
+    assert (code, missing(answer), answer["unsettled_files"]) == (0, [], 0)
+
+
+def test_an_undone_file_that_was_swept_and_forgotten_during_the_listing_is_left_out(
+    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undone = table.add(0, 9, owner=B)
+    table.add(0, 19)
+    keep_journal(table.lake, "data/readings", pending=table.root / "none", revoked=undone)
+    journal = next((table.root / "_journal").rglob("3.json"))
+    listing = LocalStore.list
+
+    def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
+        yield from listing(store, prefix)
+        if prefix == "data/readings/" and undone.exists():
+            undone.unlink()
+            journal.unlink()
+
+    monkeypatch.setattr(LocalStore, "list", list_at_work)
+    assert run.json()[0] == 0
 
 
 def test_files_of_batches_that_are_undone_or_not_finished_are_left_out(table: Table, run: Audit) -> None:
