@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -19,16 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.errors import FatalError
-from app.model import StoredFile
-from app.partitioning import spec_of_key
 from app.refit import Refitted, refit, same_rows
-from app.registrar import Registrar
+from app.replaced_files import ReplacedFiles
 from app.rescue import RESCUED_COLUMN
 from app.retry import Stopped, until_it_works
 from app.schema import TableSchema
 from app.schema_differences import differences
-from app.sidecar import sidecar_key, write_sidecar
-from app.statistics import column_stats
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 
 logger = logging.getLogger(__name__)
@@ -80,13 +77,11 @@ class Rewriter:
     """Rewrites files, one after the other; for the main thread.
 
     Args:
-        store, table_root: where the table is.
+        store: where the table is.
         writer: writes the new files.
         schema: what the files are brought to.
-        registrar: tells the catalog of the new files.
+        replaced: tells the catalog of the new files.
         fixed: columns whose type the user fixed.
-        virtual_columns: those of the partition columns that have no folders.
-        stats_columns: the only columns with zone maps; ``None`` for all that can have them.
         scratch: a folder for copies of the file at hand: of the old one, of all its rows uncompressed, of the new one.
     """
 
@@ -94,23 +89,17 @@ class Rewriter:
         self,
         *,
         store: ObjectStore,
-        table_root: str,
         writer: WholeWriter,
         schema: Schema,
-        registrar: Registrar,
+        replaced: ReplacedFiles,
         fixed: frozenset[str],
-        virtual_columns: Sequence[str],
-        stats_columns: frozenset[str] | None,
         scratch: Path,
     ) -> None:
         self._store = store
-        self._table_root = table_root
         self._writer = writer
         self._schema = schema
-        self._registrar = registrar
+        self._replaced = replaced
         self._fixed = fixed
-        self._virtual = virtual_columns
-        self._stats_columns = stats_columns
         self._scratch = scratch
 
     def rewrite(self, key: str) -> Rewritten:
@@ -128,8 +117,13 @@ class Rewriter:
             if new.refitted.rescued:
                 self._schema.extend(_RESCUED)
             with _finishing() as stop:
-                stored = self._replace(new.path, key, etag)
-                self._tell(stored, new, Path(folder), stop)
+                note = self._replaced.note(key, etag)
+                stored = self._replace(new.path, key, etag, note)
+                patiently = partial(_patiently, stop=stop)
+                if self._replaced.tell(stored, new.path, new.changed, patiently):
+                    patiently(lambda: self._replaced.forget(note))
+                else:
+                    logger.warning("%s is rewritten, but %s", key, _LEFT)
             rows = pq.read_metadata(new.path).num_rows
             return Rewritten(rows, old.stat().st_size, stored.size, new.refitted.rescued, stop.is_set())
 
@@ -159,40 +153,24 @@ class Rewriter:
             )
         return _NewFile(written, refitted, changed)
 
-    def _replace(self, path: Path, key: str, etag: str) -> StoredObject:
+    def _replace(self, path: Path, key: str, etag: str, note: str | None) -> StoredObject:
         try:
             return self._store.replace(path, key, replaces=etag)
         except ChangedError:
+            self._replaced.forget(note)
             raise SkippedError("somebody else has changed it meanwhile") from None
 
-    def _tell(self, stored: StoredObject, new: _NewFile, folder: Path, stop: threading.Event) -> None:
-        """Bring up to date what is known of the file elsewhere: in its sidecar and in the catalog."""
-        names, values = spec_of_key(stored.key, self._table_root)
-        partition_values = dict(zip(names, values, strict=True))
-        sidecar = folder / "sidecar.parquet"
-        if new.changed.intersection(self._virtual) and write_sidecar(
-            new.path, self._virtual, partition_values, sidecar
-        ):
-            self._patiently(lambda: self._store.upload(sidecar, sidecar_key(stored.key)), stop, stored.key)
-        if self._registrar.is_needed:
-            metadata = pq.read_metadata(new.path)
-            file = StoredFile(
-                key=stored.key,
-                uri=f"{self._store.uri}/{stored.key}",
-                size=stored.size,
-                rows=metadata.num_rows,
-                partition_values=partition_values,
-                last_modified=stored.last_modified,
-                column_stats=column_stats(metadata, self._stats_columns),
-            )
-            self._patiently(lambda: self._registrar.register_again([file]), stop, stored.key)
 
-    def _patiently(self, work: Callable[[], Any], stop: threading.Event, key: str) -> None:
-        """The file is replaced already: a next run would not come back to it."""
-        try:
-            until_it_works(work, stop=stop, on_wait=lambda _: None, clock=time.monotonic)
-        except Stopped:
-            logger.warning("%s is rewritten, but the catalog still has its former size and bounds", key)
+_LEFT = "the catalog still has its former size and bounds: the next run of rewrite tells it"
+
+
+def _patiently(work: Callable[[], Any], stop: threading.Event) -> bool:
+    """Do it, however long it takes; ``False`` where the process is to end."""
+    try:
+        until_it_works(work, stop=stop, on_wait=lambda _: None, clock=time.monotonic)
+    except Stopped:
+        return False
+    return True
 
 
 @contextmanager

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from app.catalog.base import Catalog, CatalogTable
 from app.commands.answers import counted, tell
 from app.commands.arguments import ArgumentParser
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.footers import read_footer
 from app.lake import new_catalog, new_place, new_registrar, new_schema, new_spec
 from app.location import Place
-from app.partitioning import PartitionSpec, is_data_file
+from app.partitioning import is_data_file
 from app.refit import NotPossibleError
-from app.registrar import Registrar
+from app.replaced_files import ReplacedFiles, notes
 from app.rewriter import Rewriter, SkippedError
 from app.schema import TableSchema
 from app.schema_differences import differences
@@ -47,8 +48,13 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
     known = catalog.check() if catalog else None
     place = new_place(settings, store, known)
     keeper = new_schema(settings, store, place)
+    left = sum(1 for _ in notes(store, place.root))
     if not options.dry_run:
         keeper.open()
+        if left:
+            _finish(_new_replaced(settings, store, place, catalog, known))
+    elif left:
+        tell(f"{counted(left, 'file')} of a run that was cut off: the catalog would be told of them")
     found = _schemas(store, place.root, options.folder, settings.max_write_workers)
     found = _settled(found, unsettled(store, place.root))
     wanted = _joined(found, frozenset(settings.column_types))
@@ -63,9 +69,8 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
         tell(f"{len(plan):,} {of_all} would be rewritten")
     else:
         tell(f"{len(plan):,} {of_all} to be rewritten")
-        spec = new_spec(settings, store, place, known)
-        registrar = new_registrar(settings, catalog, place, known)
-        _rewrite(settings, plan, partial(_new_rewriter, settings, store, place, spec, registrar, keeper))
+        replaced = _new_replaced(settings, store, place, catalog, known)
+        _rewrite(settings, plan, partial(_new_rewriter, settings, store, replaced, keeper))
     return 0
 
 
@@ -162,6 +167,28 @@ def _plan(found: Found, table: TableSchema) -> Plan:
     return sorted(plan)
 
 
+def _new_replaced(
+    settings: Settings, store: ObjectStore, place: Place, catalog: Catalog | None, known: CatalogTable | None
+) -> ReplacedFiles:
+    return ReplacedFiles(
+        store,
+        place.root,
+        new_registrar(settings, catalog, place, known),
+        new_spec(settings, store, place, known).virtual,
+        frozenset(settings.stats_columns) or None,
+    )
+
+
+def _finish(replaced: ReplacedFiles) -> None:
+    scratch = make_scratch()
+    try:
+        finished = replaced.finish(scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if finished:
+        tell(f"{counted(finished, 'file')} of a run that was cut off: the catalog knows them now")
+
+
 def _rewrite(settings: Settings, plan: Plan, new_rewriter: Callable[[SparkWriter, Path], Rewriter]) -> None:
     scratch = make_scratch()
     spark = SparkWriter(
@@ -189,22 +216,17 @@ def _tell_lost(error: SparkLostError) -> None:
 def _new_rewriter(
     settings: Settings,
     store: ObjectStore,
-    place: Place,
-    spec: PartitionSpec,
-    registrar: Registrar,
+    replaced: ReplacedFiles,
     keeper: SchemaKeeper,
     spark: SparkWriter,
     scratch: Path,
 ) -> Rewriter:
     return Rewriter(
         store=store,
-        table_root=place.root,
         writer=spark,
         schema=keeper,
-        registrar=registrar,
+        replaced=replaced,
         fixed=frozenset(settings.column_types),
-        virtual_columns=spec.virtual,
-        stats_columns=frozenset(settings.stats_columns) or None,
         scratch=scratch,
     )
 

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from app.location import Place
 from app.registrar import Registrar
+from app.replaced_files import ReplacedFiles
 from app.rewriter import Rewriter, SkippedError
 from app.schema import TableSchema
 from app.storage.s3 import S3Store
@@ -277,15 +278,13 @@ def test_a_file_that_others_change_meanwhile_stays_theirs(lake: Bucket, tmp_path
         max_workers=1,
         create_bucket=False,
     )
+    registrar = Registrar(None, Place(store.uri, ROOT), properties("year", "month"), "readings", None)
     rewriter = Rewriter(
         store=store,
-        table_root=ROOT,
         writer=Meddling(),
         schema=MemorySchema(TABLE),
-        registrar=Registrar(None, Place(store.uri, ROOT), properties("year", "month"), "readings", None),
+        replaced=ReplacedFiles(store, ROOT, registrar, (), None),
         fixed=frozenset(),
-        virtual_columns=(),
-        stats_columns=None,
         scratch=tmp_path,
     )
     with pytest.raises(SkippedError, match="somebody else"):

@@ -133,8 +133,8 @@ LAYERS = (
     ("app.claims", "app.schema_keeper", "app.sink", "app.staging", "app.table"),
     ("app.admission", "app.raw_lane", "app.watchful_sink"),
     ("app.application", "app.delivery", "app.registrar"),
-    ("app.job", "app.parcels", "app.recovery", "app.rewriter", "app.topics"),
-    ("app.pipeline", "app.stores", "app.watching", "app.wiring"),
+    ("app.job", "app.parcels", "app.recovery", "app.replaced_files", "app.topics"),
+    ("app.pipeline", "app.rewriter", "app.stores", "app.watching", "app.wiring"),
     (
         "app.commands.answers",
         "app.commands.arguments",

@@ -15,6 +15,7 @@ from app.refit import NotPossibleError
 from app.rewriter import Rewriter, Rewritten, SkippedError
 from app.schema import TableSchema
 from app.settings import Settings
+from tests.fakes.memory_catalog import MemoryCatalog
 from tests.unit.environment import load
 from tests.unit.journals import keep_journal
 
@@ -73,6 +74,30 @@ def test_files_of_batches_that_are_undone_or_not_finished_are_left_out(
         f"{ROOT}/place=a/x.parquet: v bigint → double",
         f"1 of 1 file in file://{tmp_path}/{ROOT} would be rewritten",
     ]
+
+
+def test_a_file_replaced_by_a_run_that_was_cut_off_is_told_to_the_catalog(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the table's schema by now, and is no file to rewrite."""
+    put_schema(tmp_path, DOUBLE)
+    path = put(tmp_path, "place=a/x.parquet", {"v": [0.5]})
+    key = f"{ROOT}/place=a/x.parquet"
+    note = tmp_path / ROOT / "_journal" / "rewrite-0-1.json"
+    note.write_text(json.dumps({"version": 1, "key": key, "replaces": "the one before"}))
+    catalog = MemoryCatalog()
+    monkeypatch.setattr("app.commands.rewrite.new_catalog", lambda _: catalog)
+
+    assert dry_run(tmp_path, capsys)[0] == "1 file of a run that was cut off: the catalog would be told of them"
+    assert note.exists()
+    assert commands.run("rewrite", settings(tmp_path), []) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "1 file of a run that was cut off: the catalog knows them now",
+        f"nothing to do: the schema of each of 1 file in file://{tmp_path}/{ROOT} is the table's",
+    ]
+    [[file]] = catalog.requests
+    assert (file.key, file.size) == (key, path.stat().st_size)
+    assert not note.exists()
 
 
 def test_a_table_that_has_no_schema_is_measured_by_its_files(

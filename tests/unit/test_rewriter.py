@@ -15,10 +15,12 @@ from app.errors import ConnectorError, FatalError, RetryableError
 from app.location import Place
 from app.refit import NotPossibleError
 from app.registrar import Registrar
+from app.replaced_files import ReplacedFiles, notes
 from app.rewriter import Rewriter, Rewritten, SkippedError, WholeWriter
 from app.schema import TableSchema
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.storage.local import LocalStore
+from app.unsettled import unsettled
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.memory_schema import MemorySchema
@@ -52,18 +54,28 @@ class Table:
         return pq.ParquetFile(self.path).read().to_pylist()  # type: ignore[no-any-return]
 
     def rewriter(self, *, with_catalog: bool = True) -> Rewriter:
-        place = Place(f"file://{self.lake}", ROOT)
         return Rewriter(
             store=self.store,
-            table_root=ROOT,
             writer=self.writer,
             schema=self.schema,
-            registrar=Registrar(self.catalog if with_catalog else None, place, WANTED, "sensors", None),
+            replaced=self.replaced(with_catalog=with_catalog),
             fixed=frozenset(),
-            virtual_columns=self.virtual,
-            stats_columns=None,
             scratch=self.scratch,
         )
+
+    def replaced(self, *, with_catalog: bool = True) -> ReplacedFiles:
+        place = Place(f"file://{self.lake}", ROOT)
+        registrar = Registrar(self.catalog if with_catalog else None, place, WANTED, "sensors", None)
+        return ReplacedFiles(self.store, ROOT, registrar, self.virtual, None)
+
+    def finish(self) -> int:
+        """What the next run does first."""
+        self.store = LocalStore(self.lake)
+        self.catalog.refuse = lambda: None
+        return self.replaced().finish(self.scratch)
+
+    def notes(self) -> list[Path]:
+        return list((self.lake / ROOT / "_journal").glob("*.json"))
 
 
 @pytest.fixture
@@ -215,6 +227,101 @@ def test_a_catalog_that_is_away_is_waited_for(table: Table, monkeypatch: pytest.
     table.catalog.refuse = lambda: answers.pop(0)
     table.rewriter().rewrite(KEY)
     assert table.catalog.keys == [KEY]
+
+
+class TestNextRun:
+    """A file that is replaced has the table's schema: the next run would not come back to it."""
+
+    def test_after_a_lost_answer_it_tells_the_catalog(self, table: Table) -> None:
+        class Store(LocalStore):
+            def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
+                super().replace(path, key, replaces=replaces)
+                raise RetryableError(f"replacing {key}", "no answer, and reading it back failed")
+
+        table.store = Store(table.lake)
+        with pytest.raises(RetryableError):
+            table.rewriter().rewrite(KEY)
+        assert table.read()[0]["v"] == 1.0
+        assert table.catalog.requests == []
+        assert table.finish() == 1
+        [[file]] = table.catalog.requests
+        assert (file.key, file.size, file.column_stats["v"]["max"]) == (KEY, table.path.stat().st_size, 2.0)
+        assert table.catalog.topics == [None], "its source has counted the rows before"
+        assert table.notes() == []
+        assert table.finish() == 0
+
+    def test_after_a_crash_it_tells_the_catalog_and_brings_the_index_up_to_date(self, table: Table) -> None:
+        class Store(LocalStore):
+            def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
+                super().replace(path, key, replaces=replaces)
+                raise SystemExit
+
+        table.virtual = ("v",)
+        table.store = Store(table.lake)
+        with pytest.raises(SystemExit):
+            table.rewriter().rewrite(KEY)
+        assert table.finish() == 1
+        assert table.catalog.keys == [KEY]
+        sidecar = pq.ParquetFile(table.path.parent / ".vidx" / table.path.name).read()
+        assert sorted(sidecar["v"].to_pylist()) == [1.0, 2.0]
+
+    def test_after_a_refusal_of_the_catalog_it_tells_it(self, table: Table) -> None:
+        table.catalog.refuse = lambda: FatalError("registering", "403")
+        with pytest.raises(FatalError):
+            table.rewriter().rewrite(KEY)
+        assert table.finish() == 1
+        assert table.catalog.keys == [KEY]
+
+    def test_a_file_that_was_not_replaced_is_left_to_whoever_is_at_it(self, table: Table) -> None:
+        class Store(LocalStore):
+            def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
+                raise RetryableError(f"replacing {key}", "no route to host")
+
+        table.store = Store(table.lake)
+        with pytest.raises(RetryableError):
+            table.rewriter().rewrite(KEY)
+        assert table.finish() == 0
+        assert table.catalog.requests == []
+        (note,) = table.notes()
+        os.utime(note, (0, 0))  # nobody is at it for so long
+        assert table.finish() == 0
+        assert table.notes() == []
+
+    def test_a_file_that_is_gone_is_forgotten(self, table: Table) -> None:
+        table.replaced().note(KEY, "etag")
+        table.path.unlink()
+        assert table.finish() == 0
+        assert table.notes() == []
+
+    def test_notes_are_kept_while_the_catalog_is_away(self, table: Table) -> None:
+        table.replaced().note(KEY, "etag")
+        table.catalog.refuse = lambda: RetryableError("registering", "503")
+        with pytest.raises(RetryableError):
+            table.replaced().finish(table.scratch)
+        assert len(table.notes()) == 1
+
+    def test_nothing_is_noted_where_nobody_is_to_be_told(self, table: Table) -> None:
+        assert table.replaced(with_catalog=False).note(KEY, "etag") is None
+        assert table.notes() == []
+
+    def test_after_all_went_well_or_somebody_was_quicker_there_is_nothing_to_finish(self, table: Table) -> None:
+        table.rewriter().rewrite(KEY)
+        table.write({"v": [1]})
+        table.writer = Meddling(lambda: table.write({"v": [7]}))
+        with pytest.raises(SkippedError):
+            table.rewriter().rewrite(KEY)
+        assert table.notes() == []
+
+    def test_notes_are_no_journals(self, table: Table) -> None:
+        table.replaced().note(KEY, "etag")
+        assert unsettled(table.store, ROOT).pending == frozenset()
+
+    @pytest.mark.parametrize("body", [b"", b"[]", b'{"key": "other/x", "replaces": "y"}', b'{"key": 1}'])
+    def test_what_is_no_note_is_left_alone(self, table: Table, body: bytes, caplog: pytest.LogCaptureFixture) -> None:
+        table.store.write(f"{ROOT}/_journal/rewrite-x.json", body, replaces=None)
+        assert list(notes(table.store, ROOT)) == []
+        assert "rewrite-x.json is no note of a rewrite" in caplog.text
+        assert len(table.notes()) == 1
 
 
 class TestSignals:
