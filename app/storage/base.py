@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,17 @@ class ObjectStore(Protocol):
         ...
 
 
+@runtime_checkable
+class Finder(Protocol):
+    """A store that tells of one object otherwise than by a listing."""
+
+    def find(self, key: str) -> StoredObject | None:
+        """The object with this key, or ``None``."""
+        ...
+
+
 def find(store: ObjectStore, key: str) -> StoredObject | None:
     """The object with this key, or ``None``. A listing is asked: refusals to a HEAD have no body that says why."""
+    if isinstance(store, Finder):
+        return store.find(key)
     return next((found for found in store.list(key) if found.key == key), None)

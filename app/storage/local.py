@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -72,6 +72,16 @@ class LocalStore:
             folder, slash, _ = prefix.rpartition("/")
             if not slash or _stays_inside(folder):
                 yield from self._files(folder + slash, prefix)
+
+    def find(self, key: str) -> StoredObject | None:
+        """The file, found by opening it: of a share, a listing may be one of before."""
+        with self._reaching(f"looking for {self.uri}/{key}", key) as path:
+            try:
+                with path.open("rb") as file:
+                    stat = os.fstat(file.fileno())
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
+            return _stored_object(key, stat)
 
     def read(self, key: str) -> Document | None:
         """Read a small file, or ``None`` when there is none. Its ETag is a hash of its content."""
@@ -144,7 +154,19 @@ class LocalStore:
             raise FatalError(doing, "the key leaves the folder", "Check S3_PREFIX and TABLE_NAME for dots and slashes")
         with os_translated(doing):
             self._require_root(doing)
+            self._look_anew((self._root / key).parent)
             yield self._root / key
+
+    def _look_anew(self, folder: Path) -> None:
+        """Open the folders on the way there, outermost first.
+
+        A client of NFS remembers for a minute which names a folder has, also that one is missing; opening the folder
+        makes it ask the server ("close-to-open"). Else the files of another replica, or its journal, might seem absent.
+        """
+        if folder != self._root:
+            self._look_anew(folder.parent)
+        with suppress(OSError):  # what is wrong there is told by whatever is done next
+            os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
     def _changed(self, key: str) -> ChangedError:
         return ChangedError(f"{self.uri}/{key} is not the version that was to be replaced")

@@ -112,6 +112,16 @@ def test_an_object_whose_size_nobody_knows_is_there_at_any_size(bench: Bench) ->
     assert bench.registered == [[key_of("1")]]
 
 
+def test_a_file_that_an_old_listing_lacks_is_there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a share, replicas on other machines may see what was there a minute ago."""
+    bench.begun().intend(intent("1"))
+    bench.store_files("1")
+    monkeypatch.setattr(bench.store, "list", lambda _: iter(()))
+    bench.settled()
+    assert bench.registered == [[key_of("1")]]
+    assert bench.has("1")
+
+
 def test_a_longer_name_that_begins_like_a_file_is_not_the_file(bench: Bench) -> None:
     bench.begun().intend(intent("1"))
     bench.store_files("10")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigError, FatalError, RetryableError
+from app.storage.base import ChangedError
 from app.storage.local import LocalStore
 from app.storage.os_errors import translate
 
@@ -216,3 +217,38 @@ def as_ordinary_user() -> Iterator[None]:
         yield
     finally:
         os.seteuid(user)
+
+
+def test_the_folders_of_a_share_are_looked_at_anew(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of NFS asks its server when a folder is opened; else it goes by what it remembers, for a minute."""
+    store = LocalStore(tmp_path / "lake")
+    store.connect("")
+    store.upload(file, "t/p=a/f.parquet")
+    store.write("t/_journal/0.json", b"{}", replaces=None)
+    opened: list[str] = []
+    really = os.open
+
+    def note(path: str | Path, *flags: int) -> int:
+        opened.append(os.path.relpath(path, tmp_path))
+        return really(path, *flags)
+
+    monkeypatch.setattr(os, "open", note)
+    found = store.find("t/p=a/f.parquet")
+    assert found is not None
+    assert found.size == 4
+    assert opened == ["lake", "lake/t", "lake/t/p=a"]
+    opened.clear()
+    assert store.read("t/_journal/0.json") is not None
+    assert opened[:3] == ["lake", "lake/t", "lake/t/_journal"]
+    opened.clear()
+    with pytest.raises(ChangedError):
+        store.write("t/_journal/0.json", b"[]", replaces=None)
+    assert opened[:3] == ["lake", "lake/t", "lake/t/_journal"]
+
+
+@pytest.mark.parametrize("key", ["t/none", "t/none/f", "t/f.parquet/f", "t"])
+def test_what_is_no_file_is_not_found(tmp_path: Path, file: Path, key: str) -> None:
+    store = LocalStore(tmp_path / "lake")
+    store.connect("")
+    store.upload(file, "t/f.parquet")
+    assert store.find(key) is None
