@@ -78,7 +78,7 @@ def test_where_consuming_begins_is_noted_before_the_first_row(bench: Bench) -> N
     """A crash before the first commit must not lead to another beginning."""
     bench.left_behind(41)
     bench.positions.position = KafkaPosition(70, 0, 100, "id")
-    assert claim_of(bench.claims(prefer_committed=True)).start.offset == 70
+    assert claim_of(bench.claims(start_from="committed")).start.offset == 70
     assert bench.stored().end == 69
 
 
@@ -94,20 +94,20 @@ def test_an_offset_moved_by_hand_counts_for_the_first_claim_of_a_start_only(benc
     """Later the group's offset is behind because a member ended before its commit: its rows are in the table."""
     bench.left_behind(41)
     bench.positions.position = KafkaPosition(70, 0, 100, "id")
-    claims = bench.claims(prefer_committed=True)
+    claims = bench.claims(start_from="committed")
     assert claim_of(claims).start.offset == 70
     journal = bench.journal(P0, FORMER)
     journal.claim(lambda: True)
     journal.advance(89)
     assert claim_of(claims, B).start == Start(90, skipped=20, moves_group=True)
-    assert claim_of(bench.claims(prefer_committed=True)).start.offset == 70
+    assert claim_of(bench.claims(start_from="committed")).start.offset == 70
 
 
 def test_a_claim_that_is_repeated_still_follows_an_offset_moved_by_hand(bench: Bench) -> None:
     bench.left_behind(41)
     bench.positions.position = KafkaPosition(70, 0, 100, "id")
     bench.store.lost_answers = 2
-    assert claim_of(bench.claims(prefer_committed=True)).start.offset == 70
+    assert claim_of(bench.claims(start_from="committed")).start.offset == 70
 
 
 def test_a_journal_switched_off_gives_way_to_kafka_and_is_on_again(bench: Bench) -> None:
