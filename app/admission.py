@@ -11,6 +11,7 @@ from app.claims import Claim
 from app.errors import RetryableError
 from app.model import TopicPartition
 from app.start_position import Start
+from app.topic_ids import recreated_error
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ class Claiming(Protocol):
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None: ...
     def finished(self) -> list[Claim]: ...
     def is_same_topic(self, tp: TopicPartition) -> bool | None: ...
+    def check(self) -> None: ...
 
 
 class Admission:
@@ -62,8 +64,9 @@ class Admission:
         """Resume what is claimed by now.
 
         Raises:
-            ConnectorError: a claim failed for good.
+            ConnectorError: a claim failed for good, or topic or group are not as they were any more.
         """
+        self._claims.check()
         if not self._waiting:
             return
         claims = self._claims.finished()
@@ -108,7 +111,7 @@ class Admission:
             RetryableError: the topic is not the one that was claimed, or Kafka does not tell.
         """
         if not self._claims.is_same_topic(tp):
-            raise _made_anew(tp, f"Kafka gives offset {given} where {expected} comes next")
+            raise recreated_error(tp, f"Kafka gives offset {given} where {expected} comes next")
         try:
             self._consumer.seek(_kafka(tp, expected))
         except KafkaException as error:
@@ -123,7 +126,7 @@ class Admission:
         """
         for tp in {tp.topic: tp for tp in tps if tp not in self._waiting}.values():
             if self._claims.is_same_topic(tp) is False:
-                raise _made_anew(tp, "it has another id than before the pause")
+                raise recreated_error(tp, "it has another id than before the pause")
 
     def _commit(self, begins: list[KafkaTopicPartition]) -> None:
         """Commit where the group begins: in one request, for one may take long where the coordinator is away.
@@ -140,11 +143,6 @@ class Admission:
 
 def _not_there(tp: TopicPartition, offset: int, error: KafkaException) -> RetryableError:
     return RetryableError(f"going to offset {offset} of {tp}", error.args[0].str())
-
-
-def _made_anew(tp: TopicPartition, cause: str) -> RetryableError:
-    hint = "The next start finds out and goes on from the right place"
-    return RetryableError(f"consuming {tp}", f"{cause}: the topic was made anew", hint)
 
 
 def _kafka(tp: TopicPartition, *offset: int) -> KafkaTopicPartition:

@@ -25,6 +25,7 @@ from quixstreams.state.exceptions import StateTransactionError
 from app.admission import Admission, Claiming
 from app.broker import new_admin
 from app.checkpoints import Checkpoints
+from app.commit_mark import mark_of
 from app.errors import ConnectorError, DataError
 from app.kafka_errors import consuming_failed, of_rebalance, producing_failed, recovering_failed
 from app.listening import Listening
@@ -47,6 +48,7 @@ class Ownership(Claiming, Protocol):
     """What claims partitions, and keeps their journals; see ``app.claims.Claims``."""
 
     def advance(self, ends: Mapping[str, int]) -> None: ...
+    def topic_id(self, tp: TopicPartition) -> str: ...
 
 
 class LakeApplication(Application):
@@ -84,6 +86,8 @@ class LakeApplication(Application):
         self._checkpoints.on_failed_try = lambda: self._metrics.failed_try("commit")
         # The framework takes it for no argument of an application; the client is made when the loop begins.
         self._consumer._consumer_config["on_commit"] = self._checkpoints.answered
+        self._commit: Callable[..., Any] = self._consumer.commit
+        setattr(self._consumer, "commit", self._commit_marked)  # noqa: B010 - the framework commits by itself too
         self._ownership: Ownership | None = None
         self._raw_lane: RawLane | None = None
 
@@ -304,6 +308,17 @@ class LakeApplication(Application):
             self._metrics.committed({TopicPartition(*tp): offset + 1 for tp, offset in offsets.items()})
             tokens = {self._lake_sink.token(TopicPartition(*tp)): offset for tp, offset in offsets.items()}
             self._ownership.advance({token: offset for token, offset in tokens.items() if token})
+
+    def _commit_marked(self, *, offsets: list[KafkaTopicPartition], asynchronous: bool) -> Any:
+        """Commit, and note beside each offset that it is ours: see ``app.commit_mark``."""
+        marked = [
+            KafkaTopicPartition(tp.topic, tp.partition, tp.offset, mark_of(tp.offset, self._topic_id(tp)))
+            for tp in offsets
+        ]
+        return self._commit(offsets=marked, asynchronous=asynchronous)
+
+    def _topic_id(self, tp: KafkaTopicPartition) -> str:
+        return self._ownership.topic_id(TopicPartition(tp.topic, tp.partition)) if self._ownership else ""
 
     def _on_revoke(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:
         self._lake_sink.revoking(active=True)

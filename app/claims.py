@@ -11,20 +11,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol, TypeVar
 
 from app.custody import ByJournal
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal import Journal
 from app.journal_entry import JournaledFile, JournalEntry
 from app.journal_object import FencedError
+from app.kafka_watch import KafkaWatch
 from app.metrics import Metrics
 from app.model import TopicPartition
 from app.retry import Stopped, until_it_works
-from app.start_position import KafkaPosition, Start, start_of
+from app.start_position import KafkaPosition, Start, StartFrom, check_cluster, differ, lacks_offset, start_of
+from app.topic_ids import TopicIds
 
 logger = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
 _ADVANCE_SECONDS = 60.0
 
 
@@ -32,7 +35,7 @@ class Positions(Protocol):
     """What Kafka says of a topic-partition; see ``app.positions``."""
 
     def of(self, tp: TopicPartition) -> KafkaPosition: ...
-    def topic_id(self, topic: str) -> str: ...
+    def cluster_id(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,14 @@ class Claims:
         positions: asks Kafka.
         register: makes files of a former owner's batch known to the catalog.
         stands: whether the assignment with this token stands.
-        reset: where a group without an offset begins.
+        first_offset: where a partition begins of which the group has neither an offset nor a journal.
+        topic_ids: told in which life of its topic a partition is claimed.
+        start_from: which counts where journal and group differ, the first time that a partition is claimed. Later the
+            group's offset differs for other reasons than a user's hand.
         keeps_state: whether ``transform()`` keeps state, or repartitions.
-        prefer_committed: whether the group's offset counts more than the journal, the first time that a partition is
-            claimed. Later it may be behind the journal for other reasons than a user's hand.
         workers: claims at the same time.
+        check_group: returns the error to end with where nothing may be claimed in this consumer group.
+        watch: asks Kafka from time to time, from the first assignment on.
         metrics: told of each try that failed.
     """
 
@@ -70,10 +76,13 @@ class Claims:
         positions: Positions,
         register: Callable[[Sequence[JournaledFile]], None],
         stands: Callable[[str], bool],
-        reset: Literal["earliest", "latest"],
-        prefer_committed: bool,
+        first_offset: Callable[[TopicPartition, KafkaPosition], int],
+        topic_ids: TopicIds,
+        start_from: StartFrom,
         keeps_state: bool,
         workers: int,
+        check_group: Callable[[], ConnectorError | None] = lambda: None,
+        watch: KafkaWatch | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self._new_journal = new_journal
@@ -81,11 +90,13 @@ class Claims:
         self._positions = positions
         self._register = register
         self._stands = stands
-        self._reset: Literal["earliest", "latest"] = reset
-        self._prefer_committed = prefer_committed
+        self._first_offset = first_offset
+        self._topic_ids = topic_ids
+        self._start_from: StartFrom = start_from
         self._keeps_state = keeps_state
+        self._check_group = check_group
+        self._watch = watch
         self._metrics = metrics or Metrics()
-        self._topic_ids: dict[TopicPartition, str] = {}  # of all that were ever claimed
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="claim")
         self._stop = threading.Event()
         self._advanced_at = time.monotonic()
@@ -93,6 +104,8 @@ class Claims:
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
         """Begin to claim these partitions for the assignments with these tokens."""
+        if self._watch:
+            self._watch.start()
         for tp, token in tokens.items():
             self._pool.submit(self._claim, tp, token)
 
@@ -115,8 +128,24 @@ class Claims:
 
     def is_same_topic(self, tp: TopicPartition) -> bool | None:
         """Whether the topic is the one that was there when this partition was claimed; ``None`` if Kafka tells not."""
-        topic_id, before = self._positions.topic_id(tp.topic), self._topic_ids.get(tp)
-        return topic_id == before if topic_id and before else None
+        try:
+            return self._topic_ids.is_same(tp)
+        except ConnectorError as error:
+            logger.debug("%s", error)
+            return None
+
+    def topic_id(self, tp: TopicPartition) -> str:
+        """The id that the topic had when the partition was claimed; empty where that is not known."""
+        return self._topic_ids.of(tp)
+
+    def check(self) -> None:
+        """For each turn of the consumer's loop.
+
+        Raises:
+            ConnectorError: topic or group are not as they were any more.
+        """
+        if self._watch:
+            self._watch.raise_found()
 
     def advance(self, ends: Mapping[str, int]) -> None:
         """The offsets up to these, by the token of the assignment, are committed. Never raises, and does not wait.
@@ -132,6 +161,8 @@ class Claims:
     def stop(self) -> None:
         """Give up the claims under way, once nothing asks for custody any more."""
         self._stop.set()
+        if self._watch:
+            self._watch.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._custody:
             self._custody.stop()
@@ -148,13 +179,12 @@ class Claims:
 
     def _claim(self, tp: TopicPartition, token: str) -> None:
         try:
+            refusal = self._until_it_works(token, self._check_group)
+            if refusal is not None:
+                self._through.put(refusal)
+                return
             journal = self._new_journal(tp, token)
-            start = until_it_works(
-                lambda: self._start_of(tp, token, journal),
-                stop=self._stop,
-                on_wait=lambda error: self._raise_if_ended(token, error),
-                clock=time.monotonic,
-            )
+            start = self._until_it_works(token, lambda: self._start_of(tp, token, journal))
             if self._custody:
                 self._custody.take(token, journal)
             self._through.put(Claim(tp, token, start))
@@ -169,6 +199,14 @@ class Claims:
             logger.debug("claiming failed", exc_info=True)
             self._through.put(FatalError(f"claiming {tp}", repr(error), "Please report this as a bug"))
 
+    def _until_it_works(self, token: str, work: Callable[[], _T]) -> _T:
+        return until_it_works(
+            work,
+            stop=self._stop,
+            on_wait=lambda error: self._raise_if_ended(token, error),
+            clock=time.monotonic,
+        )
+
     def _raise_if_ended(self, token: str, error: RetryableError | None) -> None:
         if error is not None:
             self._metrics.failed_try("claim")
@@ -176,31 +214,35 @@ class Claims:
                 raise Stopped from error
 
     def _start_of(self, tp: TopicPartition, token: str, journal: Journal) -> Start:
-        found = journal.claim(lambda: self._stands(token))
+        cluster_id = self._positions.cluster_id()
+        found = journal.claim(
+            lambda: self._stands(token), lambda entry: check_cluster(entry, cluster_id, tp, self._start_from)
+        )
         if found is not None:
             journal.settle(self._register, lambda entry: _left_in(self._positions.of(tp), entry))
         kafka = self._positions.of(tp)
+        first = self._first_offset(tp, kafka) if lacks_offset(journal.entry, kafka) else kafka.low
         if not self._stands(token):  # that may have taken long, and the next owner's first journal would meet ours
             raise FencedError("the assignment ended before its start was known")
-        prefer_committed = self._prefer_committed and tp not in self._topic_ids
         start = start_of(
+            tp,
             journal.entry,
             kafka,
-            reset=self._reset,
-            prefer_committed=prefer_committed,
+            first=first,
+            start_from="journal" if self._topic_ids.was_claimed(tp) else self._start_from,
             keeps_state=self._keeps_state,
         )
         if self._custody:
-            journal.begin(start.in_table, kafka.topic_id)
+            journal.begin(start.in_table, kafka.topic_id, kafka.cluster_id)
         elif found is not None:
             journal.switch_off()
-        self._topic_ids[tp] = kafka.topic_id
+        self._topic_ids.claimed(tp, kafka.topic_id)
         return start
 
 
 def _left_in(kafka: KafkaPosition, entry: JournalEntry) -> range:
-    """Which offsets of a batch Kafka still has: those of a topic that was recreated are other records."""
-    if entry.topic_id and kafka.topic_id and entry.topic_id != kafka.topic_id:
+    """Which of a batch's offsets Kafka still has: a recreated topic, or another cluster, has other records."""
+    if differ(entry.topic_id, kafka.topic_id) or differ(entry.cluster_id, kafka.cluster_id):
         return range(0)
     return range(max(entry.start, kafka.low), min(entry.end + 1, kafka.high))
 

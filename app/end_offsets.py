@@ -5,9 +5,9 @@ store, it learns nothing, and a lag taken from that would stand still just when 
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -16,6 +16,7 @@ from app.model import TopicPartition
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 10.0
+_UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT})
 
 
 class EndOffsets:
@@ -34,10 +35,21 @@ class EndOffsets:
         if not tps:
             return {}
         latest = {KafkaTopicPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
-        found = {}
+        found, unknown = self._asked(latest)
+        if unknown:  # the client knows the partitions that there were when it last looked
+            for topic in {tp.topic for tp in tps}:
+                self._admin.list_topics(topic, timeout=_ANSWER_SECONDS)
+            found, _ = self._asked(latest)
+        return found
+
+    def _asked(self, latest: Mapping[KafkaTopicPartition, OffsetSpec]) -> tuple[dict[TopicPartition, int], bool]:
+        """The ends, and whether a partition is unknown, which leaves others without an answer too."""
+        found: dict[TopicPartition, int] = {}
+        unknown = False
         for asked, answer in self._admin.list_offsets(latest, request_timeout=_ANSWER_SECONDS).items():
             try:
                 found[TopicPartition(asked.topic, asked.partition)] = answer.result().offset
             except KafkaException as error:
+                unknown = unknown or error.args[0].code() in _UNKNOWN
                 logger.debug("%s[%d]: its end is not known (%s)", asked.topic, asked.partition, error.args[0].str())
-        return found
+        return found, unknown

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,6 +18,14 @@ logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 10.0
 _READ = frozenset({AclOperation.READ, AclOperation.ALL})
+_NOT_SHOWN = frozenset(
+    {
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError.GROUP_ID_NOT_FOUND,
+    }
+)
 _CLIENT_ID = re.compile(r"ts-datalake-sink-(?P<topic>[0-9a-f]{12})-(?P<table>[0-9a-f]{12})")
 
 
@@ -27,28 +35,67 @@ def client_id(topic: str, table_uri: str) -> str:
 
 
 def check_members(admin: AdminClient, group: str, own_client_id: str) -> None:
-    """Refuse a consumer group whose members write another table from the same topic.
+    """Refuse a consumer group whose members write another table from the same topic, before joining it.
 
-    Kafka gives each partition to one member of a group: either table would get some of the rows only.
+    Kafka gives each partition to one member of a group: either table would get some of the rows only. Where Kafka does
+    not answer yet, as when its first group is about to be made, ``OtherTables`` asks again.
 
     Raises:
         RetryableError: there are such members. They may just be stopping, as after TABLE_NAME was changed.
     """
     try:
-        described = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)[group].result()
-    except KafkaException as error:
-        logger.debug("the members of group %s are not known: %s", group, error.args[0].str())
+        hosts = _other_tables(admin, group, own_client_id)
+    except RetryableError as error:
+        logger.debug("%s", error)
         return
-    own = _CLIENT_ID.fullmatch(own_client_id)
-    for member in described.members:
-        theirs = _CLIENT_ID.fullmatch(member.client_id or "")
-        if own and theirs and theirs["topic"] == own["topic"] and theirs["table"] != own["table"]:
-            raise RetryableError(
-                f"joining consumer group {group}",
-                f"a member of it at {member.host} writes the same topic into another table, "
-                "and either table would get a part of the rows only",
-                "Give each table a CONSUMER_GROUP of its own, or stop the other connector",
-            )
+    if hosts:
+        raise _shared(group, hosts, "This one does not join it")
+
+
+class OtherTables:
+    """Looks for members that write another table, once this one is in the group: both may have joined at a time.
+
+    A member that meets another table's at its first assignment ends before it reads anything. One that had the group
+    to itself before goes on: it is the other one that ends, and only where it is still there at the next look, both do.
+
+    Args:
+        admin: asks Kafka.
+        group: the consumer group.
+        own_client_id: of this member.
+    """
+
+    def __init__(self, admin: AdminClient, group: str, own_client_id: str) -> None:
+        self._admin = admin
+        self._group = group
+        self._own = own_client_id
+        self._had_it_alone = False
+        self._seen_before = False
+
+    def at_assignment(self) -> RetryableError | None:
+        """The error to end with; asks until nobody else was there once.
+
+        Raises:
+            RetryableError: Kafka does not answer.
+        """
+        if self._had_it_alone:
+            return None
+        hosts = _other_tables(self._admin, self._group, self._own)
+        if hosts:
+            return _shared(self._group, hosts, "This one leaves it before it has read anything")
+        self._had_it_alone = True
+        return None
+
+    def later(self) -> RetryableError | None:
+        """The error to end with where another table's members stay from one call to the next.
+
+        Raises:
+            RetryableError: Kafka does not answer.
+        """
+        hosts = _other_tables(self._admin, self._group, self._own) if self._had_it_alone else []
+        was_seen, self._seen_before = self._seen_before, bool(hosts)
+        if hosts and was_seen:
+            return _shared(self._group, hosts, "They stay, so this one leaves it, as they should")
+        return None
 
 
 def check_rights(admin: AdminClient, topic: str, group: str) -> None:
@@ -83,6 +130,37 @@ def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> Non
             "that, name the former group",
             ", ".join(sorted(unquote(name) for name in others)),
         )
+
+
+def _other_tables(admin: AdminClient, group: str, own_client_id: str) -> list[str]:
+    """Hosts of the members that write another table from the same topic; none where the user may not see them.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    try:
+        described = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)[group].result()
+    except KafkaException as error:
+        if error.args[0].code() in _NOT_SHOWN:
+            logger.debug("the members of group %s are not known: %s", group, error.args[0].str())
+            return []
+        raise RetryableError(f"asking Kafka for the members of group {group}", error.args[0].str()) from None
+    own = _CLIENT_ID.fullmatch(own_client_id)
+    found = []
+    for member in described.members:
+        theirs = _CLIENT_ID.fullmatch(member.client_id or "")
+        if own and theirs and theirs["topic"] == own["topic"] and theirs["table"] != own["table"]:
+            found.append(str(member.host))
+    return sorted(found)
+
+
+def _shared(group: str, hosts: Sequence[str], who: str) -> RetryableError:
+    return RetryableError(
+        f"joining consumer group {group}",
+        f"a member of it at {', '.join(hosts)} writes the same topic into another table, "
+        f"and either table would get a part of the rows only. {who}",
+        "Give each table a CONSUMER_GROUP of its own, or stop the other connector",
+    )
 
 
 def _hash(text: str) -> str:

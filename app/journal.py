@@ -105,12 +105,15 @@ class Journal:
 
     # --- at assignment ----------------------------------------------------------------------------------------------
 
-    def claim(self, is_wanted: Callable[[], bool]) -> JournalEntry | None:
+    def claim(
+        self, is_wanted: Callable[[], bool], check: Callable[[JournalEntry], None] = lambda _: None
+    ) -> JournalEntry | None:
         """Make the entry ours, as it is.
 
         Args:
             is_wanted: whether the assignment still stands; a claim that goes on after its end would fence the
                 next one.
+            check: raises where the entry is not to be claimed, whose owner is then left alone.
 
         Returns:
             What it said; ``None`` where there is none yet, and then nothing is written either: see ``begin``.
@@ -126,6 +129,7 @@ class Journal:
                     raise FencedError("the assignment ended before its journal was claimed")
                 if found is None:
                     return None
+                check(found)
                 try:
                     self._object.write(found.changed(owner=self._owner))
                 except FencedError:
@@ -133,7 +137,7 @@ class Journal:
                 return found
             raise FencedError(f"others write {self._object.where} at the same time")
 
-    def begin(self, end: int, topic_id: str) -> None:
+    def begin(self, end: int, topic_id: str, cluster_id: str = "") -> None:
         """Write ``done`` up to ``end``: for a partition without an entry, or to go on from another offset.
 
         Raises:
@@ -143,13 +147,26 @@ class Journal:
             entry = self._object.entry
             if entry is None:
                 first = JournalEntry(
-                    seq=1, owner=self._owner, batch=-1, state="done", start=end + 1, end=end, topic_id=topic_id
+                    seq=1,
+                    owner=self._owner,
+                    batch=-1,
+                    state="done",
+                    start=end + 1,
+                    end=end,
+                    topic_id=topic_id,
+                    cluster_id=cluster_id,
+                    marks_commits=True,
                 )
                 self._object.write(first)
                 return
             goes_on = (entry.state, entry.end) == ("done", end)
-            if not goes_on or topic_id not in ("", entry.topic_id):  # an id that is not told is no other one
-                self._object.write(self._settled(start=end + 1, end=end, topic_id=topic_id))
+            facts = {  # an id that is not told is no other one
+                "topic_id": topic_id or (entry.topic_id if goes_on else ""),
+                "cluster_id": cluster_id or entry.cluster_id,
+                "marks_commits": True,
+            }
+            if not goes_on or any(getattr(entry, name) != value for name, value in facts.items()):
+                self._object.write(self._settled(start=end + 1, end=end, **facts))
 
     def settle(
         self,

@@ -7,7 +7,7 @@ import re
 import zlib
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from app.model import TopicPartition
 
@@ -15,7 +15,13 @@ VERSION: Final = 1
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
 _PLAIN = 1_000  # revoked objects in the open; a longer list is compressed, for each batch writes the object twice
 _PACKED: Final = "revoked_packed"
+_ZERO_ID = "A" * 22  # sixteen bytes of zero as Kafka spells them: what clients get from a broker that tells no id
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def told_id(text: str | None) -> str:
+    """The id of a topic, or of a cluster, as Kafka tells it; empty for the zero id, which stands for none."""
+    return text if text and text != _ZERO_ID else ""
 
 
 class _Frozen(BaseModel):
@@ -55,6 +61,9 @@ class JournalEntry(_Frozen):
         start: first offset of the batch.
         end: last offset of the batch.
         topic_id: of the topic's present life; empty where the broker does not tell.
+        cluster_id: of the Kafka cluster whose offsets these are; empty where the broker does not tell, and in entries
+            of former releases.
+        marks_commits: whether the group's offsets carry the connector's mark since (``app.commit_mark``).
         files: data files of a pending batch; of a kept one those that were there.
         also: keys of its other objects, which roll back with it and are never registered.
         also_first: whether ``also`` is uploaded before the last data file: then the data files alone tell whether the
@@ -70,10 +79,17 @@ class JournalEntry(_Frozen):
     start: int = Field(ge=0)
     end: int = Field(ge=-1)
     topic_id: str
+    cluster_id: str = ""
+    marks_commits: bool = False
     files: tuple[JournaledFile, ...] = ()
     also: tuple[str, ...] = ()
     also_first: bool = False
     revoked: tuple[Revoked, ...] = ()
+
+    @field_validator("topic_id")
+    @classmethod
+    def _zero_is_no_id(cls, value: str) -> str:
+        return told_id(value)
 
     @model_validator(mode="after")
     def _only_unsettled_has_files(self) -> "JournalEntry":
@@ -157,9 +173,14 @@ def group_folder(table_root: str, group: str) -> str:
     return f"{journal_folder(table_root)}{_as_name(group)}/"
 
 
+def topic_folder(table_root: str, group: str, topic: str) -> str:
+    """Where the journals of one topic lie, with a slash at the end; of a journal's key only these end in ``.json``."""
+    return f"{group_folder(table_root, group)}{_as_name(topic)}/"
+
+
 def journal_key(table_root: str, group: str, tp: TopicPartition) -> str:
     """The key of one topic-partition's journal."""
-    return f"{group_folder(table_root, group)}{_as_name(tp.topic)}/{tp.partition}.json"
+    return f"{topic_folder(table_root, group, tp.topic)}{tp.partition}.json"
 
 
 def _as_name(text: str) -> str:

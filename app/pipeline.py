@@ -3,7 +3,8 @@
 1 convert   records → one Arrow table                   ┐ thread "stage"
 2 stage     uncompressed Parquet in the scratch folder  ┘
 3 spark     partitioned Parquet write                     thread "write"
-4 intend    the journals announce the files             ┐
+  confirm   the topic is the one that was claimed       ┐
+4 intend    the journals announce the files             │
 5 upload    thread pool, MAX_WRITE_WORKERS              │ thread "deliver"
 6 register  catalog add-files                           │
 7 done      the journals say that all is in the lake    ┘
@@ -32,7 +33,7 @@ from app.errors import ConnectorError, FatalError, RetryableError
 from app.handover import Handover
 from app.job import Job
 from app.metrics import Metrics
-from app.model import Batch, StagedFile, StoredFile, WrittenFile
+from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
 from app.parcels import data_file, dead_letters, intents, sidecars, stored_files
 from app.registrar import Registrar
 from app.retry import Stopped, until_it_works
@@ -62,6 +63,8 @@ class Pipeline:
         scratch: a private folder; each batch leaves it as it found it.
         workers: uploads at the same time.
         custody: whose files may be uploaded and registered; steps 4 and 7.
+        recreated: asked with the partitions of each batch before anything of it leaves this machine; returns the error
+            to end with where the topic is not the one any more that they were read from. May raise as a step may.
         virtual_columns: partition columns without folders.
         stats_columns: the only columns to make zone maps of; ``None`` for all.
         metrics: told of each batch that is in the lake, and of each try that failed.
@@ -78,6 +81,7 @@ class Pipeline:
         scratch: Path,
         workers: int,
         custody: Custody,
+        recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
         virtual_columns: Sequence[str] = (),
         stats_columns: frozenset[str] | None = None,
         metrics: Metrics | None = None,
@@ -90,6 +94,7 @@ class Pipeline:
         self._scratch = scratch
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
         self._custody = custody
+        self._recreated = recreated
         self._virtual_columns = virtual_columns
         self._stats_columns = stats_columns
         self._metrics = metrics or Metrics()
@@ -236,6 +241,17 @@ class Pipeline:
         if any(map(self._custody.holds, {parcel.owner for parcel in parcels})):
             self._registrar.prepare()
 
+    def _confirm_topics(self, job: Job) -> None:
+        """End where a topic was recreated: rows of the new one would be written under the old one's offsets.
+
+        It is asked after the batch was sealed, so that whatever it holds was read before; and before its intent, for
+        the next owner finishes a batch whose files are all there.
+        """
+        tps = [part.offsets.tp for part in job.parts]
+        error = self._until_it_works("kafka", lambda: self._recreated(tps))
+        if error is not None:
+            raise error
+
     def _deliver_next(self) -> None:
         try:
             self._deliver(*_unless_failed(self._written.get()))
@@ -251,6 +267,7 @@ class Pipeline:
             logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
 
     def _deliver(self, job: Job, files: Sequence[WrittenFile]) -> None:
+        self._confirm_topics(job)
         parcels = [data_file(file, self._table_root) for file in files] + job.dead_letters
         parcels += sidecars(files, self._virtual_columns, self._table_root, job.folder)
         announced = intents(job.parts, files, parcels, self._table_root)

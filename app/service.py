@@ -36,6 +36,7 @@ from app.staging import Stager
 from app.starting import patiently, spare_the_garbage_collector, wait
 from app.storage.probe import try_out
 from app.sweeper import Sweeper
+from app.topic_ids import TopicIds
 from app.topics import open_topic
 from app.transform import transform
 from app.watching import Watch
@@ -49,6 +50,7 @@ from app.wiring import (
     new_claims,
     new_client_id,
     new_custody,
+    new_positions,
     new_sink,
     new_stager,
 )
@@ -152,10 +154,20 @@ class _Service:
         patiently(lambda: self._check_journals(lake, application.config.consumer_group))
         wait(spark_up)
         custody = new_custody(self._settings, sink)
-        pipeline = self._new_pipeline(lake, stager, custody)
+        positions, topic_ids = new_positions(application)
+        pipeline = self._new_pipeline(lake, stager, custody, topic_ids)
         sink.connect(pipeline)
         self._claims = new_claims(
-            self._settings, lake.store, lake.place, lake.registrar, custody, application, sink, self._metrics
+            self._settings,
+            lake.store,
+            lake.place,
+            lake.registrar,
+            custody,
+            application,
+            sink,
+            self._metrics,
+            positions,
+            topic_ids,
         )
         application.connect(self._claims)
         self._sweeper = begin_sweeping(custody)
@@ -271,7 +283,7 @@ class _Service:
         warn_of_other_groups(lake.store, lake.place.root, group)
         try_out(lake.store, journal_folder(lake.place.root))
 
-    def _new_pipeline(self, lake: Lake, stager: Stager, custody: Custody) -> Pipeline:
+    def _new_pipeline(self, lake: Lake, stager: Stager, custody: Custody, topic_ids: TopicIds) -> Pipeline:
         self._pipeline = Pipeline(
             writer=self._spark,
             stager=stager,
@@ -281,6 +293,7 @@ class _Service:
             scratch=self._scratch,
             workers=self._settings.max_write_workers,
             custody=custody,
+            recreated=topic_ids.recreated,
             virtual_columns=lake.spec.virtual,
             stats_columns=frozenset(self._settings.stats_columns) or None,
             metrics=self._metrics,

@@ -3,7 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from app.commit_mark import CommitMark, is_of_another
+from app.errors import ConfigError
 from app.journal_entry import JournalEntry
+from app.model import TopicPartition
+
+StartFrom = Literal["auto", "journal", "committed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +20,21 @@ class KafkaPosition:
         low: the first offset that is still there.
         high: the offset of the next record to come.
         topic_id: of the topic's present life; empty where the broker does not tell.
+        cluster_id: of the cluster; empty where the broker does not tell.
+        mark: the connector's mark of the group's offset; ``None`` where somebody else has committed it.
     """
 
     committed: int | None
     low: int
     high: int
     topic_id: str
+    cluster_id: str = ""
+    mark: CommitMark | None = None
+
+    @property
+    def has_foreign_offset(self) -> bool:
+        """Whether the group's offset was committed by somebody else: a tool, or another program."""
+        return self.committed is not None and self.mark is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,41 +60,96 @@ class Start:
         return max(self.offset - 1, self.replayed_to)
 
 
+def check_cluster(entry: JournalEntry, cluster_id: str, tp: TopicPartition, start_from: StartFrom) -> None:
+    """Refuse the journal of another cluster, whose connector would lose it; see ``start_of`` for the way on.
+
+    Raises:
+        ConfigError: it is another's, and the user has not said that the topic has moved.
+    """
+    if entry.state == "off" or not differ(entry.cluster_id, cluster_id) or start_from == "committed":
+        return
+    raise ConfigError(
+        f"claiming {tp}",
+        f"its journal is of the Kafka cluster {entry.cluster_id}, and this is the cluster {cluster_id}. With one "
+        "group, topic and table, two clusters would take each other's records for their own",
+        "Set another CONSUMER_GROUP or TABLE_NAME for this cluster. If it has taken the other one's place, let no "
+        "connector run there any more, set the group's offsets here to where it is to go on (the table has all "
+        f"up to offset {entry.end} of the other cluster), and set START_FROM=committed for one start",
+    )
+
+
+def lacks_offset(entry: JournalEntry | None, kafka: KafkaPosition) -> bool:
+    """Whether neither journal nor group says where to begin."""
+    has_journal = entry is not None and entry.state != "off" and not differ(entry.cluster_id, kafka.cluster_id)
+    return not has_journal and kafka.committed is None
+
+
 def start_of(
+    tp: TopicPartition,
     entry: JournalEntry | None,
     kafka: KafkaPosition,
     *,
-    reset: Literal["earliest", "latest"],
-    prefer_committed: bool,
+    first: int,
+    start_from: StartFrom,
     keeps_state: bool,
 ) -> Start:
     """Choose the first offset to consume.
 
     Args:
-        entry: the settled journal, ``None`` without one.
+        tp: the partition, for messages.
+        entry: the settled journal, ``None`` without one; of another cluster only where ``check_cluster`` lets it pass.
         kafka: what Kafka says.
-        reset: where a group without an offset begins.
-        prefer_committed: the user has moved the group's offset by hand and says so (``START_FROM=committed``).
+        first: where to begin if ``lacks_offset``.
+        start_from: which counts where journal and group differ. ``auto``: the journal, unless another program has
+            gone on with the group; ``journal``: the journal also then; ``committed``: an offset that was not committed
+            by the connector itself.
         keeps_state: ``transform()`` does, or repartitions: what it did beside rows is as of the group's offset.
+
+    Raises:
+        ConfigError: another program has gone on with the group, and nobody has said what becomes of those records.
     """
-    start = _start_of(entry, kafka, reset, prefer_committed, keeps_state)
-    return replace(start, moves_group=start.offset != kafka.committed)
+    start = _start_of(tp, entry, kafka, first, start_from, keeps_state)
+    # A foreign offset that was followed becomes ours, so that a restart does not go back to it.
+    was_followed = start_from == "committed" and kafka.has_foreign_offset
+    return replace(start, moves_group=start.offset != kafka.committed or was_followed)
 
 
 def _start_of(
-    entry: JournalEntry | None, kafka: KafkaPosition, reset: str, prefer_committed: bool, keeps_state: bool
+    tp: TopicPartition,
+    entry: JournalEntry | None,
+    kafka: KafkaPosition,
+    first: int,
+    start_from: StartFrom,
+    keeps_state: bool,
 ) -> Start:
     if entry is None or entry.state == "off":
-        return _by_kafka(kafka, reset)
-    if _is_another_topic(entry, kafka):
+        return _by_kafka(kafka, first)
+    if differ(entry.cluster_id, kafka.cluster_id):
+        return _followed(_by_kafka(kafka, first), f"the cluster is {kafka.cluster_id} now and was {entry.cluster_id}")
+    is_another_topic = _is_another_topic(entry, kafka)
+    is_elsewhere = is_another_topic or kafka.committed != entry.end + 1
+    if start_from == "committed" and kafka.has_foreign_offset and is_elsewhere:
+        journal = "of the topic's former life" if is_another_topic else f"at {entry.end + 1}"
+        return _followed(_by_kafka(kafka, first), f"the journal is {journal}")
+    if is_another_topic:
         return Start(
             kafka.low,
             f"the topic was made anew since offset {entry.end} was written: going on from its beginning, {kafka.low}",
         )
-    if prefer_committed and kafka.committed is not None and kafka.committed != entry.end + 1:
-        start = _by_kafka(kafka, reset)
-        moved = f"START_FROM=committed: going on from {start.offset}, the journal is at {entry.end + 1}"
-        return Start(start.offset, f"{moved}. {start.remark}".rstrip(". "), start.is_loss)
+    return _after_journal(tp, entry, kafka, start_from, keeps_state)
+
+
+def _after_journal(
+    tp: TopicPartition, entry: JournalEntry, kafka: KafkaPosition, start_from: StartFrom, keeps_state: bool
+) -> Start:
+    remark = ""
+    if kafka.has_foreign_offset and kafka.committed is not None and entry.end + 1 < kafka.committed <= kafka.high:
+        who = "another program" if entry.marks_commits else "another program, or a former release,"
+        remark = f"offsets {entry.end + 1} to {kafka.committed - 1} are not in the table by its journal, and {who} has "
+        remark += "committed them for the consumer group"
+        if start_from == "auto" and entry.marks_commits:
+            raise _gone_on(tp, remark)
+        keeps_state = False  # they are not in the state either
     if keeps_state and kafka.committed is not None and max(entry.end + 1, kafka.low) <= kafka.committed <= kafka.high:
         return Start(kafka.committed)  # the records in between gave no rows, and are in the state
     if entry.end + 1 < kafka.low:
@@ -95,17 +164,38 @@ def _start_of(
     behind = entry.end + 1 - kafka.committed if kafka.committed is not None else 0
     if keeps_state and kafka.committed is not None and (first := max(kafka.committed, kafka.low)) <= entry.end:
         return _for_state(first, entry.end)
-    return Start(entry.end + 1, skipped=max(behind, 0))
+    written = f"{remark}: they are written now. If that program wrote them too, they are in the table twice"
+    return Start(entry.end + 1, written if remark else "", skipped=max(behind, 0))
 
 
-def _by_kafka(kafka: KafkaPosition, reset: str) -> Start:
+def _by_kafka(kafka: KafkaPosition, first: int) -> Start:
     if kafka.committed is None:
-        return Start(kafka.high if reset == "latest" else kafka.low)
+        return Start(first)
+    if is_of_another(kafka.mark, kafka.topic_id):
+        return Start(
+            kafka.low,
+            f"the topic was made anew since offset {kafka.committed} was committed: going on from its beginning, "
+            f"{kafka.low}",
+        )
     if kafka.committed < kafka.low:
         return _expired(kafka.committed, kafka.low)
     if kafka.committed > kafka.high:
         return Start(kafka.low, f"the group's offset {kafka.committed} is beyond the topic's end: from {kafka.low} on")
     return Start(kafka.committed)
+
+
+def _followed(start: Start, why: str) -> Start:
+    told = f"START_FROM=committed: going on from {start.offset}, {why}. {start.remark}"
+    return replace(start, remark=told.rstrip(". "))
+
+
+def _gone_on(tp: TopicPartition, cause: str) -> ConfigError:
+    return ConfigError(
+        f"claiming {tp}",
+        cause,
+        "If that program wrote them into this table, or they are not wanted, set START_FROM=committed to go on after "
+        "them; if they are missing in the table, set START_FROM=journal to write them",
+    )
 
 
 def _for_state(first: int, end: int) -> Start:
@@ -118,6 +208,11 @@ def _is_another_topic(entry: JournalEntry, kafka: KafkaPosition) -> bool:
     if entry.topic_id and kafka.topic_id:
         return entry.topic_id != kafka.topic_id
     return kafka.high <= entry.end
+
+
+def differ(one: str, other: str) -> bool:
+    """Whether two ids are surely different: one that is not told is no other one."""
+    return bool(one and other and one != other)
 
 
 def _expired(wanted: int, low: int) -> Start:

@@ -15,10 +15,12 @@ from app.claims import Claims
 from app.custody import ByAssignment, ByJournal
 from app.dead_letter import object_roots
 from app.errors import ConfigError
-from app.group import client_id
+from app.first_offsets import FirstOffsets
+from app.group import OtherTables, client_id
 from app.health import Health
 from app.journal import Journal
 from app.journal_entry import journal_key
+from app.kafka_watch import KafkaWatch
 from app.location import Place
 from app.metrics import Metrics
 from app.partitioning import PartitionSpec
@@ -33,6 +35,7 @@ from app.sink import LakeSink
 from app.staging import Stager
 from app.storage.base import ObjectStore
 from app.sweeper import Sweeper
+from app.topic_ids import TopicIds
 from app.whole_batches import WholeBatches
 
 logger = logging.getLogger(__name__)
@@ -52,6 +55,10 @@ _FETCHED_AHEAD_KB = 32 * 1024
 # One Spark job a second at most: a job costs a tenth of a CPU-second, and another 5 ms for each file.
 _GATHER_SECONDS = 1.0
 _SWEEP_SECONDS = 600.0
+# How often the topic's id and the group's members are looked at.
+_WATCH_SECONDS = 20.0
+# New partitions are noticed after so long; the client's default is five minutes.
+_METADATA_MS = 60_000
 _STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default
 
 
@@ -133,6 +140,12 @@ def new_client_id(settings: Settings, place: Place) -> str:
     return client_id(settings.input_topic, place.uri)
 
 
+def new_positions(application: LakeApplication) -> tuple[KafkaPositions, TopicIds]:
+    """What asks Kafka where partitions stand, and what remembers which topic they were claimed in."""
+    positions = KafkaPositions(_quiet_consumer(application), application.admin)
+    return positions, TopicIds(positions.topic_id)
+
+
 def new_claims(
     settings: Settings,
     store: ObjectStore,
@@ -142,28 +155,46 @@ def new_claims(
     application: LakeApplication,
     sink: LakeSink,
     metrics: Metrics,
+    positions: KafkaPositions,
+    topic_ids: TopicIds,
 ) -> Claims:
     """What claims partitions for the application."""
-    root = place.root
+    root, roots = place.root, object_roots(place.root)
     group = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     recovery = Recovery(store, registrar, frozenset(settings.stats_columns) or None, objects.map)
+    keeps_journals = isinstance(custody, ByJournal)
+    other_tables = OtherTables(application.admin, group, new_client_id(settings, place))
+    first_offsets = FirstOffsets(
+        store,
+        root,
+        group,
+        roots=roots,
+        kafka=positions,
+        reset=settings.auto_offset_reset,
+        keeps_journals=keeps_journals,
+    )
     return Claims(
         new_journal=lambda tp, token: Journal(
             store,
             journal_key(root, group, tp),
             token,
-            roots=object_roots(root),
+            roots=roots,
             each=objects.map,
         ),
         custody=custody if isinstance(custody, ByJournal) else None,
-        positions=KafkaPositions(_quiet_consumer(application), application.admin),
+        positions=positions,
         register=recovery.register,
         stands=sink.is_owner,
-        reset=settings.auto_offset_reset,
-        prefer_committed=settings.start_from == "committed",
+        first_offset=first_offsets.of,
+        topic_ids=topic_ids,
+        start_from=settings.start_from,
         keeps_state=application.keeps_state,
         workers=settings.max_write_workers,
+        check_group=other_tables.at_assignment,
+        watch=KafkaWatch(
+            [lambda: topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS
+        ),
         metrics=metrics,
     )
 
@@ -206,6 +237,7 @@ def new_application(
                 "client.id": new_client_id(settings, place),
                 "session.timeout.ms": _SESSION_MS,
                 "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
+                "topic.metadata.refresh.interval.ms": _METADATA_MS,
             },
             commit_interval=settings.commit_interval,
             state_dir=QUIX_ENVIRONMENT.state_dir or scratch / "state",

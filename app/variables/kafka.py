@@ -14,7 +14,7 @@ SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 BadRecords = Literal["dead-letter", "skip", "fail"]
 Guarantee = Literal["exactly-once", "at-least-once"]
-StartFrom = Literal["journal", "committed"]
+StartFrom = Literal["auto", "journal", "committed"]
 
 _Value = TypeVar("_Value")
 
@@ -45,7 +45,7 @@ class KafkaVariables(Area):
         "KAFKA_VALUE_DESERIALIZER", "json"
     )
     delivery_guarantee: Annotated[Guarantee, option(Guarantee, str.lower)] = env("DELIVERY_GUARANTEE", "exactly-once")
-    start_from: Annotated[StartFrom, option(StartFrom, str.lower)] = env("START_FROM", "journal")
+    start_from: Annotated[StartFrom, option(StartFrom, str.lower)] = env("START_FROM", "auto")
     on_bad_record: Annotated[BadRecords, option(BadRecords, str.lower)] = env("ON_BAD_RECORD", "dead-letter")
     stream_timeout_ms: Annotated[int | None, parsed(parse.milliseconds_or_off)] = env("STREAM_TIMEOUT_MS", None)
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", None)

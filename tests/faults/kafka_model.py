@@ -7,6 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.models import MessageContext, Row
 
+from app.commit_mark import CommitMark
 from app.errors import RetryableError
 from app.model import TopicPartition
 from app.start_position import KafkaPosition
@@ -52,7 +53,8 @@ class Group:
         if pause(f"ask Kafka about {tp}") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError(f"asking Kafka for the offsets of {tp}", "no answer")
-        return KafkaPosition(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID)
+        mark = CommitMark(_TOPIC_ID) if tp in self.committed else None  # nobody else commits here
+        return KafkaPosition(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID, mark=mark)
 
     def topic_id(self, topic: str) -> str:
         """What ``app.positions.KafkaPositions`` finds out; nothing where there is no answer."""

@@ -31,6 +31,7 @@ from app.registrar import Registrar
 from app.start_position import KafkaPosition
 from app.storage.base import ObjectStore
 from app.storage.s3 import S3Store
+from app.topic_ids import TopicIds
 from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer
@@ -182,8 +183,9 @@ class Member:
             positions=_Topic(),
             register=Recovery(self._store, registrar, None).register,
             stands=self._stands,
-            reset="earliest",
-            prefer_committed=False,
+            first_offset=lambda _, kafka: kafka.low,
+            topic_ids=TopicIds(lambda topic: f"{topic}-1"),
+            start_from="auto",
             keeps_state=False,
             workers=workers,
         )
@@ -270,10 +272,10 @@ class _Topic:
     """Nothing committed: the journal alone says where to go on."""
 
     def of(self, tp: TopicPartition) -> KafkaPosition:
-        return KafkaPosition(committed=None, low=0, high=LAST + 1, topic_id=self.topic_id(tp.topic))
+        return KafkaPosition(committed=None, low=0, high=LAST + 1, topic_id=f"{tp.topic}-1")
 
-    def topic_id(self, topic: str) -> str:
-        return f"{topic}-1"
+    def cluster_id(self) -> str:
+        return "cluster"
 
 
 def recover(table: Table, scratch: Path) -> set[int]:

@@ -29,6 +29,7 @@ from app.registrar import Registrar
 from app.retry import Stopped
 from app.sink import LakeSink
 from app.sweeper import Sweeper
+from app.topic_ids import TopicIds
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
@@ -155,11 +156,12 @@ class Member:
         self.claims = Claims(
             new_journal=lambda tp, token: _journal(store, tp, token, clock),
             custody=self.custody,
-            positions=SimpleNamespace(of=group.position_of, topic_id=group.topic_id),
+            positions=SimpleNamespace(of=group.position_of, cluster_id=lambda: ""),
             register=Recovery(store, registrar, None).register,
             stands=self.sink.is_owner,
-            reset="earliest",
-            prefer_committed=False,
+            first_offset=lambda _, kafka: kafka.low,
+            topic_ids=TopicIds(group.topic_id),
+            start_from="auto",
             keeps_state=False,
             workers=1,
         )

@@ -11,7 +11,8 @@ from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal import Journal
 from app.journal_entry import JournaledFile, JournalEntry, journal_key, parse
 from app.model import TopicPartition
-from app.start_position import KafkaPosition
+from app.start_position import KafkaPosition, StartFrom
+from app.topic_ids import TopicIds
 from tests.fakes.journal_store import JournalStore
 from tests.unit.journal_bench import BODY, ROOTS, intent, key_of
 from tests.unit.pipeline_line import wait_until
@@ -28,6 +29,7 @@ class Positions:
     def __init__(self) -> None:
         self.position = KafkaPosition(None, 0, 100, "id")
         self.errors: list[Exception] = []
+        self.id_errors: list[Exception] = []
         self.asked: list[TopicPartition] = []
         self.on_ask: Callable[[], None] = lambda: None
 
@@ -39,7 +41,12 @@ class Positions:
         return self.position
 
     def topic_id(self, topic: str) -> str:
+        if self.id_errors:
+            raise self.id_errors.pop(0)
         return self.position.topic_id
+
+    def cluster_id(self) -> str:
+        return self.position.cluster_id
 
 
 class Bench:
@@ -61,8 +68,9 @@ class Bench:
         *,
         exactly_once: bool = True,
         reset: Literal["earliest", "latest"] = "latest",
-        prefer_committed: bool = False,
+        start_from: StartFrom = "auto",
         keeps_state: bool = False,
+        check_group: Callable[[], ConnectorError | None] = lambda: None,
     ) -> Claims:
         claims = Claims(
             new_journal=self.journal,
@@ -70,10 +78,12 @@ class Bench:
             positions=self.positions,
             register=self.register,
             stands=self.stands,
-            reset=reset,
-            prefer_committed=prefer_committed,
+            first_offset=lambda _, kafka: kafka.low if reset == "earliest" else kafka.high,
+            topic_ids=TopicIds(self.positions.topic_id),
+            start_from=start_from,
             keeps_state=keeps_state,
             workers=2,
+            check_group=check_group,
         )
         self.made.append(claims)
         return claims

@@ -12,7 +12,7 @@ from app.bad_records import OnBadRecord
 from app.custody import ByAssignment, Custody
 from app.errors import ConnectorError
 from app.location import Place
-from app.model import Batch
+from app.model import Batch, TopicPartition
 from app.pipeline import Pipeline
 from app.registrar import Registrar
 from tests.fakes.arrow_writer import ArrowWriter
@@ -33,6 +33,7 @@ class Line:
         custody: who may write; by default every assignment that is not in ``ended``.
         choice: what becomes of bad records.
         virtual: partition columns without folders.
+        recreated: whether the topic is another one by now.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Line:
         custody: Custody | None = None,
         choice: OnBadRecord = "fail",
         virtual: Sequence[str] = (),
+        recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
     ) -> None:
         self.lake = tmp_path / "lake"
         self.scratch = tmp_path / "scratch"
@@ -63,6 +65,7 @@ class Line:
             workers=2,
             custody=custody or ByAssignment(lambda token: token not in self.ended),
             virtual_columns=virtual,
+            recreated=recreated,
         )
 
     def submit(self, *batches: Batch) -> None:

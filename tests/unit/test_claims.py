@@ -8,12 +8,12 @@ from typing import Literal
 import pytest
 
 from app.claims import Claim
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.journal import Journal
 from app.journal_entry import journal_key
 from app.start_position import KafkaPosition, Start
 from tests.unit.claims_bench import AWAY, DENIED, FORMER, P0, P1, A, B, Bench, claim_of, through, wait_idle
-from tests.unit.journal_bench import key_of
+from tests.unit.journal_bench import intent, key_of
 from tests.unit.pipeline_line import Gate, wait_until
 
 
@@ -78,7 +78,7 @@ def test_where_consuming_begins_is_noted_before_the_first_row(bench: Bench) -> N
     """A crash before the first commit must not lead to another beginning."""
     bench.left_behind(41)
     bench.positions.position = KafkaPosition(70, 0, 100, "id")
-    assert claim_of(bench.claims(prefer_committed=True)).start.offset == 70
+    assert claim_of(bench.claims(start_from="committed")).start.offset == 70
     assert bench.stored().end == 69
 
 
@@ -94,20 +94,20 @@ def test_an_offset_moved_by_hand_counts_for_the_first_claim_of_a_start_only(benc
     """Later the group's offset is behind because a member ended before its commit: its rows are in the table."""
     bench.left_behind(41)
     bench.positions.position = KafkaPosition(70, 0, 100, "id")
-    claims = bench.claims(prefer_committed=True)
+    claims = bench.claims(start_from="committed")
     assert claim_of(claims).start.offset == 70
     journal = bench.journal(P0, FORMER)
     journal.claim(lambda: True)
     journal.advance(89)
     assert claim_of(claims, B).start == Start(90, skipped=20, moves_group=True)
-    assert claim_of(bench.claims(prefer_committed=True)).start.offset == 70
+    assert claim_of(bench.claims(start_from="committed")).start.offset == 70
 
 
 def test_a_claim_that_is_repeated_still_follows_an_offset_moved_by_hand(bench: Bench) -> None:
     bench.left_behind(41)
     bench.positions.position = KafkaPosition(70, 0, 100, "id")
     bench.store.lost_answers = 2
-    assert claim_of(bench.claims(prefer_committed=True)).start.offset == 70
+    assert claim_of(bench.claims(start_from="committed")).start.offset == 70
 
 
 def test_a_journal_switched_off_gives_way_to_kafka_and_is_on_again(bench: Bench) -> None:
@@ -333,4 +333,65 @@ def test_of_a_topic_that_was_not_told_nothing_can_be_said(bench: Bench) -> None:
     claims = bench.claims()
     claims.begin({P0: A})
     through(claims)
+    assert claims.is_same_topic(P0) is None
+
+
+def test_nothing_is_claimed_in_a_group_that_is_not_to_be_joined(bench: Bench) -> None:
+    bench.left_behind(41)
+    error = RetryableError("joining the group", "another table is written there")
+    claims = bench.claims(check_group=lambda: error)
+    claims.begin({P0: A})
+    with pytest.raises(RetryableError, match="another table is written there"):
+        through(claims)
+    assert bench.stored().owner == FORMER
+
+
+def test_a_group_that_kafka_does_not_show_yet_is_asked_for_again(bench: Bench) -> None:
+    errors = [AWAY, AWAY]
+
+    def check() -> None:
+        if errors:
+            raise errors.pop()
+
+    assert claim_of(bench.claims(check_group=check)).tp == P0
+
+
+def test_the_journal_of_another_cluster_is_neither_claimed_nor_undone(bench: Bench) -> None:
+    """Its owner there would be fenced, and lose the batch that is under way."""
+    journal = bench.journal(P0, FORMER)
+    journal.claim(lambda: True)
+    journal.begin(41, "id", "one")
+    journal.intend(intent("1", "2", batch=0, end=51))
+    bench.positions.position = KafkaPosition(40, 0, 100, "id", "two")
+    claims = bench.claims()
+    claims.begin({P0: A})
+    with pytest.raises(ConfigError, match="of the Kafka cluster one, and this is the cluster two"):
+        through(claims)
+    journal.look()
+    assert (bench.stored().owner, bench.stored().state) == (FORMER, "pending")
+
+
+def test_a_journal_of_a_former_release_is_taken_over_and_learns_its_cluster(bench: Bench) -> None:
+    bench.left_behind(41)
+    bench.positions.position = KafkaPosition(42, 0, 100, "id", "one")
+    assert claim_of(bench.claims()).start == Start(42)
+    assert (bench.stored().cluster_id, bench.stored().end) == ("one", 41)
+
+
+def test_a_topic_whose_id_is_told_at_last_is_the_same_and_the_id_is_kept(bench: Bench) -> None:
+    journal = bench.journal(P0, FORMER)
+    journal.claim(lambda: True)
+    journal.begin(41, "")
+    bench.positions.position = KafkaPosition(42, 0, 100, "id")
+    assert claim_of(bench.claims()).start == Start(42, skipped=0)
+    assert bench.stored().topic_id == "id"
+    bench.positions.position = KafkaPosition(42, 0, 100, "")
+    assert claim_of(bench.claims(), B).start == Start(42)
+    assert bench.stored().topic_id == "id"
+
+
+def test_no_answer_about_the_topic_says_nothing_about_it(bench: Bench) -> None:
+    claims = bench.claims()
+    claim_of(claims)
+    bench.positions.id_errors = [AWAY]
     assert claims.is_same_topic(P0) is None

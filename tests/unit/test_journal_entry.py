@@ -279,3 +279,12 @@ def test_a_journal_is_three_levels_below_the_folder_of_journals_whatever_the_nam
 def test_a_folder_of_a_name_cut_is_never_the_one_of_a_whole_name() -> None:
     cut = group_folder("data/t", "x" * 200).split("/")[-2]
     assert group_folder("data/t", cut).split("/")[-2] != cut
+
+
+def test_an_id_of_zeros_is_no_id() -> None:
+    """A former release kept what a client makes of a broker that tells none."""
+    body = (
+        b'{"seq":1,"owner":"0a1b2c3d","batch":0,"state":"done","start":0,"end":9,"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}'
+    )
+    entry = parse(body, ())
+    assert (entry.topic_id, entry.cluster_id, entry.marks_commits) == ("", "", False)

@@ -16,6 +16,7 @@ LAYERS = (
     ("app.errors", "app.live", "app.metrics"),
     (
         "app.bad_rows",
+        "app.commit_mark",
         "app.error_text",
         "app.end_offsets",
         "app.figures",
@@ -44,8 +45,10 @@ LAYERS = (
         "app.exposition",
         "app.file_ledger",
         "app.journal_entry",
+        "app.kafka_watch",
         "app.parquet_options",
         "app.starting",
+        "app.topic_ids",
         "app.type_names",
     ),
     (
@@ -108,6 +111,7 @@ LAYERS = (
         "app.variables.kafka",
     ),
     (
+        "app.first_offsets",
         "app.journal",
         "app.storage.azure_client",
         "app.storage.gcs_client",

@@ -1,7 +1,7 @@
 """The pipeline while store or catalog is away, when assignments end meanwhile, and when it is stopped."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -162,4 +162,35 @@ def test_a_stop_after_a_failure_ends_all_threads(line: Line) -> None:
 
 def test_a_stop_twice_is_no_harm(line: Line) -> None:
     line.pipeline.stop()
+    line.pipeline.stop()
+
+
+def test_nothing_of_a_batch_leaves_the_machine_once_its_topic_was_recreated(tmp_path: Path) -> None:
+    asked: list[TopicPartition] = []
+    answers: list[ConnectorError | None] = [None, RetryableError("consuming", "the topic was made anew")]
+
+    def recreated(tps: Sequence[TopicPartition]) -> ConnectorError | None:
+        asked.extend(tps)
+        return answers.pop(0)
+
+    line = Line(tmp_path, recreated=recreated)
+    line.submit(one(1), one(2))
+    assert line.failure().exit_code == 75
+    assert line.values() == [1]
+    assert [name for name in line.store.tried if "2-2" in name] == []
+    assert len(asked) == 2
+    line.pipeline.stop()
+
+
+def test_whether_a_topic_was_recreated_is_asked_until_kafka_answers(tmp_path: Path) -> None:
+    errors = [RetryableError("asking", "no route to host")] * 2
+
+    def recreated(_: Sequence[TopicPartition]) -> None:
+        if errors:
+            raise errors.pop()
+
+    line = Line(tmp_path, recreated=recreated)
+    line.submit(one(1))
+    assert line.delivered(1)
+    assert line.values() == [1]
     line.pipeline.stop()

@@ -1,0 +1,279 @@
+"""Whether topic, group and cluster are the ones we think, on a real Kafka: what changes is found out."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from app.errors import ConfigError, RetryableError
+from app.group import check_members
+from dev.kafka import LocalKafka
+from tests.fakes.moody_store import MoodyStore
+from tests.faults.connector_thread import ConnectorThread, Place
+
+AWAY = RetryableError("reading the lake", "no route to host")
+LATEST = {"AUTO_OFFSET_RESET": "latest"}
+GUARANTEES = pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
+# Whatever is read waits for the stop, or for what the test does.
+LAZY = {"BATCH_SIZE": "1000000", "COMMIT_INTERVAL": "3600"}
+# So that the client is away while the topic is recreated and refilled.
+SLOW_AFTER_ERRORS = {"fetch.error.backoff.ms": 5_000}
+
+
+def _write(place: Place, count: int, *committed: int, **variables: str) -> None:
+    """Produce so many records and let a connector write them, to its good end."""
+    connector = place.connector(variables)
+    connector.wait_until_consuming()
+    place.produce(count)
+    place.wait_until_committed(*committed, by=connector)
+    connector.stop()
+
+
+def _add_partitions(place: Place, total: int) -> None:
+    admin = place._admin()  # has to live until it answers
+    admin.create_partitions([NewPartitions(place.topic, total)])[place.topic].result(30)
+    place.partitions = total
+
+
+class TestRecreatedAndRefilled:
+    """Beyond the position, so that Kafka's client reads on in the new topic without an error."""
+
+    @GUARANTEES
+    def test_while_it_runs(self, place: Place, guarantee: str) -> None:
+        first = place.connector(LATEST, kafka=SLOW_AFTER_ERRORS, DELIVERY_GUARANTEE=guarantee)
+        first.wait_until_consuming()
+        place.produce(100)
+        place.wait_until_committed(100, by=first)
+        place.make_anew()
+        place.produce(300)
+
+        error = first.wait()
+
+        assert isinstance(error, RetryableError)
+        assert "the topic was made anew" in str(error)
+        assert place.numbers() == list(range(100))
+        second = place.connector(LATEST, DELIVERY_GUARANTEE=guarantee)
+        place.wait_until_committed(300, by=second)
+        second.stop()
+        assert place.numbers() == list(range(400))
+
+    def test_what_was_read_before_and_is_not_written_is_not_taken_for_the_new_topic(self, place: Place) -> None:
+        first = place.connector(LAZY, kafka=SLOW_AFTER_ERRORS)
+        place.produce(100)
+        first.wait_until(lambda: first.waiting_rows == 100, "rows that wait")
+        place.make_anew()
+        place.produce(300)
+        first.wait_until(lambda: first.waiting_rows == 300, "rows of the new topic")
+
+        error = first.end()
+
+        assert isinstance(error, RetryableError)
+        assert "nothing tells which of the two topics they are from" in str(error)
+        assert place.files() == []
+        _write(place, 10, 310)
+        place.assert_whole(range(100, 410))
+
+
+class TestNewPartitions:
+    @GUARANTEES
+    def test_added_while_it_runs_are_read_from_their_first_record(self, place: Place, guarantee: str) -> None:
+        connector = place.connector(
+            LATEST, DELIVERY_GUARANTEE=guarantee, kafka={"topic.metadata.refresh.interval.ms": 1_000}
+        )
+        connector.wait_until_consuming()
+        place.produce(10)
+        _add_partitions(place, 3)
+        place.produce(100, partition=1)
+
+        connector.wait_until(lambda: place.numbers() == list(range(110)), "the records of the new partition")
+
+        connector.stop()
+
+    @GUARANTEES
+    def test_added_while_nothing_runs_are_read_from_their_first_record(self, place: Place, guarantee: str) -> None:
+        _write(place, 10, 10, **LATEST, DELIVERY_GUARANTEE=guarantee)
+        _add_partitions(place, 2)
+        place.produce(100, partition=1)
+
+        connector = place.connector(LATEST, DELIVERY_GUARANTEE=guarantee)
+        connector.wait_until(lambda: place.numbers() == list(range(110)), "the records of the new partition")
+
+        connector.stop()
+
+    @pytest.mark.parametrize("place", [4], indirect=True)
+    @GUARANTEES
+    def test_members_that_start_together_at_the_latest_take_no_partition_for_a_new_one(
+        self, place: Place, guarantee: str
+    ) -> None:
+        place.produce(100)
+        members = [place.connector(LATEST, DELIVERY_GUARANTEE=guarantee) for _ in range(2)]
+        members[0].wait_until(
+            lambda: sorted(n for member in members for n in member.partitions) == [0, 1, 2, 3], "all partitions"
+        )
+        place.produce(20)
+
+        members[0].wait_until(lambda: place.numbers() == list(range(100, 120)), "the records that came later")
+
+        for member in members:
+            member.stop()
+        assert place.numbers() == list(range(100, 120))
+
+    @two_partitions
+    @GUARANTEES
+    def test_a_partition_that_no_member_came_to_begins_where_the_group_began(
+        self, place: Place, guarantee: str
+    ) -> None:
+        place.produce(10)
+        store = MoodyStore(place.store_folder)
+        store.refuse_small = lambda key: AWAY if key.endswith("/1.json") else None
+        first = place.connector(LATEST, DELIVERY_GUARANTEE=guarantee, store=store)
+        first.wait_until_consuming(0)
+        first.crash()
+        place.produce(20)
+
+        second = place.connector(LATEST, DELIVERY_GUARANTEE=guarantee)
+        second.wait_until(lambda: place.numbers() == list(range(10, 30)), "the records since the start")
+
+        second.stop()
+
+
+class TestAnotherProgramInTheGroup:
+    def _gone_on(self, place: Place) -> None:
+        _write(place, 100, 100)
+        place.produce(300)
+        place.commit(400)
+
+    def test_is_found_out_and_nothing_is_doubled_before_the_user_says_what_to_do(self, place: Place) -> None:
+        self._gone_on(place)
+
+        error = place.connector().wait()
+
+        assert isinstance(error, ConfigError)
+        assert "offsets 100 to 399 are not in the table by its journal" in str(error)
+        assert "START_FROM=committed" in str(error)
+        assert "START_FROM=journal" in str(error)
+        place.assert_whole(range(100))
+
+    def test_and_has_written_them(self, place: Place) -> None:
+        self._gone_on(place)
+
+        _write(place, 10, 410, START_FROM="committed")
+        _write(place, 10, 420)
+
+        place.assert_whole([*range(100), *range(400, 420)])
+
+    def test_and_has_not_written_them(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
+        self._gone_on(place)
+
+        _write(place, 10, 410, START_FROM="journal")
+        assert "another program has committed them for the consumer group: they are written now" in caplog.text
+        _write(place, 10, 420)
+
+        place.assert_whole()
+
+    def test_what_the_connector_itself_has_committed_ahead_is_nobody_elses(self, place: Place) -> None:
+        """Records that ``transform()`` drops are committed at once, and reach the journal a while later."""
+        connector = place.connector(transform=lambda sdf: sdf[sdf["n"] < 50])
+        place.produce(100)
+        place.wait_until_committed(100, by=connector)
+        connector.stop()
+        assert place.journals()[0]["end"] < 99
+
+        _write(place, 10, 110)
+
+        assert place.numbers() == [*range(110)]
+
+
+class TestFollowingAnOffset:
+    def test_is_remembered_by_the_next_process(self, place: Place) -> None:
+        _write(place, 100, 100)
+        place.commit(40)
+        lazy = {**LAZY, "START_FROM": "committed"}
+        first = place.connector(lazy)
+        first.wait_until(lambda: first.waiting_rows == 60, "the records again")
+        first.sink._seal("the test")
+        first.wait_until(lambda: len(place.numbers()) == 160, "rows in the table, and no commit yet")
+        first.crash()
+
+        _write(place, 10, 110, START_FROM="committed")
+
+        place.assert_whole([*range(110), *range(40, 100)])
+
+
+class TestTwoTablesStartedTogether:
+    @two_partitions
+    def test_neither_writes_a_part_of_the_topic(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        together = threading.Barrier(2)
+
+        def check_and_wait(*arguments: Any) -> None:
+            check_members(*arguments)
+            together.wait(60)  # nobody has joined yet
+
+        monkeypatch.setattr("app.service.check_members", check_and_wait)
+        names = ["readings", "other"]
+        members = [place.connector(TABLE_NAME=name) for name in names]
+        place.produce(100)
+
+        ended = self._wait_for_one(members)
+
+        assert isinstance(ended.error, RetryableError)
+        assert f"joining consumer group {place.group}: a member of it" in str(ended.error)
+        assert "writes the same topic into another table" in str(ended.error)
+        for member, name in zip(members, names, strict=True):
+            if not member.has_ended and not member.error:
+                member.wait_until(lambda: member.has_ended or len(place.numbers(name)) == 100)  # noqa: B023
+        left = [len(place.numbers(name)) for name in names]
+        assert sorted(left) in ([0, 0], [0, 100])
+
+    @staticmethod
+    def _wait_for_one(members: list[ConnectorThread]) -> ConnectorThread:
+        while True:
+            for member in members:
+                if member.has_ended:
+                    return member
+
+
+@pytest.fixture(scope="module")
+def other_kafka() -> Iterator[LocalKafka]:
+    with LocalKafka() as broker:
+        yield broker
+
+
+class TestAnotherCluster:
+    """With the same topic, group and table."""
+
+    def test_leaves_the_journal_alone(self, place: Place, other_kafka: LocalKafka) -> None:
+        first = place.connector()
+        place.produce(100)
+        place.wait_until_committed(100, by=first)
+        one = place.kafka
+        place.kafka = other_kafka
+        other_kafka.create_topic(place.topic)
+
+        error = place.connector().wait()
+
+        assert isinstance(error, ConfigError)
+        assert f"of the Kafka cluster {one.cluster_id()}, and this is the cluster {other_kafka.cluster_id()}" in str(
+            error
+        )
+        assert "CONSUMER_GROUP or TABLE_NAME" in str(error)
+        place.kafka = one
+        place.produce(100)
+        place.wait_until_committed(200, by=first)
+        first.stop()
+        place.assert_whole()
+
+    def test_takes_it_over_where_the_topic_has_moved_there(self, place: Place, other_kafka: LocalKafka) -> None:
+        _write(place, 100, 100)
+        place.kafka = other_kafka
+        other_kafka.create_topic(place.topic)
+        place.produce(50)
+        place.commit(20)
+
+        _write(place, 10, 60, START_FROM="committed")
+        _write(place, 10, 70)
+
+        place.assert_whole([*range(100), *range(120, 170)])
