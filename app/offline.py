@@ -88,7 +88,7 @@ class OfflineDataFrame(StreamingDataFrame):
             super().sink(sink)
             return
         name, tell = type(sink).__name__, type(self).tell
-        self.update(lambda value, key, *_: tell(Sent(name, key, value)), metadata=True)
+        self.apply(lambda value, key, *_: tell(Sent(name, key, value)), metadata=True)  # a branch, as there
 
 
 class OfflineApplication(LakeApplication):

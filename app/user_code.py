@@ -16,7 +16,10 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 # The connector's own modules that call what the user has written, or are called by what the user has built.
 _OWN = frozenset(
     f"app.{name}"
-    for name in ("application", "buffer", "checkpoints", "customised", "sink", "user_code", "watchful_sink")
+    for name in (
+        *("application", "buffer", "checkpoints", "customised", "internal_topics", "offline", "other_sinks", "silence"),
+        *("sink", "stream_timeouts", "user_code", "watchful_sink"),
+    )
 )
 _EXECUTORS = str(Path(sys.modules[StreamFunction.__module__].__file__ or "").parent)
 # Operations of a stream, by the id of what they call for each record; kept with it, so that no id is given twice.

@@ -176,7 +176,9 @@ class _Trial:
 
 
 def _shown(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else to_json(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, str) else to_json(value)
 
 
 def _lines(file: Path | None) -> Iterator[bytes]:
