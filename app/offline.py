@@ -105,7 +105,6 @@ class OfflineApplication(LakeApplication):
         self._tell = tell
         self._dataframes = type("Dataframe", (OfflineDataFrame,), {"tell": staticmethod(tell)})
         super().__init__(**arguments, may_create=False, use_changelog_topics=False)
-        self.connect(_Claims())
 
     def _get_topic_manager(self) -> TopicManager:
         manager = super()._get_topic_manager()
@@ -128,8 +127,8 @@ class OfflineApplication(LakeApplication):
         raise ConfigError("making a consumer", "there is no broker", "Only a running connector has one")
 
 
-class _Claims:
-    """Each partition begins at its first record."""
+class NoJournals:
+    """Claims each partition at once, from its first record on; for ``LakeApplication.connect()``."""
 
     def __init__(self) -> None:
         self._begun: dict[TopicPartition, str] = {}

@@ -1,10 +1,12 @@
 """What hangs on the dataframe beside the lake, on a real Kafka: it gets every record, and the table loses none."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
@@ -23,6 +25,7 @@ from app.errors import ConfigError, FatalError
 from dev.broker import QUIET, Broker
 from dev.kafka import LocalKafka
 from tests.faults.connector_thread import Place
+from tests.services.customise_page import TRIED
 
 ONLY_AT_THE_END = {"BATCH_SIZE": "20", "COMMIT_INTERVAL": "3600"}  # the table is ahead of the group
 two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
@@ -275,3 +278,30 @@ def test_a_missing_right_on_a_topic_of_the_framework_is_named(
         there.wait_until_committed(10, by=connector)
         connector.stop()
         there.assert_whole()
+
+
+# --- the examples of the page ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["State", "Windows", "Another topic beside the table", "A second sink"],  # the others need no Kafka
+)
+def test_an_example_of_the_page_writes_the_rows_that_try_shows(title: str, place: Place, tmp_path: Path) -> None:
+    alerts, hot = f"alerts-{place.topic}", tmp_path / "hot.csv"
+    place.kafka.create_topic(alerts)
+    text = TRIED[title].files["app/transform.py"].replace("/tmp/hot.csv", str(hot)).replace('"alerts"', f'"{alerts}"')
+    module: dict[str, Any] = {}
+    exec(compile(text, "app/transform.py", "exec"), module)  # noqa: S102 - it is our own page
+
+    given = [json.loads(line) for line in TRIED[title].records.splitlines()]
+    place.kafka.produce(
+        place.topic, [(each["key"], json.dumps(each["value"]), each.get("timestamp"), 0) for each in given]
+    )
+    connector = place.connector(transform=module["transform"])
+    place.wait_until_committed(len(given), by=connector)
+    connector.stop()
+    rows = [row for path in place.files() for row in pq.ParquetFile(path).read().to_pylist()]
+    assert sorted(map(str, rows)) == sorted(map(str, TRIED[title].rows))
+    assert place.kafka.count(alerts) == (1 if "topic" in title else 0)
+    assert hot.exists() == ("sink" in title)

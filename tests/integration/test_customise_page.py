@@ -3,11 +3,8 @@
 import ast
 import os
 import re
-import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -15,52 +12,9 @@ import quixstreams
 
 from app.variables import Variables
 from tests.e2e.connector import REPO
-from tests.e2e.scenario import customised
+from tests.services.customise_page import PAGE, TESTS, TRIED, Example
 
 SINK = "core/quix_ts_datalake_sink.py"
-PAGE = (REPO / "docs/customise.md").read_text()
-_BLOCK = re.compile(r"^```(python|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"# (\S+\.py)\n")
-
-
-@dataclass
-class Example:
-    """A section of the page: files by their names, records and the answer of ``try``."""
-
-    title: str
-    files: dict[str, str] = field(default_factory=dict)
-    records: str = ""
-    answer: str = ""
-
-    def tree(self, folder: Path) -> Path:
-        """A copy of the connector with its files."""
-        tree = customised(folder, self.files["app/transform.py"])
-        for name, text in self.files.items():
-            (tree / name).write_text(text)
-        with sqlite3.connect(tree / "app" / "devices.db") as devices:
-            devices.execute("CREATE TABLE devices (id TEXT, place TEXT, floor INTEGER)")
-            devices.executemany("INSERT INTO devices VALUES (?, ?, ?)", [("a", "kitchen", 0), ("b", "cellar", -1)])
-        return tree
-
-
-def examples() -> Iterator[Example]:
-    """All sections that have any code."""
-    for section in PAGE.split("\n## ")[1:]:
-        example = Example(section.split("\n")[0])
-        for kind, text in _BLOCK.findall(section):
-            named = _FILE.match(text)
-            if kind == "python":
-                example.files[named[1] if named else "app/transform.py"] = text
-            elif kind == "json":
-                example.records = text
-            else:
-                example.answer = text
-        if example.files:
-            yield example
-
-
-TRIED = {example.title: example for example in examples() if example.answer}
-TESTS = next(example for example in examples() if "test_transform.py" in example.files)
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -95,7 +49,7 @@ def test_the_page_has_an_example_of_each_kind() -> None:
 
 @pytest.mark.parametrize("example", TRIED.values(), ids=TRIED)
 def test_an_example_gives_what_the_page_says(example: Example, tmp_path: Path) -> None:
-    arguments = ["--envelope"] if '"value":' in example.records else []
+    arguments = ["--envelope"] if example.takes_keys else []
     settings = {"HIVE_COLUMNS": "room"} if "room=" in example.answer else {}
     done = tried(example.tree(tmp_path / "tree"), example.records, *arguments, **settings)
     assert (done.stdout, done.stderr) == (example.answer, "")
