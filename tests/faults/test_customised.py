@@ -290,7 +290,8 @@ def test_a_missing_right_on_a_topic_of_the_framework_is_named(
 def test_an_example_of_the_page_writes_the_rows_that_try_shows(title: str, place: Place, tmp_path: Path) -> None:
     alerts, hot = f"alerts-{place.topic}", tmp_path / "hot.csv"
     place.kafka.create_topic(alerts)
-    text = TRIED[title].files["app/transform.py"].replace("/tmp/hot.csv", str(hot)).replace('"alerts"', f'"{alerts}"')
+    text = TRIED[title].files["app/transform.py"].replace('"alerts"', f'"{alerts}"')
+    text = text.replace('CSVSink("/tmp', f'CSVSink("{tmp_path}')
     module: dict[str, Any] = {}
     exec(compile(text, "app/transform.py", "exec"), module)  # noqa: S102 - it is our own page
 
