@@ -306,3 +306,23 @@ def test_an_example_of_the_page_writes_the_rows_that_try_shows(title: str, place
     assert sorted(map(str, rows)) == sorted(map(str, TRIED[title].rows))
     assert place.kafka.count(alerts) == (1 if "topic" in title else 0)
     assert hot.exists() == ("sink" in title)
+
+
+def test_two_topics_are_joined(place: Place) -> None:
+    """Both are claimed and read; only records of the left one give rows."""
+    others = f"others-{place.topic}"
+    place.kafka.create_topic(others)
+    place.kafka.produce(others, [("key", json.dumps({"room": "kitchen"}), 1_000, 0)])
+
+    def transform(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
+        return sdf.join_asof(app.dataframe(app.topic(others, key_deserializer="str")), how="left")
+
+    for life in (1, 2):
+        connector = place.connector(transform=transform)
+        connector.wait_until_consuming()
+        place.produce(50)
+        place.wait_until_committed(50 * life, by=connector)
+        connector.stop()
+    rows = [row for path in place.files() for row in pq.ParquetFile(path).read().to_pylist()]
+    assert sorted(row["n"] for row in rows) == list(range(100))
+    assert {row["room"] for row in rows if row["n"] >= 50} == {"kitchen"}
