@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if arguments:
             commands.require(arguments[0])
-        settings = load_settings()
+        settings = load_settings(offline=bool(arguments) and arguments[0] in commands.OFFLINE)
     except ConfigError as error:
         observe.announce_failure(error)
         return error.exit_code

@@ -17,31 +17,37 @@ from confluent_kafka.admin import AdminClient
 from quixstreams import Application
 from quixstreams.checkpointing.exceptions import CheckpointProducerTimeout
 from quixstreams.context import message_context
+from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.exceptions import PartitionAssignmentError
 from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
-from quixstreams.models import RawConfluentKafkaMessageProto, Row
+from quixstreams.models import RawConfluentKafkaMessageProto, Row, Topic, TopicManager
+from quixstreams.sources import BaseSource
 from quixstreams.state.exceptions import StateTransactionError
 
 from app.admission import Admission, Claiming
 from app.broker import new_admin
 from app.checkpoints import Checkpoints
 from app.commit_mark import mark_of
-from app.errors import ConnectorError, DataError
+from app.errors import ConfigError, ConnectorError, DataError
+from app.internal_topics import check_internal_rights, create_internal_topics, pretend_internal_topics
 from app.kafka_errors import consuming_failed, of_rebalance, producing_failed, recovering_failed
 from app.listening import Listening
 from app.metrics import Metrics
 from app.model import TopicPartition
+from app.other_sinks import OtherSinks
 from app.raw_lane import RawLane
 from app.rejections import not_deserialized, not_processed
 from app.sink import LakeSink
 from app.start_position import Start
+from app.topology import is_untouched
+from app.user_code import NotedStream
 
 logger = logging.getLogger(__name__)
 
 _TURN_MESSAGES = 64
 _TURN_SECONDS = 0.05
-# What was produced for an earlier record, or the framework itself, has failed.
-_NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError)
+# What was produced for an earlier record, or the framework itself, has failed; or Kafka does not take any more.
+_NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError, BufferError)
 
 
 class Ownership(Claiming, Protocol):
@@ -58,13 +64,24 @@ class LakeApplication(Application):
         lake_sink: the sink that all rows go to.
         on_turn: called at each turn of the consumer's loop.
         metrics: told where each partition begins, how far it is committed, and when it is given away.
+        may_create: whether the framework's internal topics are created where they are missing; else they are taken for
+            created, and it must not run.
         arguments: those of ``quixstreams.Application``.
     """
 
+    _dataframes: type[StreamingDataFrame] = StreamingDataFrame
+
     def __init__(
-        self, *, lake_sink: LakeSink, on_turn: Callable[[], None], metrics: Metrics | None = None, **arguments: Any
+        self,
+        *,
+        lake_sink: LakeSink,
+        on_turn: Callable[[], None],
+        metrics: Metrics | None = None,
+        may_create: bool = True,
+        **arguments: Any,
     ) -> None:
         self._lake_sink = lake_sink
+        self._may_create = may_create
         self._metrics = metrics or Metrics()
         super().__init__(
             on_consumer_error=self._consuming_failed,
@@ -88,6 +105,8 @@ class LakeApplication(Application):
         self._consumer._consumer_config["on_commit"] = self._checkpoints.answered
         self._commit: Callable[..., Any] = self._consumer.commit
         setattr(self._consumer, "commit", self._commit_marked)  # noqa: B010 - the framework commits by itself too
+        self._does_more_than_rows = False
+        self._other_sinks: OtherSinks | None = None
         self._ownership: Ownership | None = None
         self._raw_lane: RawLane | None = None
 
@@ -95,6 +114,51 @@ class LakeApplication(Application):
         """Give the application what claims its partitions, before it runs."""
         self._ownership = ownership
         self._admission = Admission(self._consumer, ownership, self._begins)
+
+    def dataframe(self, topic: Topic | None = None, source: BaseSource | None = None) -> StreamingDataFrame:
+        """See ``Application.dataframe``; its operations remember which line of the user's code they come from."""
+        if source is not None:
+            topic = self.add_source(source, topic)
+        if topic is None:
+            raise ValueError("one of `source` or `topic` is required")
+        made = self._dataframes(
+            topic,
+            topic_manager=self._topic_manager,
+            processing_context=self._processing_context,
+            registry=self._dataframe_registry,
+            stream=NotedStream(),
+        )
+        self._dataframe_registry.register_root(made)
+        return made
+
+    def built(self, given: StreamingDataFrame, returned: StreamingDataFrame) -> bool:
+        """Take what ``transform()`` has made of the dataframe; whether that is nothing at all.
+
+        Raises:
+            FatalError: a right on a topic that it needs is missing.
+        """
+        if self._may_create:
+            check_internal_rights(self.admin, self._topic_manager)
+        is_nothing = is_untouched(self, given, returned)
+        self._does_more_than_rows = not is_nothing
+        self._other_sinks = OtherSinks(self._checkpoints.sink_manager)
+        return is_nothing
+
+    def start_sinks(self) -> None:
+        """Connect the sinks that ``transform()`` has attached, before the connector tells that it is connected.
+
+        Raises:
+            FatalError: one of them fails.
+        """
+        if self._other_sinks:
+            self._other_sinks.start()
+        self._checkpoints.has_started_sinks = True
+
+    @property
+    def internal_topics(self) -> Sequence[str]:
+        """Names of the topics that the framework keeps for itself, as the broker knows them."""
+        repartition = self._topic_manager.repartition_topics.values()
+        return [topic.name for topic in [*repartition, *self._topic_manager.changelog_topics_list]]
 
     def read_whole_batches(self) -> None:
         """Hand messages to the sink as they come, for they need no ``transform()``; after ``connect()``.
@@ -126,6 +190,14 @@ class LakeApplication(Application):
         return bool(self._state_manager.stores or self._topic_manager.repartition_topics)
 
     @property
+    def begins_at_commit(self) -> bool:
+        """Whether consuming begins at the group's offset, also where the table is ahead of it.
+
+        What ``transform()`` does beside rows, such as sending to a topic or to another sink, is only as far as that.
+        """
+        return self.keeps_state or self._does_more_than_rows
+
+    @property
     def recovers_state(self) -> bool:
         """Whether that state is read from its changelog, while which the loop does not turn; safe from any thread."""
         return bool(self._state_manager.recovery_required)
@@ -152,14 +224,30 @@ class LakeApplication(Application):
         self._lake_sink.stopping()
         self.stop()
 
+    def run(self, *arguments: Any, **named: Any) -> Any:
+        """See ``Application.run``; after ``connect()``."""
+        if self._ownership is None:
+            raise ConfigError(
+                "building the stream", "transform() calls app.run()", "Remove that: the connector runs what it returns"
+            )
+        return super().run(*arguments, **named)
+
+    def _get_topic_manager(self) -> TopicManager:
+        manager = super()._get_topic_manager()
+        if self._may_create:
+            create_internal_topics(manager)
+        else:
+            pretend_internal_topics(manager)
+        return manager
+
     def _run_dataframe(self, sink: Any = None) -> None:
         try:
             super()._run_dataframe(sink)
         except ConnectorError:
-            if not self.keeps_state:  # it would be without what these records add to it
+            if not self.begins_at_commit:  # what is done beside rows would lack these records
                 self._checkpoints.commit_delivered(self._lake_sink.is_delivered)
             raise
-        except (CheckpointProducerTimeout, KafkaProducerDeliveryError) as error:
+        except (CheckpointProducerTimeout, KafkaProducerDeliveryError, BufferError) as error:
             raise producing_failed(error) from None
         except PartitionAssignmentError as error:  # while state was recovered
             raise of_rebalance(error) from None
@@ -278,6 +366,8 @@ class LakeApplication(Application):
         self._checkpoints.commit_checkpoint(force=True)
 
     def _on_assign(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:
+        if self._other_sinks:
+            self._other_sinks.refuse_late_flush()
         ours = self._of_input(topic_partitions)
         tokens = self._lake_sink.assign(_ours(ours))
         for tp in topic_partitions:

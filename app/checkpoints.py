@@ -54,6 +54,7 @@ class Checkpoints(ProcessingContext):
     on_committed: Callable[[Mapping[tuple[str, int], int]], None] = staticmethod(lambda _: None)
     on_failed_try: Callable[[], None] = staticmethod(lambda: None)  # offsets could not be committed, for now
     lake: Lake | None = None  # where offsets may be committed batch by batch, while the next ones are under way
+    has_started_sinks: bool = False  # before the loop, where a failure is still one of the start
     last_chance: bool = False  # the process ends: there is no later turn of the loop to try again
     _next_try: float = 0.0
 
@@ -61,6 +62,11 @@ class Checkpoints(ProcessingContext):
         super().__init__(**fields)
         self._next: dict[tuple[str, int], int] = {}
         self._due_at = 0.0
+
+    def __enter__(self) -> "Checkpoints":
+        if not self.has_started_sinks:
+            super().__enter__()  # type: ignore[no-untyped-call]
+        return self
 
     def init_checkpoint(self) -> None:
         """See ``ProcessingContext.init_checkpoint``."""

@@ -8,6 +8,7 @@ from quixstreams.models import Topic
 
 from app.bad_records import NotARowError, no_object, too_big
 from app.model import Message, Rejected, Row, TopicPartition, known_timestamp
+from app.user_code import at, line_of
 
 HINT_DESERIALIZERS = (
     "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"
@@ -40,7 +41,7 @@ def not_deserialized(error: Exception, message: Message) -> Refusal:
 def not_processed(error: Exception, row: FrameworkRow) -> Refusal:
     """A record at which ``transform()`` failed, or that became no row."""
     is_ours = isinstance(error, NotARowError)
-    reason = str(error) if is_ours else f"transform() raised {error!r}"
+    reason = str(error) if is_ours else f"transform() raised {error!r}{at(line_of(error))}"
     tp = TopicPartition(row.topic, row.partition)
     rejected = Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)
     return Refusal(rejected, error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM)

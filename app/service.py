@@ -10,6 +10,7 @@ import time
 from types import FrameType
 from typing import NoReturn
 
+from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models.topics import Topic
 
 from app import observe, starting
@@ -17,6 +18,7 @@ from app.application import LakeApplication
 from app.broker import find_topics
 from app.claims import Claims
 from app.custody import Custody
+from app.customised import Customised, load_customised
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.group import check_members, check_rights, warn_of_other_groups
 from app.health import Health
@@ -38,7 +40,6 @@ from app.storage.probe import try_out
 from app.sweeper import Sweeper
 from app.topic_ids import TopicIds
 from app.topics import open_topic
-from app.transform import transform
 from app.watching import Watch
 from app.wiring import (
     FLUSH_SECONDS,
@@ -134,10 +135,11 @@ class _Service:
         self._listen_to_signals()
         for line in self._settings.summary():
             logger.info("%s", line)
+        customised = load_customised()
         monitor = self._new_monitor()
         begin = time.monotonic()
         bad_records = new_bad_records(self._settings)
-        self._watch = watch = Watch(self._settings)
+        self._watch = watch = Watch(self._settings, customised.on_stream_timeout)
         sink = new_sink(self._settings, bad_records, self._metrics, watch.new_sink)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
         self._lake = lake = open_lake(self._settings)
@@ -145,10 +147,8 @@ class _Service:
         schema = new_schema(self._settings, lake.store, lake.place)
         patiently(schema.open)
         application, topic = self._open_topics(sink, watch, lake.place)
-        dataframe = application.dataframe(topic)
-        given = dataframe.stream
-        transformed = transform(dataframe)
-        is_raw = can_read_whole_batches(self._settings) and transformed is dataframe and transformed.stream is given
+        transformed, is_untouched = _transformed(customised, application, topic)
+        is_raw = is_untouched and can_read_whole_batches(self._settings)
         reader = MessageReader(topic, self._settings.memory.max_record_bytes) if is_raw else None
         stager = new_stager(self._settings, lake.place, lake.spec, schema, bad_records, reader)
         patiently(lambda: self._check_journals(lake, application.config.consumer_group))
@@ -175,6 +175,7 @@ class _Service:
         transformed.sink(sink)
         if is_raw:
             application.read_whole_batches()
+        application.start_sinks()
         oversee(self._settings, monitor, Parts(sink, application, pipeline, bad_records, self._health, self._spark))
         self._application = application  # from here on a signal stops the loop, and no longer the start
         if self.stopped_at_start:
@@ -187,6 +188,10 @@ class _Service:
             application.run()
         finally:
             bad_records.tell_total()
+        self._raise_if_incomplete(sink)
+        logger.info("stopped: everything consumed is in the lake and committed")
+
+    def _raise_if_incomplete(self, sink: LakeSink) -> None:
         if sink.left_rows_behind:
             once = self._settings.delivery_guarantee == "exactly-once"
             doubled = "" if once else ", and those that reached the lake already come twice"
@@ -195,7 +200,6 @@ class _Service:
                 "the offsets of some rows could not be committed",
                 f"The next start reads them again: none is lost{doubled}",
             )
-        logger.info("stopped: everything consumed is in the lake and committed")
 
     def close(self) -> None:
         """End what still runs. Never raises, for an exit code is on its way."""
@@ -299,6 +303,16 @@ class _Service:
             metrics=self._metrics,
         )
         return self._pipeline
+
+
+def _transformed(customised: Customised, application: LakeApplication, topic: Topic) -> tuple[StreamingDataFrame, bool]:
+    """The stream of records to write, and whether nothing at all was done to it."""
+    dataframe = application.dataframe(topic)
+    transformed = customised.build(dataframe, application)
+    is_untouched = application.built(dataframe, transformed)
+    if application.internal_topics:
+        logger.info("transform() keeps its own topics: %s", ", ".join(application.internal_topics))
+    return transformed, is_untouched
 
 
 def _exit_without_spark(error: SparkLostError) -> None:

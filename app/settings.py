@@ -6,7 +6,7 @@ What the user sets wins over what the platform injects.
 import json
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationError
@@ -32,6 +32,7 @@ DEFAULT_PREFIX: Final = "data"
 PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
 
 _LONGEST_SHOWN = 100
+_NOWHERE = "127.0.0.1:9"  # a broker for those who never ask it
 
 
 class SettingsError(ConfigError):
@@ -145,6 +146,13 @@ class Settings(Variables):
         heap_mb = megabytes(self.spark_driver_memory) if self.spark_driver_memory else None
         return plan_memory(self.memory_limit_mb, self.max_buffer_mb, heap_mb)
 
+    def offline(self, folder: Path) -> "Settings":
+        """The same for a table in this folder, and for no broker at all."""
+        nobody = ("sdk_token", "portal_api", "security_protocol", "sasl_mechanism", "sasl_username", "sasl_password")
+        changed = dict.fromkeys((*nobody, "ssl_ca_location", "s3_bucket", "platform_connection"))
+        address = StorageAddress("file", str(folder))
+        return self.model_copy(update=changed | {"bootstrap_servers": _NOWHERE, "storage_url": address})
+
     def summary(self) -> list[str]:
         """Return the effective configuration in a few lines, without secrets."""
         return [
@@ -210,17 +218,32 @@ class Settings(Variables):
         return f"{self.catalog.url}, {access}, namespace {self.catalog_namespace}, {registering}"
 
 
-def load_settings() -> Settings:
-    """Read the settings from the environment.
+def load_settings(*, offline: bool = False) -> Settings:
+    """Read the settings from the environment; for use offline, neither a broker nor a store need be among them.
 
     Raises:
         SettingsError: one or more of them are wrong; it names them all.
     """
     try:
-        return Settings()
+        return Settings(**_stand_ins() if offline else {})
     except ValidationError as error:
         problems = tuple(_problem(details) for details in error.errors(include_input=False))
     raise SettingsError(problems)  # outside the handler: the cause holds the values, secrets included
+
+
+def _stand_ins() -> dict[str, Any]:
+    """What may be missing offline, by the variables."""
+
+    def has(*variables: str) -> bool:
+        return all(os.environ.get(variable, "").strip() for variable in variables)
+
+    stand_ins = {}
+    by_token = has("Quix__Sdk__Token", "Quix__Portal__Api")
+    if not (has("KAFKA_BOOTSTRAP_SERVERS") or has("Quix__Broker__Address") or by_token):
+        stand_ins["KAFKA_BOOTSTRAP_SERVERS"] = _NOWHERE
+    if not any(map(has, ("S3_BUCKET", "STORAGE_URL", "Quix__BlobStorage__Connection__Json"))):
+        stand_ins["S3_BUCKET"] = "offline"
+    return stand_ins
 
 
 def _problem(details: ErrorDetails) -> str:

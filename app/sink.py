@@ -134,7 +134,6 @@ class LakeSink(BaseSink):
             self._wait.until_delivered(self._writer, last_batch, revoking=revoking)
             self._fences.refuse_flush(self._buffer.owners, self._wait.pause_seconds(revoking=revoking))
         except SinkBackpressureError:
-            self.last_flush_ok = False
             self._metrics.paused()
             self.on_paused()
             raise
@@ -145,7 +144,11 @@ class LakeSink(BaseSink):
         self.last_flush_ok = True
 
     def on_paused(self) -> None:
-        """The consumer pauses and goes back to its last commit: what is not sealed will be read again."""
+        """The consumer pauses and goes back to its last commit: what is not sealed will be read again.
+
+        It may be another sink of ``transform()`` that asks for the pause; nothing is committed then either.
+        """
+        self.last_flush_ok = False
         self._buffer.rewind()
 
     # --- called by the application ----------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ def _gone_on(tp: TopicPartition, cause: str) -> ConfigError:
 
 def _for_state(first: int, end: int) -> Start:
     count = f"{end + 1 - first:,} records from offset {first} on are in the table already"
-    remark = f"{count}: they go through transform() again, for the state that it keeps, and are not written again"
+    remark = f"{count}: they go through transform() again, for what it does beside rows, and are not written again"
     return Start(first, remark, replayed_to=end)
 
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from quixstreams.kafka import ConnectionConfig, Producer
 
 from app.silence import as_text
+from app.user_code import at, line_of
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +106,10 @@ class Announcer:
                 self._hook(key)
             except Exception as error:
                 logger.error(  # noqa: TRY400 - one line for each key, the stack trace for who wants it
-                    "on_stream_timeout() of app/transform.py failed for key %r with %r; going on", as_text(key), error
+                    "on_stream_timeout() of app/transform.py failed for key %r with %r%s; going on",
+                    as_text(key),
+                    error,
+                    at(line_of(error)),
                 )
                 logger.debug("on_stream_timeout()", exc_info=True)
 

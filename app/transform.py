@@ -1,4 +1,4 @@
-"""The one place to edit when you customise the connector."""
+"""The one place to edit when you customise the connector. docs/customise.md has examples of what can be done here."""
 
 from collections.abc import Callable
 
@@ -13,6 +13,14 @@ def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
         sdf = sdf[sdf["temperature"] > 20]
         sdf["fahrenheit"] = sdf["temperature"] * 1.8 + 32
         return sdf
+
+    Defined with two parameters, it gets the quixstreams application too, for its topics, producers and dataframes::
+
+        def transform(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
+            sdf[sdf["temperature"] > 60].to_topic(app.topic("alerts"))
+            return sdf
+
+    ``python main.py try < records.jsonl`` shows what becomes of sample records, without Kafka.
 
     Args:
         sdf: records of the input topic as the deserializers gave them.

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Collection
 from functools import partial
 
-from app import transform as customised
 from app.application import LakeApplication
 from app.errors import ConfigError
 from app.settings import Settings
@@ -22,6 +21,7 @@ class Watch:
 
     Args:
         settings: the connector's settings.
+        hook: ``on_stream_timeout`` of ``app.transform``, if there is one.
 
     Attributes:
         new_sink: makes the sink from the arguments of ``LakeSink``, where it is not to be the plain one.
@@ -31,8 +31,8 @@ class Watch:
         ConfigError: nobody would be told of silent keys.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._hook = _find_hook()
+    def __init__(self, settings: Settings, hook: Hook | None) -> None:
+        self._hook = hook
         self._topic = settings.stream_timeout_topic
         self._announcer: Announcer | None = None
         self._silence: Silence | None = None
@@ -75,17 +75,6 @@ class Watch:
         """Wait a moment for the events that are under way."""
         if self._announcer:
             self._announcer.close()
-
-
-def _find_hook() -> Hook | None:
-    found = getattr(customised, "on_stream_timeout", None)  # a file from before there was one has none
-    if found is not None and not callable(found):
-        raise ConfigError(
-            "setting up silence detection",
-            f"on_stream_timeout in app/transform.py is {found!r}",
-            "Make it a function of one argument, the key, or None",
-        )
-    return found
 
 
 def _check_someone_listens(topic: str | None, hook: Hook | None) -> None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from quixstreams.kafka import BaseConsumer, ConnectionConfig
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
@@ -189,7 +190,7 @@ def new_claims(
         first_offset=first_offsets.of,
         topic_ids=topic_ids,
         start_from=settings.start_from,
-        keeps_state=application.keeps_state,
+        keeps_state=application.begins_at_commit,
         workers=settings.max_write_workers,
         check_group=other_tables.at_assignment,
         watch=KafkaWatch(
@@ -207,7 +208,14 @@ def _quiet_consumer(application: LakeApplication) -> BaseConsumer:
 
 
 def new_application(
-    settings: Settings, place: Place, sink: LakeSink, health: Health, metrics: Metrics, scratch: Path
+    settings: Settings,
+    place: Place,
+    sink: LakeSink,
+    health: Health,
+    metrics: Metrics,
+    scratch: Path,
+    kind: type[LakeApplication] | None = None,
+    **others: Any,
 ) -> LakeApplication:
     """The quixstreams application, not connected yet.
 
@@ -218,34 +226,37 @@ def new_application(
         health: told of each turn of the loop.
         metrics: told where partitions stand.
         scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
+        kind: of application, where it is to be a special one.
+        others: further arguments of the application, or other ones.
 
     Raises:
         ConfigError: the Kafka client refuses its settings, or the platform does not tell where the broker is.
     """
+    arguments: dict[str, Any] = {
+        "lake_sink": sink,
+        "on_turn": health.turn,
+        "metrics": metrics,
+        "broker_address": kafka_connection(settings),
+        "quix_sdk_token": settings.sdk_token.get_secret_value() if settings.sdk_token else None,
+        "quix_portal_api": settings.portal_api,
+        "consumer_group": settings.consumer_group,
+        # Claims decide where to begin. An offset that Kafka has lost later must not be passed over without a word.
+        "auto_offset_reset": "error",
+        "consumer_extra_config": {
+            "client.id": new_client_id(settings, place),
+            "session.timeout.ms": _SESSION_MS,
+            "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
+            "topic.metadata.refresh.interval.ms": _METADATA_MS,
+        },
+        "commit_interval": settings.commit_interval,
+        "state_dir": QUIX_ENVIRONMENT.state_dir or scratch / "state",
+        "consumer_poll_timeout": 0.25,  # a signal is noticed between two polls
+        "auto_create_topics": False,
+        "broker_availability_timeout": 0,  # an absent broker is waited for
+        "loglevel": None,  # logging is set up already
+    }
     try:
-        return LakeApplication(
-            lake_sink=sink,
-            on_turn=health.turn,
-            metrics=metrics,
-            broker_address=kafka_connection(settings),
-            quix_sdk_token=settings.sdk_token.get_secret_value() if settings.sdk_token else None,
-            quix_portal_api=settings.portal_api,
-            consumer_group=settings.consumer_group,
-            # Claims decide where to begin. An offset that Kafka has lost later must not be passed over without a word.
-            auto_offset_reset="error",
-            consumer_extra_config={
-                "client.id": new_client_id(settings, place),
-                "session.timeout.ms": _SESSION_MS,
-                "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
-                "topic.metadata.refresh.interval.ms": _METADATA_MS,
-            },
-            commit_interval=settings.commit_interval,
-            state_dir=QUIX_ENVIRONMENT.state_dir or scratch / "state",
-            consumer_poll_timeout=0.25,  # a signal is noticed between two polls
-            auto_create_topics=False,
-            broker_availability_timeout=0,  # an absent broker is waited for
-            loglevel=None,  # logging is set up already
-        )
+        return (kind or LakeApplication)(**arguments | others)
     except Exception as error:
         raise kafka_client_refused(error) from error
 

@@ -49,16 +49,20 @@ class LocalKafka(NativeServer, Broker):
     Args:
         heap: the most memory Java may take for its heap, as in ``-Xmx``.
         detour: a port of ours that something else forwards to ``detour_port``: who bootstraps there stays there.
+        settings: further properties of the broker.
     """
 
     name: ClassVar[str] = "kafka"
 
-    def __init__(self, heap: str = "512m", detour: int | None = None) -> None:
+    def __init__(
+        self, heap: str = "512m", detour: int | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         NativeServer.__init__(self)
         self._port, self._controller_port, self.detour_port = free_ports(3)
         self._detour = detour
         Broker.__init__(self, f"127.0.0.1:{self._port}")
         self._heap = heap
+        self._settings = settings or {}
         self._cluster = _new_cluster_id()
         self._data = self.folder / "data"
         self._properties = self.folder / "server.properties"
@@ -84,7 +88,7 @@ class LocalKafka(NativeServer, Broker):
             settings["advertised.listeners"] += f",DETOUR://127.0.0.1:{self._detour}"
             settings["listener.security.protocol.map"] += ",DETOUR:PLAINTEXT"
             settings["inter.broker.listener.name"] = "PLAINTEXT"
-        settings["log.dirs"] = str(self._data)
+        settings |= {"log.dirs": str(self._data), **self._settings}
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         told = subprocess.run(
             [

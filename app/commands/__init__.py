@@ -10,6 +10,7 @@ from app.commands.audit import audit
 from app.commands.check import check
 from app.commands.replay import replay
 from app.commands.rewrite import rewrite
+from app.commands.try_out import try_out
 from app.errors import ConfigError, ConnectorError, FatalError
 from app.settings import Settings
 
@@ -20,7 +21,9 @@ COMMANDS: Final[Mapping[str, Callable[[Settings, Sequence[str]], int]]] = {
     "check": check,
     "replay": replay,
     "rewrite": rewrite,
+    "try": try_out,
 }
+OFFLINE: Final = frozenset({"try"})  # needs neither a broker nor a store
 INTERRUPTED: Final = 130  # what shells report after Ctrl-C
 
 

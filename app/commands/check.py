@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from quixstreams.models.topics import Topic
+
 from app.application import LakeApplication
 from app.broker import find_topics
 from app.catalog.base import CatalogTable
@@ -18,6 +20,7 @@ from app.commands.answers import counted, tell
 from app.commands.arguments import ArgumentParser
 from app.commands.checking import Check
 from app.connection import LocalTarget
+from app.customised import load_customised
 from app.group import check_members, check_rights
 from app.health import Health
 from app.http_server import HttpServer
@@ -76,7 +79,7 @@ class _Attempts:
         self._place: Place = new_place(settings, self._store, None)
         self._application: LakeApplication | None = None
         self._visible: Sequence[str] = ()  # topics as the broker calls them
-        self._topic = ""
+        self._topic: Topic | None = None
         self._spark: SparkWriter | None = None
 
     def checks(self) -> list[Check]:
@@ -96,6 +99,8 @@ class _Attempts:
             )
         elif settings.stream_timeout_ms:
             checks.append(Check("silence", "on_stream_timeout()", self._find_silence_hook, _ANSWER_SECONDS))
+        names = tuple(check.name for check in checks)  # quixstreams asks for one topic at a time
+        checks.append(Check("transform", "app/transform.py", self._build, _ANSWER_SECONDS, after=names))
         if settings.catalog:
             checks.append(Check("catalog", settings.catalog.url, self._ask_catalog, _ANSWER_SECONDS))
         checks += [
@@ -120,7 +125,9 @@ class _Attempts:
         settings, metrics = self._settings, Metrics()
         health = Health(loop_seconds=_ANSWER_SECONDS, clock=time.monotonic)
         sink = new_sink(settings, new_bad_records(settings), metrics)
-        self._application = new_application(settings, self._place, sink, health, metrics, self._scratch)
+        self._application = new_application(
+            settings, self._place, sink, health, metrics, self._scratch, may_create=False
+        )
         self._visible = find_topics(
             self._application.config.broker_address,
             wait_seconds=_BROKER_SECONDS,
@@ -141,13 +148,14 @@ class _Attempts:
             value_deserializer=settings.value_deserializer,
             key_deserializer=settings.key_deserializer,
         )
-        self._topic = topic.name
+        self._topic = topic
         return counted(topic.broker_config.num_partitions or 0, "partition")
 
     def _look_at_group(self) -> str:
         application = self._connected
         group = application.config.consumer_group
-        check_rights(application.admin, self._topic, group)
+        assert self._topic is not None, "it was opened before"  # noqa: S101
+        check_rights(application.admin, self._topic.name, group)
         check_members(application.admin, group, new_client_id(self._settings, self._place))
         return "may read the topic, and nobody in it writes another table"
 
@@ -156,8 +164,18 @@ class _Attempts:
         open_topic(self._connected, name, self._visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
         return "exists"
 
+    def _build(self) -> str:
+        customised = load_customised()
+        if self._application is None or self._topic is None:
+            return "loads; what it builds needs the topic"
+        dataframe = self._application.dataframe(self._topic)
+        if self._application.built(dataframe, customised.build(dataframe, self._application)):
+            return "changes nothing"
+        topics = ", ".join(self._application.internal_topics)
+        return f"builds a stream; its own topics are created where missing: {topics}" if topics else "builds a stream"
+
     def _find_silence_hook(self) -> str:
-        Watch(self._settings)  # which looks for who is to be told
+        Watch(self._settings, load_customised().on_stream_timeout)  # which looks for who is to be told
         return "is defined"
 
     @property

@@ -14,13 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from app.schema import TableSchema
 from app.variables import Variables
 from dev.minio import LocalMinio
 from dev.server import free_ports
 from tests.e2e.connector import REPO
-from tests.e2e.scenario import Scenario, s3_store
+from tests.e2e.scenario import Scenario, customised, s3_store
 from tests.fakes.catalog_contract import Table
 from tests.fakes.catalog_server import CatalogServer
 from tests.services.minio_rights import restricted_keys
@@ -57,13 +58,13 @@ class Checker:
         self.settings = settings
         self._folder = folder
 
-    def __call__(self, **changed: str) -> Checked:
+    def __call__(self, root: Path = REPO, **changed: str) -> Checked:
         """Variables of the connector are set; others, such as PATH, too."""
         scratch = self._folder / f"tmp-{uuid.uuid4().hex[:8]}"
         scratch.mkdir()
         blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
         done = subprocess.run(
-            [sys.executable, str(REPO / "main.py"), "check"],
+            [sys.executable, str(root / "main.py"), "check"],
             cwd=self._folder,
             env={**os.environ, **blank, **self.settings, "TMPDIR": str(scratch), **changed},
             stdin=subprocess.DEVNULL,
@@ -100,6 +101,21 @@ def check(scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: Catal
     return Checker(settings, tmp_path)
 
 
+def test_what_transform_builds_is_tried_and_no_topic_of_it_created(
+    check: Checker, scenario: Scenario, tmp_path: Path
+) -> None:
+    text = "def transform(sdf):\n    sdf = sdf.apply(lambda v, state: v, stateful=True)\n    return sdf.aply(print)\n"
+    failures = check(customised(tmp_path / "tree", text)).failures("transform")
+    assert (
+        "AttributeError: 'StreamingDataFrame' object has no attribute 'aply' at app/transform.py:3"
+        in (failures["transform"])
+    )
+    admin = AdminClient({"bootstrap.servers": scenario.kafka.bootstrap_servers})
+    assert not [
+        name for name in admin.list_topics(timeout=30).topics if name.startswith(f"changelog__{scenario.group}")
+    ]
+
+
 def test_all_is_well_and_nothing_is_left_behind(
     check: Checker, scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: CatalogServer
 ) -> None:
@@ -109,7 +125,7 @@ def test_all_is_well_and_nothing_is_left_behind(
 
     assert checked.code == 0, checked.output
     assert {name: state for name, (state, _) in checked.told.items()} == dict.fromkeys(
-        ["broker", "topic", "group", "silence", "catalog", "store", "table", "port", "spark"], "ok"
+        ["broker", "topic", "group", "silence", "transform", "catalog", "store", "table", "port", "spark"], "ok"
     )
     told = {name: re.sub(r"\d+\.\d\d s$", "… s", rest) for name, (_, rest) in checked.told.items()}
     assert told["topic"] == f"{scenario.topic}  1 partition  … s"

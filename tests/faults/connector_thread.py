@@ -10,6 +10,7 @@
 Several connectors at once are several members of the consumer group.
 """
 
+import dataclasses
 import json
 import logging
 import tempfile
@@ -33,6 +34,7 @@ import app.service
 import app.stores
 import app.wiring
 from app.application import LakeApplication
+from app.customised import Customised, load_customised
 from app.journal_entry import group_folder, journal_folder
 from app.pipeline import Pipeline
 from app.settings import Settings
@@ -48,7 +50,7 @@ SESSION_MS = 6_000  # the shortest that brokers allow; also how long a connector
 _LOOK = 0.02
 _HERE = threading.local()
 
-Transform = Callable[[StreamingDataFrame], StreamingDataFrame]
+Transform = Callable[..., StreamingDataFrame]
 
 
 class Crashed(BaseException):
@@ -184,9 +186,9 @@ def _crash() -> None:
     raise Crashed
 
 
-def _transformed(sdf: StreamingDataFrame) -> StreamingDataFrame:
+def _customised() -> Customised:
     here: ConnectorThread = _HERE.connector
-    return here.transform(sdf)
+    return dataclasses.replace(load_customised(), transform=here.transform)
 
 
 class _Service(app.service._Service):
@@ -251,7 +253,7 @@ class Place:
         for name, value in {
             "app.service.SparkWriter": _NoSpark,
             "app.lake.new_store": lambda settings: _HERE.connector.store or app.stores.new_store(settings),
-            "app.service.transform": _transformed,
+            "app.service.load_customised": _customised,
             "app.starting.PATIENCE_SECONDS": 0.0,
             "app.starting.PAUSE_SECONDS": 0.05,
             "app.wiring.LakeApplication": _Application,

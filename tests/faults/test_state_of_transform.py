@@ -28,12 +28,6 @@ def _numbered(sdf: StreamingDataFrame) -> StreamingDataFrame:
     return sdf.apply(number, stateful=True)
 
 
-@pytest.fixture
-def counted(place: Place) -> Place:
-    place.kafka.create_topic(f"changelog__{place.group}--{place.topic}--default")
-    return place
-
-
 def _is_in_the_table(place: Place, count: int) -> bool:
     return [(entry["state"], entry["end"]) for entry in place.journals().values()] == [("done", count - 1)]
 
@@ -44,34 +38,34 @@ def _started(place: Place, *settings: dict[str, str], **arguments: Any) -> Conne
     return connector
 
 
-def test_the_changelog_is_left_to_the_framework(counted: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_changelog_is_left_to_the_framework(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     for life in (1, 2):
-        connector = _started(counted)
-        counted.produce(100)
-        counted.wait_until_committed(100 * life, by=connector)
+        connector = _started(place)
+        place.produce(100)
+        place.wait_until_committed(100 * life, by=connector)
         connector.stop()
 
-    counted.assert_whole()  # the count went on from the changelog
-    assert list(counted.journals()) == [0]
+    place.assert_whole()  # the count went on from the changelog
+    assert list(place.journals()) == [0]
     assert "dead letter" not in caplog.text
 
 
-def test_after_a_crash_the_state_gets_what_only_the_table_has(counted: Place, caplog: pytest.LogCaptureFixture) -> None:
-    first = _started(counted, ONLY_AT_THE_END)
-    counted.produce(100)
-    first.wait_until(lambda: _is_in_the_table(counted, 100), "the table")
-    assert counted.committed() == [0]
+def test_after_a_crash_the_state_gets_what_only_the_table_has(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    first = _started(place, ONLY_AT_THE_END)
+    place.produce(100)
+    first.wait_until(lambda: _is_in_the_table(place, 100), "the table")
+    assert place.committed() == [0]
     first.crash()
 
-    second = _started(counted)
-    counted.produce(50)
-    counted.wait_until_committed(150, by=second)
+    second = _started(place)
+    place.produce(50)
+    place.wait_until_committed(150, by=second)
     second.stop()
-    counted.assert_whole()
+    place.assert_whole()
     assert "100 records from offset 0 on are in the table already: they go through transform() again" in caplog.text
 
 
-def test_records_without_rows_are_in_the_state_once(counted: Place) -> None:
+def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
     """The table ends before them; what tells that they were seen is the commit alone."""
 
     def every_other(sdf: StreamingDataFrame) -> StreamingDataFrame:
@@ -79,19 +73,18 @@ def test_records_without_rows_are_in_the_state_once(counted: Place) -> None:
         return numbered[numbered["n"] % 10 == 0]
 
     for life in (1, 2):
-        connector = counted.connector(transform=every_other)
+        connector = place.connector(transform=every_other)
         connector.wait_until_consuming()
-        counted.produce(98)
-        counted.wait_until_committed(98 * life, by=connector)
+        place.produce(98)
+        place.wait_until_committed(98 * life, by=connector)
         connector.stop()
-    counted.assert_whole(range(0, 196, 10))
+    place.assert_whole(range(0, 196, 10))
 
 
 @pytest.mark.parametrize("place", [2], indirect=True)  # of one partition nothing is sent on
 def test_records_that_are_grouped_anew_are_sent_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal of the input hears of what was sent on now and then only."""
     monkeypatch.setattr("app.claims._ADVANCE_SECONDS", 3600.0)
-    place.kafka.create_topic(f"repartition__{place.group}--{place.topic}--by-pad", 2)
     for life in (1, 2):
         connector = place.connector(transform=lambda sdf: sdf.group_by("pad", name="by-pad"))
         connector.wait_until_consuming()
@@ -102,7 +95,7 @@ def test_records_that_are_grouped_anew_are_sent_once(place: Place, monkeypatch: 
     place.assert_whole()
 
 
-def test_with_state_a_bad_record_that_ends_the_connector_is_in_no_commit(counted: Place) -> None:
+def test_with_state_a_bad_record_that_ends_the_connector_is_in_no_commit(place: Place) -> None:
     """Its changes of the state would be there once more after each restart."""
 
     def failing_at_the_fiftieth(sdf: StreamingDataFrame) -> StreamingDataFrame:
@@ -114,72 +107,72 @@ def test_with_state_a_bad_record_that_ends_the_connector_is_in_no_commit(counted
         return _numbered(sdf).apply(check)
 
     refuse = True
-    counted.produce(100)
+    place.produce(100)
     for _ in range(2):
-        connector = counted.connector(ONLY_AT_THE_END, transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
+        connector = place.connector(ONLY_AT_THE_END, transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
         assert isinstance(connector.wait(), DataError)
     refuse = False
-    connector = counted.connector(transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
-    counted.wait_until_committed(100, by=connector)
+    connector = place.connector(transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
+    place.wait_until_committed(100, by=connector)
     connector.stop()
-    counted.assert_whole()
+    place.assert_whole()
 
 
-def test_a_lasting_failure_commits_nothing_that_the_state_lacks(counted: Place) -> None:
-    store = MoodyStore(counted.store_folder)
-    first = _started(counted, ONLY_AT_THE_END, store=store)
-    counted.produce(100)
-    first.wait_until(lambda: _is_in_the_table(counted, 100), "the table")
+def test_a_lasting_failure_commits_nothing_that_the_state_lacks(place: Place) -> None:
+    store = MoodyStore(place.store_folder)
+    first = _started(place, ONLY_AT_THE_END, store=store)
+    place.produce(100)
+    first.wait_until(lambda: _is_in_the_table(place, 100), "the table")
     store.refuse = lambda _: DENIED
-    counted.produce(20)
+    place.produce(20)
     assert first.wait() is DENIED
-    assert counted.committed() == [0]
+    assert place.committed() == [0]
 
-    second = _started(counted)
-    counted.wait_until_committed(120, by=second)
+    second = _started(place)
+    place.wait_until_committed(120, by=second)
     second.stop()
-    counted.assert_whole()
+    place.assert_whole()
 
 
 def test_a_commit_that_fails_in_passing_ends_the_connector_and_no_record_is_rejected(
-    counted: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = _started(counted, {"COMMIT_INTERVAL": "1"})
-    counted.wait_until_committed(0, by=first)  # where it begins
+    first = _started(place, {"COMMIT_INTERVAL": "1"})
+    place.wait_until_committed(0, by=first)  # where it begins
 
     def fail(**_: object) -> None:
         raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
 
     assert first.application is not None
     monkeypatch.setattr(first.application._consumer, "commit", fail)
-    counted.produce(100)
+    place.produce(100)
     error = first.wait()
     assert isinstance(error, RetryableError)
     assert str(error).startswith("committing offsets and the state of transform(): ")
 
-    second = _started(counted)
-    counted.produce(50)
-    counted.wait_until_committed(150, by=second)
+    second = _started(place)
+    place.produce(50)
+    place.wait_until_committed(150, by=second)
     second.stop()
-    counted.assert_whole()
+    place.assert_whole()
     assert "dead letter" not in caplog.text
 
 
 def test_back_pressure_while_records_come_again_writes_none_of_them_twice(
-    counted: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.flush_wait._PAUSE_SECONDS", 0.2)
-    first = _started(counted, ONLY_AT_THE_END)
-    counted.produce(100)
-    first.wait_until(lambda: _is_in_the_table(counted, 100), "the table")
+    first = _started(place, ONLY_AT_THE_END)
+    place.produce(100)
+    first.wait_until(lambda: _is_in_the_table(place, 100), "the table")
     first.crash()
 
-    store = MoodyStore(counted.store_folder)
+    store = MoodyStore(place.store_folder)
     store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")
-    counted.produce(50)
-    second = counted.connector({"COMMIT_INTERVAL": "1"}, store=store, transform=_numbered)
+    place.produce(50)
+    second = place.connector({"COMMIT_INTERVAL": "1"}, store=store, transform=_numbered)
     second.wait_until(lambda: second.is_paused, "back-pressure")
     store.refuse = lambda _: None
-    counted.wait_until_committed(150, by=second)
+    place.wait_until_committed(150, by=second)
     second.stop()
-    counted.assert_whole()
+    place.assert_whole()

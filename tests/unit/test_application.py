@@ -167,3 +167,18 @@ def test_signals_stay_with_the_service(bench: Bench, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("signal.signal", lambda *arguments: installed.append(arguments))
     bench.application._setup_signal_handlers()
     assert installed == []
+
+
+def test_a_record_is_not_to_blame_where_kafka_takes_no_more_of_what_it_sends(lenient: Bench) -> None:
+    """It would go to the dead letter, and with it all records of an outage."""
+
+    def full(_: object) -> list[object]:
+        raise BufferError("Local: Queue full")
+
+    lenient.turn(record(0))
+    lenient.transform = full
+    with pytest.raises(BufferError):
+        lenient.turn(record(1))
+    lenient.checkpoint()
+    assert lenient.written == [0]
+    assert not lenient.told

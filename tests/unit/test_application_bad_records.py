@@ -48,9 +48,10 @@ def test_a_transform_that_raises_names_the_record(bench: Bench) -> None:
     bench.transform = lambda value: [value["missing"]]
     with pytest.raises(DataError) as raised:
         bench.turn(record(1))
+    line = bench.transform.__code__.co_firstlineno
     assert str(raised.value) == (
-        "reading the record of sensors[0] at offset 1: transform() raised KeyError('missing'). "
-        "Correct transform() in app/transform.py"
+        "reading the record of sensors[0] at offset 1: transform() raised KeyError('missing') at "
+        f"tests/unit/test_application_bad_records.py:{line}. Correct transform() in app/transform.py"
     )
     assert bench.commits == [{TP: 1}]
 
@@ -152,13 +153,14 @@ def test_other_records_of_the_same_message_are_kept(lenient: Bench) -> None:
     """A deserializer may make several records of one message; they share its offset."""
     several = [record(5, {"n": 1}), record(5, {"n": 2}), record(5, {"n": 3})]
     lenient.transform = lambda value: [value] if value["n"] != 2 else [value["missing"]]
+    line = lenient.transform.__code__.co_firstlineno
     lenient.records.append(several)  # type: ignore[arg-type]
     lenient.application._process_message({TOPIC: lenient._dataframe})
     lenient.checkpoint()
     (batch,) = lenient.pipeline.batches
     assert [row.value["n"] for row in batch.rows[0]] == [1, 3]
     assert [(one.offset, one.value, one.reason) for one in batch.rejected] == [
-        (5, {"n": 2}, "transform() raised KeyError('missing')")
+        (5, {"n": 2}, f"transform() raised KeyError('missing') at tests/unit/test_application_bad_records.py:{line}")
     ]
 
 

@@ -12,6 +12,7 @@ from app.kafka_errors import producing_failed, recovering_failed
 @pytest.mark.parametrize(
     "error",
     [
+        BufferError("Local: Queue full"),
         CheckpointProducerTimeout("'7' messages failed to be produced before the producer flush timeout"),
         KafkaProducerDeliveryError(KafkaError(KafkaError._MSG_TIMED_OUT)),
         KafkaProducerDeliveryError(KafkaError(KafkaError.NOT_COORDINATOR)),

@@ -37,6 +37,8 @@ LAYERS = (
         "app.staged_file",
         "app.storage.azure_grant",
         "app.status_style",
+        "app.topology",
+        "app.user_code",
     ),
     (
         "app.audit",
@@ -64,7 +66,7 @@ LAYERS = (
         "app.stretches",
         "app.timestamps",
     ),
-    ("app.fitting",),
+    ("app.customised", "app.fitting", "app.internal_topics", "app.other_sinks"),
     ("app.columns", "app.schema_differences"),
     ("app.json_lines", "app.pieces"),
     (
@@ -137,7 +139,7 @@ LAYERS = (
     ("app.claims", "app.schema_keeper", "app.sink", "app.staging", "app.table"),
     ("app.admission", "app.raw_lane", "app.watchful_sink"),
     ("app.application", "app.delivery", "app.registrar"),
-    ("app.job", "app.parcels", "app.recovery", "app.replaced_files", "app.topics"),
+    ("app.job", "app.parcels", "app.recovery", "app.offline", "app.replaced_files", "app.topics"),
     ("app.pipeline", "app.rewriter", "app.stores", "app.watching", "app.wiring"),
     (
         "app.commands.answers",
@@ -148,7 +150,14 @@ LAYERS = (
         "app.lake",
     ),
     ("app.overview",),
-    ("app.commands.audit", "app.commands.check", "app.commands.replay", "app.commands.rewrite", "app.service"),
+    (
+        "app.commands.audit",
+        "app.commands.check",
+        "app.commands.replay",
+        "app.commands.rewrite",
+        "app.commands.try_out",
+        "app.service",
+    ),
     ("app.commands",),
     ("main",),
 )

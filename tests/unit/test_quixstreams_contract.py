@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 import pytest
 from quixstreams import Application
 from quixstreams.checkpointing.checkpoint import BaseCheckpoint, Checkpoint
+from quixstreams.core.stream import Stream
+from quixstreams.core.stream.functions import UpdateFunction
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.internal_consumer import InternalConsumer
 from quixstreams.kafka.consumer import BaseConsumer, _wrap_assignment_errors
-from quixstreams.models import Topic
+from quixstreams.models import Topic, TopicManager
 from quixstreams.processing import ProcessingContext
 from quixstreams.runtracker import RunTracker
+from quixstreams.sinks import BatchingSink, SinkManager
 from quixstreams.sinks.base import BaseSink
 from quixstreams.sinks.core.stream_timeout_tracker import StreamTimeoutTracker
 
@@ -165,6 +168,33 @@ RELIANCES = (
         "_broker_states has the state of each broker, by what the client reports",
     ),
     Reliance(BaseConsumer._broker_available, "e802f7ce8a3e0675", "it takes back that no broker is there"),
+    Reliance(
+        Application.dataframe, "b4f779a034fd1316", "it registers the dataframe that it makes as the root of its topic"
+    ),
+    Reliance(
+        Application._get_topic_manager,
+        "9e439b487d834523",
+        "all topics of an application come from the manager that it makes",
+    ),
+    Reliance(
+        TopicManager,
+        "1efc99e25e4c0cd4",
+        "each topic goes through _get_or_create_broker_topic; changelog_topic() compares the number of partitions",
+    ),
+    Reliance(
+        SinkManager, "a51c5ecbd196d8e4", "sinks are kept by their ids, and what is kept is what is started and flushed"
+    ),
+    Reliance(BatchingSink.flush, "ecbfe7e0d2321e74", "what it got is dropped at its end, also what came while it ran"),
+    Reliance(
+        Stream,
+        "34abd9521088b3e8",
+        "_add() makes each node, of the same class; children of a node are the branches from it",
+    ),
+    Reliance(
+        UpdateFunction.get_executor,
+        "56e05e0395d2da45",
+        "the function that is called for a record is the local variable func of the wrapper",
+    ),
     Reliance(StreamingDataFrame.sink, "0b444bb01d506528", "add() is called in the context of the message it came from"),
 )
 

@@ -161,7 +161,8 @@ def test_a_function_that_fails_is_told_with_the_key_and_spoils_nothing(
     announcer.close()
     assert len(producer.sent) == 1
     assert caplog.messages == [
-        "on_stream_timeout() of app/transform.py failed for key 'sensor-a' with ValueError('no such device'); going on"
+        "on_stream_timeout() of app/transform.py failed for key 'sensor-a' with ValueError('no such device') "
+        "at tests/unit/test_stream_timeouts.py:156; going on"
     ]
 
 

@@ -1,0 +1,328 @@
+"""What hangs on the dataframe beside the lake, on a real Kafka: it gets every record, and the table loses none."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+)
+from quixstreams import Application
+from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.sinks import BatchingSink, SinkBackpressureError
+
+from app.errors import ConfigError, FatalError
+from dev.broker import QUIET, Broker
+from dev.kafka import LocalKafka
+from tests.faults.connector_thread import Place
+from tests.services.customise_page import TRIED
+
+ONLY_AT_THE_END = {"BATCH_SIZE": "20", "COMMIT_INTERVAL": "3600"}  # the table is ahead of the group
+two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
+
+
+class Second(BatchingSink):
+    """Keeps the numbers of what it was given to write.
+
+    Args:
+        before_write: may raise.
+    """
+
+    def __init__(self, before_write: Callable[[], None] = lambda: None, **callbacks: Any) -> None:
+        super().__init__(**callbacks)
+        self.numbers: list[int] = []
+        self.before_write = before_write
+
+    def write(self, batch: Any) -> None:
+        self.before_write()
+        self.numbers += [item.value["n"] for item in batch]
+
+
+def _with(sink: Second) -> Callable[[StreamingDataFrame], StreamingDataFrame]:
+    def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
+        sdf.sink(sink)
+        return sdf
+
+    return transform
+
+
+def _topics(kafka: Broker) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    return {name for name in admin.list_topics(timeout=30).topics if not name.startswith("__")}
+
+
+@two_partitions
+def test_a_branch_to_a_topic_and_a_second_sink_get_every_record(place: Place) -> None:
+    alerts = f"alerts-{place.topic}"
+    place.kafka.create_topic(alerts, 1)
+    second = Second()
+
+    def transform(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
+        sdf[sdf["n"] % 2 == 0].to_topic(app.topic(alerts))
+        sdf.sink(second)
+        return sdf
+
+    connector = place.connector(transform=transform)
+    place.produce(200)
+    place.wait_until_committed(100, 100, by=connector)
+    connector.stop()
+    place.assert_whole()
+    assert sorted(second.numbers) == list(range(200))
+    assert place.kafka.count(alerts) == 100
+
+
+def test_a_second_sink_that_asks_for_a_pause_loses_and_doubles_nothing_of_the_table(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it puts off is not committed, so that no journal may tell of it as done."""
+    monkeypatch.setattr("app.claims._ADVANCE_SECONDS", 0.0)
+    is_busy = True
+
+    def refuse() -> None:
+        if is_busy:
+            raise SinkBackpressureError(retry_after=0.3)
+
+    sink = Second(refuse)
+    lazy = {"BATCH_SIZE": "1000000", "COMMIT_INTERVAL": "0.5"}  # rows wait for the checkpoint, which that sink refuses
+    first = place.connector(lazy, transform=_with(sink))
+    place.produce(100)
+    first.wait_until(lambda: first.is_paused, "back-pressure")
+    first.wait_until(lambda: not first.is_paused, "the end of the pause")
+    first.wait_until(lambda: first.is_paused, "back-pressure")
+    first.crash()
+    assert sink.numbers == []
+
+    is_busy = False
+    second = place.connector(lazy, transform=_with(sink))
+    place.produce(50)
+    place.wait_until_committed(150, by=second)
+    second.stop()
+    place.assert_whole()
+    assert set(sink.numbers) == set(range(150))
+
+
+def test_after_a_crash_a_second_sink_gets_what_only_the_table_has(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = Second()
+    first = place.connector(ONLY_AT_THE_END, transform=_with(sink))
+    first.wait_until_consuming()
+    place.produce(100)
+    first.wait_until(lambda: len(place.numbers()) == 100, "the table")
+    first.crash()
+    assert sink.numbers == []
+
+    later = Second()
+    second = place.connector(transform=_with(later))
+    place.wait_until_committed(100, by=second)
+    second.stop()
+    place.assert_whole()
+    assert sorted(later.numbers) == list(range(100))
+    assert "100 records from offset 0 on are in the table already: they go through transform() again" in caplog.text
+
+
+def test_a_second_sink_that_fails_is_named_and_loses_nothing(place: Place) -> None:
+    def fail() -> None:
+        raise OSError("disk full")
+
+    place.produce(100)
+    first = place.connector(transform=_with(Second(fail)))
+    error = first.wait()
+    assert isinstance(error, FatalError)
+    assert re.fullmatch(
+        r"flushing the sink <BatchingSink: Second> of transform\(\): OSError\('disk full'\) at "
+        r"tests/faults/test_customised\.py:\d+\. Records since the last commit are read again .*",
+        str(error),
+    )
+
+    sink = Second()
+    second = place.connector(transform=_with(sink))
+    place.wait_until_committed(100, by=second)
+    second.stop()
+    place.assert_whole()
+    assert sorted(sink.numbers) == list(range(100))
+
+
+def test_a_second_sink_that_cannot_connect_ends_the_start(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    class Unreachable(Second):
+        def setup(self) -> None:
+            raise ConnectionRefusedError("no one listens")
+
+    error = place.connector(transform=_with(Unreachable())).wait()
+    assert isinstance(error, FatalError)
+    assert str(error).startswith("connecting the sink <BatchingSink: Unreachable> of transform(): ")
+    assert "ready to consume" not in caplog.text
+
+
+def test_a_flush_that_a_revocation_has_left_behind_ends_the_connector(place: Place) -> None:
+    """It may drop at its end what the sink got since, and the offsets of that would be committed."""
+    connector = place.connector(ONLY_AT_THE_END, transform=_with(Second()))
+    connector.wait_until_consuming()
+    assert connector.application is not None
+    others = connector.application._other_sinks
+    assert others is not None
+    others._sinks[0]._flushes.acquire()
+    second = place.connector(transform=_with(Second()))
+    error = connector.wait()
+    assert "it has not ended yet, and may drop what it gets from now on" in str(error)
+    place.produce(10)
+    place.wait_until_committed(10, by=second)
+    second.stop()
+    place.assert_whole()
+
+
+# --- topics ---------------------------------------------------------------------------------------------------------
+
+
+def _counting(sdf: StreamingDataFrame) -> StreamingDataFrame:
+    return sdf.apply(lambda value, state: value, stateful=True)  # noqa: ARG005 - it is the framework that calls it
+
+
+@pytest.mark.parametrize("place", [3], indirect=True)
+def test_topics_of_state_and_group_by_are_created_as_the_input_and_no_others(place: Place) -> None:
+    before = _topics(place.kafka)
+    connector = place.connector(transform=lambda sdf: _counting(sdf.group_by("pad", name="by-pad")))
+    connector.wait_until_consuming()
+    connector.stop()
+
+    group, topic = place.group, place.topic
+    repartition = f"repartition__{group}--{topic}--by-pad"
+    changelog = f"changelog__{group}--repartition.{topic}.by-pad--default"
+    assert _topics(place.kafka) - before == {repartition, changelog}
+    admin = AdminClient({"bootstrap.servers": place.kafka.bootstrap_servers, **QUIET})
+    listed = admin.list_topics(timeout=30).topics
+    assert [len(listed[name].partitions) for name in (repartition, changelog)] == [3, 3]
+    [described] = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, changelog)]).values()
+    assert described.result(30)["cleanup.policy"].value == "compact"
+
+
+def test_a_topic_of_the_user_is_not_created(place: Place) -> None:
+    def transform(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
+        return sdf.to_topic(app.topic("not-there"))
+
+    before = _topics(place.kafka)
+    error = place.connector(transform=transform).wait()
+    assert isinstance(error, ConfigError)
+    line = transform.__code__.co_firstlineno + 1
+    assert str(error) == (
+        'building the stream with transform() of app/transform.py: TopicNotFoundError: Topic "not-there" not found '
+        f"on the broker at tests/faults/test_customised.py:{line}. Create the topic: the connector creates only those "
+        "that quixstreams needs for state and group_by()"
+    )
+    assert _topics(place.kafka) == before
+
+
+def test_a_changelog_with_other_partitions_than_the_input_is_told(place: Place) -> None:
+    place.kafka.create_topic(f"changelog__{place.group}--{place.topic}--default", 2)
+    error = place.connector(transform=_counting).wait()
+    assert isinstance(error, ConfigError)
+    assert "expected 1, got 2. The input topic has got other partitions since" in str(error)
+
+
+@pytest.fixture
+def guarded() -> Iterator[LocalKafka]:
+    """A broker on which everybody may do all but what is forbidden for a kind of topics."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    settings = {"authorizer.class.name": authorizer, "allow.everyone.if.no.acl.found": "true"}
+    with LocalKafka(settings=settings) as kafka:
+        yield kafka
+
+
+def _allow_alone(kafka: Broker, prefix: str, *operations: AclOperation) -> None:
+    """Who has a right to topics that begin like this has these alone; without any, it is somebody else who has one."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    rules = [("User:ANONYMOUS", operation) for operation in operations] or [("User:other", AclOperation.READ)]
+    bindings = [
+        AclBinding(ResourceType.TOPIC, prefix, ResourcePatternType.PREFIXED, who, "*", what, AclPermissionType.ALLOW)
+        for who, what in rules
+    ]
+    for future in admin.create_acls(bindings).values():
+        future.result(30)
+
+
+def test_a_missing_right_on_a_topic_of_the_framework_is_named(
+    guarded: LocalKafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with Place(guarded, tmp_path, monkeypatch) as there:
+        changelog = f"changelog__{there.group}--{there.topic}--default"
+        _allow_alone(guarded, "changelog__")
+        error = there.connector(transform=_counting).wait()
+        assert isinstance(error, FatalError)
+        what = "which keeps the state of transform(): the broker has it, and does not show it to us"
+        assert str(error).startswith(f"creating topic '{changelog}', {what}")
+        assert (
+            f"Create, Describe, DescribeConfigs, Read and Write on topics that begin with 'changelog__{there.group}'"
+            in (str(error))
+        )
+
+        reading = (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.READ)
+        _allow_alone(guarded, "changelog__", *reading)
+        error = there.connector(transform=_counting).wait()
+        assert isinstance(error, FatalError)
+        assert str(error).startswith(f"asking for the rights on topic '{changelog}', which keeps the state")
+        assert str(error).endswith("the user has no right to write it. Allow Write")
+
+        _allow_alone(guarded, "changelog__", AclOperation.WRITE)
+        connector = there.connector(transform=_counting)
+        there.produce(10)
+        there.wait_until_committed(10, by=connector)
+        connector.stop()
+        there.assert_whole()
+
+
+# --- the examples of the page ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["State", "Windows", "Another topic beside the table", "A second sink"],  # the others need no Kafka
+)
+def test_an_example_of_the_page_writes_the_rows_that_try_shows(title: str, place: Place, tmp_path: Path) -> None:
+    alerts, hot = f"alerts-{place.topic}", tmp_path / "hot.csv"
+    place.kafka.create_topic(alerts)
+    text = TRIED[title].files["app/transform.py"].replace('"alerts"', f'"{alerts}"')
+    text = text.replace('CSVSink("/tmp', f'CSVSink("{tmp_path}')
+    module: dict[str, Any] = {}
+    exec(compile(text, "app/transform.py", "exec"), module)  # noqa: S102 - it is our own page
+
+    given = [json.loads(line) for line in TRIED[title].records.splitlines()]
+    place.kafka.produce(
+        place.topic, [(each["key"], json.dumps(each["value"]), each.get("timestamp"), 0) for each in given]
+    )
+    connector = place.connector(transform=module["transform"])
+    place.wait_until_committed(len(given), by=connector)
+    connector.stop()
+    rows = [row for path in place.files() for row in pq.ParquetFile(path).read().to_pylist()]
+    assert sorted(map(str, rows)) == sorted(map(str, TRIED[title].rows))
+    assert place.kafka.count(alerts) == (1 if "topic" in title else 0)
+    assert hot.exists() == ("sink" in title)
+
+
+def test_two_topics_are_joined(place: Place) -> None:
+    """Both are claimed and read; only records of the left one give rows."""
+    others = f"others-{place.topic}"
+    place.kafka.create_topic(others)
+    place.kafka.produce(others, [("key", json.dumps({"room": "kitchen"}), 1_000, 0)])
+
+    def transform(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
+        return sdf.join_asof(app.dataframe(app.topic(others, key_deserializer="str")), how="left")
+
+    for life in (1, 2):
+        connector = place.connector(transform=transform)
+        connector.wait_until_consuming()
+        place.produce(50)
+        place.wait_until_committed(50 * life, by=connector)
+        connector.stop()
+    rows = [row for path in place.files() for row in pq.ParquetFile(path).read().to_pylist()]
+    assert sorted(row["n"] for row in rows) == list(range(100))
+    assert {row["room"] for row in rows if row["n"] >= 50} == {"kitchen"}

@@ -1,0 +1,92 @@
+"""The page for who customises keeps its word: each example is put through what it says, and gives what it says."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import quixstreams
+
+from app.variables import Variables
+from tests.e2e.connector import REPO
+from tests.services.customise_page import PAGE, TESTS, TRIED, Example
+
+SINK = "core/quix_ts_datalake_sink.py"
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """Nothing of the connector's is set but this."""
+    return {**os.environ, **{str(each.validation_alias): "" for each in Variables.model_fields.values()}, **settings}
+
+
+def tried(tree: Path, records: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "main.py", "try", *arguments],
+        cwd=tree,
+        env=environment(**settings),
+        input=records,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_page_has_an_example_of_each_kind() -> None:
+    assert list(TRIED) == [
+        "Filter, and add fields",
+        "One record into several",
+        "State",
+        "Windows",
+        "Another topic beside the table",
+        "A second sink",
+        "Look something up",
+        "Modules of your own",
+    ]
+
+
+@pytest.mark.parametrize("example", TRIED.values(), ids=TRIED)
+def test_an_example_gives_what_the_page_says(example: Example, tmp_path: Path) -> None:
+    arguments = ["--envelope"] if example.takes_keys else []
+    settings = {"HIVE_COLUMNS": "room"} if "room=" in example.answer else {}
+    done = tried(example.tree(tmp_path / "tree"), example.records, *arguments, **settings)
+    assert (done.stdout, done.stderr) == (example.answer, "")
+    assert done.returncode == (1 if "\nbad " in example.answer else 0)
+
+
+def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
+    tree = TRIED["Modules of your own"].tree(tmp_path / "tree")
+    (tree / "test_transform.py").write_text(TESTS.files["test_transform.py"])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_transform.py"],
+        cwd=tree,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_image_installs_what_requirements_txt_says() -> None:
+    dockerfile = (REPO / "Dockerfile").read_text()
+    assert re.search(r"^COPY requirements\.txt ", dockerfile, re.MULTILINE)
+    assert re.search(r"install .*--requirement \S*/requirements\.txt", dockerfile)
+
+
+# --- who knows the dependency's sink --------------------------------------------------------------------------------
+
+
+def test_the_table_of_parameters_is_that_of_the_sink() -> None:
+    """Its class can be imported with a private package alone, so its source is read."""
+    source = ast.parse(Path(quixstreams.__file__).with_name("sinks").joinpath(SINK).read_text())
+    [sink] = [node for node in ast.walk(source) if isinstance(node, ast.ClassDef) and node.name == "QuixTSDataLakeSink"]
+    [made] = [node for node in sink.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    parameters = [each.arg for each in made.args.args if each.arg != "self" and not each.arg.startswith("_")]
+    section = PAGE.split("\n## If you know QuixTSDataLakeSink")[1]
+    rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| `")]
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row[0])) == sorted(parameters)
+    named = {name for row in rows for name in re.findall(r"`([A-Z][A-Z0-9_]+|Quix__\w+)`", row[1])}
+    assert named <= {str(each.validation_alias) for each in Variables.model_fields.values()} | {"LOGLEVEL"}

@@ -1,0 +1,210 @@
+"""``python main.py try`` as a process: what it needs, what it tells, and how mistakes in ``app/transform.py`` look."""
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import app
+from app import commands
+from app.variables import Variables
+from tests.e2e.connector import REPO
+from tests.e2e.scenario import customised
+from tests.unit.environment import load
+
+GOOD = '{"ts_ms": 1704067200000, "n": 1}\n'
+_BLANK = {str(each.validation_alias): "" for each in Variables.model_fields.values()}
+
+
+def run(tree: Path, *arguments: str, records: str | bytes = GOOD, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Nothing of the connector's is set but this."""
+    done = subprocess.run(
+        [sys.executable, str(tree / "main.py"), *arguments],
+        cwd=tree,
+        env={**os.environ, **_BLANK, **settings},
+        input=records if isinstance(records, bytes) else records.encode(),
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+# What is wrong in app/transform.py, and the line of the one message that tells it.
+MISTAKES = {
+    "no return": (
+        "def transform(sdf):\n    sdf = sdf[['n']]\n",
+        r"it returned None at transform\.py:1\. End it with",
+    ),
+    "another value": ("def transform(sdf):\n    return [sdf]\n", r"it returned \[<.*>\] at transform\.py:1"),
+    "async": ("async def transform(sdf):\n    return sdf\n", r"it is an async function at transform\.py:1"),
+    "raises": (
+        "def transform(sdf):\n    return sdf['a'] + UNITS\n",
+        r"NameError: name 'UNITS' is not .*transform\.py:2",
+    ),
+    "exits": ("def transform(sdf):\n    raise SystemExit(3)\n", r"SystemExit: 3 at transform\.py:2"),
+    "a wrong call": (
+        "def transform(sdf):\n    return sdf.aply(print)\n",
+        r"AttributeError: .*'aply' at transform\.py:2",
+    ),
+    "a wrong use": (
+        "def transform(sdf):\n    return sdf[3]\n",
+        r"TypeError: Unsupported key type .* at transform\.py:2",
+    ),
+    "syntax": ("def transform(sdf):\n    return sdf[\n", r"SyntaxError: .* at transform\.py:2"),
+    "import": (
+        "import pandaz\n\n\ndef transform(sdf):\n    return sdf\n",
+        r"ModuleNotFoundError: .*pandaz' at tr.*:1",
+    ),
+    "at import": ("import os\n\nTOKEN = os.environ['TOKEN']\n", r"KeyError: 'TOKEN' at transform\.py:3"),
+    "no function": (
+        "def transfrom(sdf):\n    return sdf\n",
+        r"it has no function transform\. Define it as transform\(sdf\)",
+    ),
+    "no callable": ("transform = 1\n", r"transform is 1\. Define it"),
+    "arguments": ("def transform():\n    return 1\n", r"it is transform\(\) at transform\.py:1\. Define it as"),
+    "more arguments": ("def transform(sdf, app, more):\n    return sdf\n", r"it is transform\(sdf, app, more\) at"),
+    "a hook that is none": (
+        "def transform(sdf):\n    return sdf\n\n\non_stream_timeout = 'alerts'\n",
+        r"on_stream_timeout in app/transform\.py is 'alerts'\. Make it a function of one argument",
+    ),
+    "a hook of nothing": (
+        "def transform(sdf):\n    return sdf\n\n\ndef on_stream_timeout():\n    pass\n",
+        r"on_stream_timeout in .* at transform\.py:5\. Make it a function of one argument",
+    ),
+    "another stream": (
+        "def transform(sdf, app):\n    return app.dataframe(app.topic('others'))\n",
+        r"no record of topic sensor-data reaches at transform\.py:1",
+    ),
+    "runs it": ("def transform(sdf, app):\n    app.run()\n    return sdf\n", r"transform\(\) calls app\.run\(\)"),
+    "consumes": ("def transform(sdf, app):\n    app.get_consumer()\n", r"making a consumer: there is no broker"),
+}
+AT_IMPORT = ["syntax", "import", "a hook of nothing"]
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_message_with_its_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, message = MISTAKES[name]
+    (tmp_path / "transform.py").write_text(text)
+    monkeypatch.setattr(app, "__path__", [str(tmp_path), *app.__path__])
+    monkeypatch.delitem(sys.modules, "app.transform", raising=False)
+    monkeypatch.setattr("app.user_code.ROOT", tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        code = commands.run("try", load(), [])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        sys.modules.pop("app.transform", None)
+    told = capsys.readouterr()
+    assert code == 2, told.err
+    [line] = told.err.splitlines()
+    assert line.startswith("ERROR! ")
+    assert re.search(message, line), line
+    assert told.out == ""
+
+
+@pytest.mark.parametrize("name", AT_IMPORT)
+def test_the_connector_itself_tells_it_before_it_asks_anybody(name: str, tmp_path: Path) -> None:
+    text, message = MISTAKES[name]
+    tree = customised(tmp_path / "tree", text)
+    done = run(tree, S3_BUCKET="nowhere", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:9", HTTP_PORT="0")
+    assert done.returncode == 2
+    told = done.stdout + done.stderr
+    [line] = [line for line in told.splitlines() if line.startswith("ERROR! ")]
+    assert re.search(message, line), line
+    assert "Traceback" not in told
+    assert "report this as a bug" not in told
+
+
+def test_commands_that_need_no_transform_do_not_load_it(tmp_path: Path) -> None:
+    tree = customised(tmp_path / "tree", "syntax error")
+    (tmp_path / "lake").mkdir()
+    done = run(tree, "audit", STORAGE_URL=(tmp_path / "lake").as_uri(), KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:9")
+    assert "SyntaxError" not in done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_records_are_taken_as_the_settings_say() -> None:
+    """Rows with their folders, what is rescued, what is refused, before the conversion and in it."""
+    records = [
+        {"t": "2024-03-04T05:06:07Z", "place": "a/b", "n": 1, "v": 5},
+        {"t": "2024-03-04T05:06:07Z", "place": None, "n": "one", "v": 6},
+        {"t": "long ago", "place": "x", "n": 2, "v": 7},
+        ["no object"],
+        {"place": "y" * 300, "n": 3},
+    ]
+    done = run(
+        REPO,
+        "try",
+        records="".join(json.dumps(record) + "\n" for record in records) + '{"cut": ',
+        HIVE_COLUMNS="year,place,~n",
+        TIMESTAMP_COLUMN="t",
+        METADATA_COLUMNS="__topic,__offset",
+        input="r",
+    )
+    assert done.returncode == 1
+    told = done.stdout.splitlines()
+    assert told[0] == (
+        'row   line 1  year=2024/place=a%2Fb  {"t":"2024-03-04T05:06:07Z","n":1,"v":5,"__topic":"r","__offset":0}'
+    )
+    assert told[1].startswith('row   line 2  year=2024/place=__HIVE_DEFAULT_PARTITION__  {"t":')
+    assert '"_rescued_data":"{\\"n\\":\\"one\\"}"' in told[1]
+    reasons = [(line[:4], line[6:12], line[14:]) for line in told[2:6]]
+    assert [reason[:2] for reason in reasons] == [("bad ", f"line {number}") for number in (3, 4, 5, 6)]
+    assert "its value is of type list" in reasons[1][2]
+    assert "it does not deserialize" in reasons[3][2]
+    assert told[6] == (
+        "6 records: 2 rows, 1 of them with values in _rescued_data; 4 bad, 0 without a row, 0 sent elsewhere"
+    )
+
+
+def test_other_deserializers_and_an_envelope(tmp_path: Path) -> None:
+    text = "def transform(sdf):\n    return sdf.apply(lambda v, k, t, h: {'v': v, 'k': k}, metadata=True)\n"
+    tree = customised(tmp_path / "tree", text)
+    line = {"value": "plain text", "key": "7", "timestamp": 1704067200000, "headers": {"trace": "x"}}
+    (tree / "samples").write_text(json.dumps(line) + "\n\n")
+    done = run(
+        tree, "try", "--envelope", "samples", KAFKA_VALUE_DESERIALIZER="str", METADATA_COLUMNS="__timestamp,__headers"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    first = done.stdout.splitlines()[0]
+    assert first.startswith('row   line 1  .  {"v":"plain text","k":"7","ts_ms":1704067200000,"__key":"7"')
+    assert '"__headers":[{"key":"trace","value":"eA=="}]' in first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "records", "message"),
+    [
+        (["missing.jsonl"], "", "reading missing.jsonl: No such file or directory"),
+        (
+            ["--envelope"],
+            '{"value": 1, "keys": 2}\n',
+            "reading line 1: it is no object of headers, key, timestamp, value",
+        ),
+        (["--envelope"], "\n{\n", "reading line 1: "),
+        (["--wrong"], "", "unrecognized arguments: --wrong"),
+    ],
+)
+def test_what_is_no_record_is_told(arguments: list[str], records: str, message: str) -> None:
+    done = run(REPO, "try", *arguments, records=records)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{message}" in done.stderr
+    assert done.stderr.startswith("ERROR! ")
+
+
+def test_settings_that_are_wrong_are_told_and_a_broker_is_none_of_them() -> None:
+    done = run(REPO, "try", HIVE_COLUMNS="a,a", BATCH_SIZE="many")
+    assert done.returncode == 2
+    assert "HIVE_COLUMNS" in done.stdout + done.stderr
+    assert "BATCH_SIZE" in done.stdout + done.stderr
+    assert "KAFKA_BOOTSTRAP_SERVERS" not in done.stdout + done.stderr
+    assert "S3_BUCKET" not in done.stdout + done.stderr
