@@ -1,17 +1,23 @@
 """Whether topic, group and cluster are the ones we think, on a real Kafka: what changes is found out."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewPartitions
 
+from app.commit_mark import CommitMark, read_mark
+from app.end_offsets import EndOffsets
 from app.errors import ConfigError, RetryableError
 from app.group import check_members
+from app.model import TopicPartition
 from dev.kafka import LocalKafka
 from tests.fakes.moody_store import MoodyStore
-from tests.faults.connector_thread import ConnectorThread, Place
+from tests.faults.connector_thread import PATIENCE, ConnectorThread, Place, Transform
 
 AWAY = RetryableError("reading the lake", "no route to host")
 LATEST = {"AUTO_OFFSET_RESET": "latest"}
@@ -103,6 +109,16 @@ class TestNewPartitions:
 
         connector.stop()
 
+    def test_their_ends_are_known_at_the_next_look(self, place: Place) -> None:
+        admin = place._admin()
+        ends = EndOffsets(admin)
+        tps = [TopicPartition(place.topic, partition) for partition in range(2)]
+        assert ends.of(tps[:1]) == {tps[0]: 0}
+        _add_partitions(place, 2)
+        place.produce(5, partition=1)
+
+        assert ends.of(tps) == {tps[0]: 0, tps[1]: 5}
+
     @pytest.mark.parametrize("place", [4], indirect=True)
     @GUARANTEES
     def test_members_that_start_together_at_the_latest_take_no_partition_for_a_new_one(
@@ -174,6 +190,21 @@ class TestAnotherProgramInTheGroup:
 
         place.assert_whole()
 
+    @pytest.mark.parametrize(
+        "transform", [lambda sdf: sdf, lambda sdf: sdf.update(lambda _: None)], ids=["batch", "row"]
+    )
+    def test_each_commit_says_that_it_is_the_connectors_and_of_which_topic(
+        self, place: Place, transform: Transform
+    ) -> None:
+        connector = place.connector(transform=transform)
+        place.produce(100)
+        place.wait_until_committed(100, by=connector)
+        connector.stop()
+
+        with closing(place._consumer()) as consumer:
+            [committed] = consumer.committed(place._tps(), timeout=30)
+        assert read_mark(100, committed.metadata) == CommitMark(place.journals()[0]["topic_id"])
+
     def test_what_the_connector_itself_has_committed_ahead_is_nobody_elses(self, place: Place) -> None:
         """Records that ``transform()`` drops are committed at once, and reach the journal a while later."""
         connector = place.connector(transform=lambda sdf: sdf[sdf["n"] < 50])
@@ -203,6 +234,10 @@ class TestFollowingAnOffset:
         place.assert_whole([*range(110), *range(40, 100)])
 
 
+def _has_ended_or_all(place: Place, member: ConnectorThread, table: str) -> bool:
+    return member.has_ended or len(place.numbers(table)) == place.produced
+
+
 class TestTwoTablesStartedTogether:
     @two_partitions
     def test_neither_writes_a_part_of_the_topic(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,17 +258,20 @@ class TestTwoTablesStartedTogether:
         assert f"joining consumer group {place.group}: a member of it" in str(ended.error)
         assert "writes the same topic into another table" in str(ended.error)
         for member, name in zip(members, names, strict=True):
-            if not member.has_ended and not member.error:
-                member.wait_until(lambda: member.has_ended or len(place.numbers(name)) == 100)  # noqa: B023
-        left = [len(place.numbers(name)) for name in names]
-        assert sorted(left) in ([0, 0], [0, 100])
+            self._wait_until(partial(_has_ended_or_all, place, member, name))
+        assert sorted(len(place.numbers(name)) for name in names) in ([0, 0], [0, 100])
+
+    @classmethod
+    def _wait_for_one(cls, members: list[ConnectorThread]) -> ConnectorThread:
+        cls._wait_until(lambda: any(member.has_ended for member in members))
+        return next(member for member in members if member.has_ended)
 
     @staticmethod
-    def _wait_for_one(members: list[ConnectorThread]) -> ConnectorThread:
-        while True:
-            for member in members:
-                if member.has_ended:
-                    return member
+    def _wait_until(happened: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not happened():
+            assert time.monotonic() < deadline, "neither has ended, nor written all"
+            time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")

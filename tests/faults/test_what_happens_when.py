@@ -71,7 +71,10 @@ class TestOffsetsMovedByHand:
         place.produce(50)
         place.commit(130)
 
-        _write(place, 10, 160)
+        assert isinstance(place.connector().wait(), ConfigError)
+        place.assert_whole(range(100))
+        _write(place, 10, 160, START_FROM="journal")
+        _write(place, 10, 170)
 
         place.assert_whole()
 
