@@ -395,3 +395,37 @@ def test_no_answer_about_the_topic_says_nothing_about_it(bench: Bench) -> None:
     claim_of(claims)
     bench.positions.id_errors = [AWAY]
     assert claims.is_same_topic(P0) is None
+
+
+# --- what Kafka cannot give again -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kafka", "offset", "is_loss"),
+    [
+        (KafkaPosition(None, 45, 100, "id"), 52, False),
+        (KafkaPosition(None, 60, 100, "id"), 60, True),
+        (KafkaPosition(None, 0, 30, "id"), 30, True),
+        (KafkaPosition(None, 0, 100, "another"), 0, False),
+    ],
+    ids=["expired in part", "expired", "cut off", "recreated"],
+)
+def test_a_file_whose_records_are_gone_from_kafka_is_not_deleted(
+    bench: Bench, kafka: KafkaPosition, offset: int, is_loss: bool
+) -> None:
+    bench.left_behind(41, pending=["1", "2"], stored=["1"])
+    bench.positions.position = kafka
+    start = claim_of(bench.claims()).start
+    assert (start.offset, start.is_loss) == (offset, is_loss)
+    assert bench.registered == [[key_of("1")]]
+    assert (bench.lake / key_of("1")).exists()
+
+
+def test_kafka_is_asked_until_it_answers_before_anything_is_undone(bench: Bench) -> None:
+    bench.left_behind(41, pending=["1", "2"], stored=["1"])
+    bench.positions.errors = [AWAY]
+    file_there: list[bool] = []
+    bench.positions.on_ask = lambda: file_there.append((bench.lake / key_of("1")).exists())
+    assert claim_of(bench.claims()).start.offset == 42
+    assert file_there[:2] == [True, True]
+    assert not (bench.lake / key_of("1")).exists()

@@ -1,0 +1,96 @@
+"""A batch left incomplete whose records a real Kafka has deleted meanwhile, or has in a topic that was recreated."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from app.journal import Journal
+from app.journal_entry import journal_key
+from app.model import TopicPartition
+from app.positions import KafkaPositions
+from dev.broker import Broker
+from tests.unit.claims_bench import FORMER, Bench, claim_of
+from tests.unit.claims_bench import P0 as CLAIMED
+from tests.unit.journal_bench import BODY, ROOTS, intent, key_of
+
+
+class Topic:
+    """A topic of one partition with 100 records."""
+
+    def __init__(self, kafka: Broker) -> None:
+        self.name = f"expired-{uuid.uuid4().hex[:8]}"
+        settings: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers}
+        self.admin = AdminClient(settings)
+        self.consumer = Consumer({**settings, "group.id": self.name})
+        self._producer = Producer(settings)
+        self.create()
+
+    def create(self) -> None:
+        topic = NewTopic(self.name, 1, 1, config={"retention.ms": "-1"})
+        self.admin.create_topics([topic])[self.name].result(30)
+        for number in range(100):
+            self._producer.produce(self.name, str(number), partition=0)
+        assert self._producer.flush(30) == 0
+
+    def expire(self, before: int) -> None:
+        """Delete the records before this offset, as retention does."""
+        wanted = KafkaTopicPartition(self.name, 0, before)
+        for answer in self.admin.delete_records([wanted]).values():
+            answer.result(30)
+
+    def recreate(self) -> None:
+        self.admin.delete_topics([self.name])[self.name].result(30)
+        while self.name in self.admin.list_topics(timeout=10).topics:
+            pass
+        self.create()
+
+
+class RealBench(Bench):
+    """Claims over a real folder and a real Kafka; the partition has the topic's name there."""
+
+    def __init__(self, folder: Path, topic: Topic) -> None:
+        super().__init__(folder)
+        real = KafkaPositions(topic.consumer, topic.admin)
+        tp = TopicPartition(topic.name, 0)
+        positions: Any = self.positions
+        positions.of = lambda _: real.of(tp)
+        positions.topic_id = lambda _: real.topic_id(tp.topic)
+
+
+@pytest.fixture
+def topic(kafka: Broker) -> Iterator[Topic]:
+    topic = Topic(kafka)
+    yield topic
+    topic.consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("what", "kept", "offset"),
+    [("nothing", False, 10), ("expire", True, 40), ("recreate", True, 0)],
+)
+def test_a_file_of_an_incomplete_batch_stays_where_kafka_cannot_give_its_records_again(
+    tmp_path: Path, topic: Topic, what: str, kept: bool, offset: int
+) -> None:
+    bench = RealBench(tmp_path, topic)
+    former = Journal(bench.store, journal_key("data/t", "group", CLAIMED), FORMER, roots=ROOTS)
+    former.claim(lambda: True)
+    former.begin(9, bench.positions.topic_id(topic.name))
+    former.intend(intent("1", "2", end=39))
+    path = bench.lake / key_of("1")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(BODY)
+    if what == "expire":
+        topic.expire(25)
+    elif what == "recreate":
+        topic.recreate()
+
+    assert claim_of(bench.claims(reset="earliest")).start.offset == offset
+    assert path.exists() is kept
+    assert bench.registered == ([[key_of("1")]] if kept else [])
+    bench.stop()
