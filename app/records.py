@@ -5,16 +5,17 @@ converted as a whole, in C++; value by value only where they mix kinds (``app.fi
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.bad_rows import BadRowsError
 from app.columns import FieldValues, fit_array, infer
-from app.fitting import MAX_FIELDS, Column, fit, fit_column, is_empty, refusal_of_name
+from app.fitting import MAX_FIELDS, Column, fit, is_empty, refusal_of_name
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.rescue import RESCUED_COLUMN, Rescue, shown
@@ -33,12 +34,12 @@ class Rules:
     Args:
         timestamp_column: gets the Kafka timestamp where a record lacks it.
         partition_columns: live in the folders, not in the files.
-        fixed: columns whose types the user has given; the schema holds these types.
+        fixed: the types that the user has given, by column. A column that the schema has too has its type there.
     """
 
     timestamp_column: str
     partition_columns: frozenset[str]
-    fixed: frozenset[str] = frozenset()
+    fixed: Mapping[str, pa.DataType] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,18 @@ class _Batch:
             values = FieldValues(self._values, name)
             if name in self._own:
                 self._add_shadowed(name, values)
-            elif name in self._known:
-                self._add(name, fit_array(array, values, self._known[name], fixed=name in self._rules.fixed))
-            elif name.lower() in self._folded:
+            elif name not in self._known and name.lower() in self._folded:
                 self._rescue_all(name, values, _CASE)
             else:
-                self._add(name, fit_array(array, values, None, fixed=False))
+                self._add(name, self._fitted(name, array, values))
+
+    def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
+        """The column in the type that the table has for it or, where it is new, the one that the user has given."""
+        column = fit_array(array, values, self._kind(name), fixed=name in self._rules.fixed)
+        return _appearing(column) if name in self._rules.fixed and name not in self._known else column
+
+    def _kind(self, name: str) -> pa.DataType | None:
+        return self._known.get(name, self._rules.fixed.get(name))
 
     def _add_shadowed(self, name: str, values: Sequence[Any]) -> None:
         """Fields whose names belong to a column of ours: what differs from it is kept."""
@@ -120,15 +127,14 @@ class _Batch:
         name = self._rules.timestamp_column
         if name in self._rules.partition_columns or name in self._extra:
             return
-        kind = self._known.get(name)
         array = self._inferred.get(name)
         values: Sequence[Any] = FieldValues(self._values, name)
         if name not in self._inferred or array is None or array.null_count:
             lacking = [name not in value for value in self._values]
             if any(lacking):
-                values = self._completed(name, lacking, kind)
+                values = self._completed(name, lacking, self._kind(name))
                 array = infer(values)
-        self._add(name, fit_array(array, values, kind, fixed=name in self._rules.fixed))
+        self._add(name, self._fitted(name, array, values))
 
     def _completed(self, name: str, lacking: list[bool], kind: pa.DataType | None) -> list[Any]:
         values = []
@@ -144,19 +150,17 @@ class _Batch:
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
             return
         keys = [row.key for row in self._rows]
-        kind = self._known.get(KEY_COLUMN)
-        column = fit_array(infer(keys), keys, kind, fixed=KEY_COLUMN in self._rules.fixed)
-        self._add(KEY_COLUMN, column, RESCUED_KEY)
+        self._add(KEY_COLUMN, self._fitted(KEY_COLUMN, infer(keys), keys), RESCUED_KEY)
 
     def add_extra(self) -> None:
         for name, array in self._extra.items():
-            kind = self._known.get(name)
+            kind = self._kind(name)
             if array.null_count == len(array):
                 continue
             if kind in (None, array.type):
                 self._add(name, Column(array, array.type, {}, array.is_valid().index(True).as_py()))
             else:
-                self._add(name, fit_column(array.to_pylist(), kind, fixed=name in self._rules.fixed))
+                self._add(name, self._fitted(name, None, array.to_pylist()))
 
     def finish(self) -> Conversion:
         """The columns in the order of the schema, new ones in the order they were first seen."""
@@ -262,6 +266,13 @@ def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
     except OverflowError:
         return None
     return next((form(moment) for fits, form in forms if fits(kind)), None)
+
+
+def _appearing(column: Column) -> Column:
+    """A column of a given type that is new: it is there from the first value on that fits."""
+    if column.array is None or not _has_values(column.array):
+        return Column(None, None, column.misfits, None)
+    return column._replace(typed=int(pc.index(column.array.is_valid(), True).as_py()))
 
 
 def _has_values(array: pa.Array | None) -> bool:

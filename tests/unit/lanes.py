@@ -67,8 +67,8 @@ class Lane:
             tuple(name.removeprefix("~") for name in table.hive),
         )
         types = parse_column_types(table.types) if table.types else {}
-        rules = Rules(table.timestamp, frozenset(spec.columns), frozenset(types))
-        self.schema = MemorySchema(TableSchema(types))
+        rules = Rules(table.timestamp, frozenset(spec.columns), types)
+        self.schema = MemorySchema()
         self.reader = CountingReader(JSON_TOPIC, max_record_bytes)
         converter = BatchConverter(
             spec=spec,
