@@ -12,6 +12,7 @@ import pytest
 from quixstreams.models import Topic
 
 from app.errors import ConfigError
+from app.exact_json import new_deserializer
 from app.lake import new_place, new_schema, new_spec
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
 from app.rejections import MessageReader
@@ -61,7 +62,7 @@ class Life:
         spec = new_spec(settings, store, place, None)
         self.schema = new_schema(settings, store, place)
         self.schema.open()
-        topic = Topic("sensors", value_deserializer="json", key_deserializer="str")
+        topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer="str")
         self._reader = MessageReader(topic, settings.memory.max_record_bytes)
         self._at_once = at_once
         reader = self._reader if at_once else None

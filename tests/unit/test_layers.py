@@ -18,6 +18,7 @@ LAYERS = (
         "app.bad_rows",
         "app.error_text",
         "app.end_offsets",
+        "app.exact_json",
         "app.figures",
         "app.history",
         "app.http_headers",
