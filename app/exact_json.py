@@ -18,13 +18,13 @@ _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG = b"0" * _FEWEST_DIGITS
 
 
-def loads(text: bytes) -> Any:
+def loads(text: bytes | bytearray) -> Any:
     """The value of a JSON text.
 
     Raises:
         ValueError: it is no JSON.
     """
-    value = fast_loads(text)
+    value = fast_loads(bytes(text))
     # Looking for a long number costs half a microsecond for 200 bytes, a regular expression four times as much.
     if len(text) < _FEWEST_DIGITS or _LONG not in text.translate(_DIGITS_AS_ZERO):
         return value

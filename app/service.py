@@ -255,6 +255,7 @@ class _Service:
             value_deserializer=new_deserializer(self._settings.value_deserializer),
             key_deserializer=watch.key_deserializer,
         )
+        application.keep_messages(topic)
         watch.open(application, visible)
         group = application.config.consumer_group
         check_rights(application.admin, topic.name, group)
