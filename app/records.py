@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,12 @@ RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_EXTRA: Mapping[str, pa.Array] = MappingProxyType({})
 _CASE = "has a name that differs only in case from another one"
+
+
+class _OfKafka(NamedTuple):
+    """Names a rescued value that is none of the record's own, which may have a field of that very name."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class _Batch:
         self._rules = rules
         self._extra = {name: array for name, array in extra.items() if name not in rules.partition_columns}
         self._columns: dict[str, Column] = {}
-        self._left_over: dict[int, dict[str, Any]] = {}
+        self._left_over: dict[int, dict[str | _OfKafka, Any]] = {}
         self._rescued: dict[str, Rescue] = {}
         own = (*rules.partition_columns, rules.timestamp_column, KEY_COLUMN, RESCUED_COLUMN, *self._extra)
         self._own = frozenset(own)
@@ -150,7 +156,7 @@ class _Batch:
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
             return
         keys = [row.key for row in self._rows]
-        self._add(KEY_COLUMN, self._fitted(KEY_COLUMN, infer(keys), keys), RESCUED_KEY)
+        self._add(KEY_COLUMN, self._fitted(KEY_COLUMN, infer(keys), keys), _OfKafka(RESCUED_KEY))
 
     def add_extra(self) -> None:
         for name, array in self._extra.items():
@@ -160,7 +166,7 @@ class _Batch:
             if kind in (None, array.type):
                 self._add(name, Column(array, array.type, {}, array.is_valid().index(True).as_py()))
             else:
-                self._add(name, self._fitted(name, None, array.to_pylist()))
+                self._add(name, self._fitted(name, None, array.to_pylist()), _OfKafka(name))
 
     def finish(self) -> Conversion:
         """The columns in the order of the schema, new ones in the order they were first seen."""
@@ -197,7 +203,7 @@ class _Batch:
         place = fields.index(name) if name in fields else len(fields) + list(self._columns).index(name)
         return row, place
 
-    def _add(self, name: str, column: Column, rescued_as: str | None = None) -> None:
+    def _add(self, name: str, column: Column, rescued_as: _OfKafka | None = None) -> None:
         self._columns[name] = column
         for row, misfit in column.misfits.items():
             self._rescue(rescued_as or name, row, misfit.value, misfit.reason)
@@ -213,16 +219,17 @@ class _Batch:
             if not is_empty(value) and not (type(value) is type(other) and value == other):
                 self._rescue(name, row, value, f"{shown(value)} {why}")
 
-    def _rescue(self, name: str, row: int, value: Any, why: str) -> None:
+    def _rescue(self, field_name: str | _OfKafka, row: int, value: Any, why: str) -> None:
         fields = self._left_over.setdefault(row, {})
-        fields[name] = value
+        fields[field_name] = value
+        name = field_name if isinstance(field_name, str) else field_name.name
         so_far = self._rescued.get(name)
         self._rescued[name] = Rescue(so_far.count + 1, so_far.example) if so_far else Rescue(1, why)
 
     def _rescued_column(self) -> pa.Array:
         texts: list[str | None] = [None] * len(self._rows)
         for row, fields in self._left_over.items():
-            texts[row] = to_json(fields)
+            texts[row] = to_json(_by_name(fields))
         return pa.array(texts, pa.string())
 
 
@@ -253,7 +260,10 @@ def _refusal(value: Any) -> str | None:
 
 
 def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
-    """A Kafka timestamp (ms since the epoch) in the form of a column's type; ``None`` where it has none."""
+    """A Kafka timestamp (ms since the epoch) in the form of a column's type; as it is where the type has none.
+
+    It does not fit the column then, and is rescued as any other value.
+    """
     if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ms
     forms: tuple[tuple[Callable[[pa.DataType], bool], Callable[[datetime], Any]], ...] = (
@@ -264,8 +274,20 @@ def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
     try:
         moment = _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
-        return None
-    return next((form(moment) for fits, form in forms if fits(kind)), None)
+        return ms
+    return next((form(moment) for fits, form in forms if fits(kind)), ms)
+
+
+def _by_name(fields: Mapping[str | _OfKafka, Any]) -> Mapping[str, Any]:
+    """The fields of a row that were rescued, each under a name of its own."""
+    named = {name: value for name, value in fields.items() if isinstance(name, str)}
+    for field_name, value in fields.items():
+        if isinstance(field_name, _OfKafka):
+            name = field_name.name
+            while name in named:
+                name = f"_{name}"
+            named[name] = value
+    return named
 
 
 def _appearing(column: Column) -> Column:
