@@ -20,7 +20,13 @@ from quixstreams.context import message_context
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.exceptions import PartitionAssignmentError
 from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
-from quixstreams.models import RawConfluentKafkaMessageProto, Row, Topic, TopicManager
+from quixstreams.models import (
+    RawConfluentKafkaMessageProto,
+    Row,
+    SuccessfulConfluentKafkaMessageProto,
+    Topic,
+    TopicManager,
+)
 from quixstreams.sources import BaseSource
 from quixstreams.state.exceptions import StateTransactionError
 
@@ -33,7 +39,7 @@ from app.internal_topics import check_internal_rights, create_internal_topics, p
 from app.kafka_errors import consuming_failed, of_rebalance, producing_failed, recovering_failed
 from app.listening import Listening
 from app.metrics import Metrics
-from app.model import TopicPartition
+from app.model import Message, TopicPartition
 from app.other_sinks import OtherSinks
 from app.raw_lane import RawLane
 from app.rejections import not_deserialized, not_processed
@@ -92,6 +98,7 @@ class LakeApplication(Application):
         self._stop_requested = False
         self._is_paused = False
         self._has_begun = False  # a message came in this step of the loop
+        self._message: Message | None = None  # the one that is processed, where it is one record
         self._composed: dict[str, Callable[..., None]] | None = None
         self._executors: dict[str, Callable[..., None]] = {}
         former = self._processing_context
@@ -174,6 +181,18 @@ class LakeApplication(Application):
             put_right=self._admission.put_right,
             failed=consuming_failed,
         )
+
+    def keep_messages(self, topic: Topic) -> None:
+        """Keep the message of each record of this topic at hand, for the framework hands on what it has made of it."""
+        deserialize = topic.row_deserialize
+
+        def deserialize_and_keep(message: SuccessfulConfluentKafkaMessageProto) -> Row | list[Row] | None:
+            self._message = None
+            made = deserialize(message)
+            self._message = message if isinstance(made, Row) else None  # type: ignore[assignment] # it has come
+            return made
+
+        vars(topic)["row_deserialize"] = deserialize_and_keep
 
     def listening(self) -> Listening:
         """Tells which partitions can be heard right now; after ``connect()``."""
@@ -319,7 +338,7 @@ class LakeApplication(Application):
             self._has_begun = True
             message = message_context()
             if self._comes_in_turn(message.topic, message.partition, message.offset):
-                begin()
+                begin(self._message)
                 execute(value, key, timestamp, headers)
 
         return run
@@ -349,9 +368,15 @@ class LakeApplication(Application):
         """Whether the loop may go on; a record at which ``transform()`` failed, or that became no row, is rejected."""
         if isinstance(error, _NOT_OF_THE_RECORD) or row is None:
             return False
-        refusal = not_processed(error, row)
+        refusal = not_processed(error, row, self._message_of(row))
         self._lake_sink.reject(refusal.rejected, refusal.hint)
         return True
+
+    def _message_of(self, row: Row) -> Message | None:
+        message = self._message
+        if message is None or (message.topic(), message.partition()) != (row.topic, row.partition):
+            return None  # it has come from a topic of the framework's own
+        return message if message.offset() == row.offset else None
 
     def _commit_before(self, error: DataError) -> None:
         """Bring what came before a bad record into the lake, so that a restart begins at that very record.

@@ -17,11 +17,11 @@ from app.bad_records import BadRecords
 from app.bad_rows import BadRowsError
 from app.file_groups import refuse_too_long
 from app.metadata import metadata_columns
-from app.model import KEY_COLUMN, Batch, Rejected, Row, known_timestamp
+from app.model import KEY_COLUMN, Batch, Rejected, Row
 from app.partitioning import PartitionSpec, partition_columns
 from app.pieces import Rows, in_one
 from app.records import Conversion, Rules, convert
-from app.rejections import MessageReader, Refusal
+from app.rejections import MessageReader, Refusal, not_written
 from app.rescue import Rescue
 from app.schema import TableSchema
 from app.stretches import FEW, Pace, Stretch, stretches
@@ -238,9 +238,7 @@ class BatchConverter:
     def _refusals(self, batch: Batch, lines: _Lines, reasons: Mapping[int, str]) -> Iterator[tuple[int, Refusal]]:
         for index, reason in reasons.items():
             row, tp = lines.rows[index], batch.parts[lines.parts[index]].offsets.tp
-            timestamp = known_timestamp(row.timestamp)
-            rejected = Rejected(tp, row.offset, timestamp, row.key, row.value, row.headers, reason)
-            yield lines.places[index], Refusal(rejected, _HINT)
+            yield lines.places[index], not_written(reason, row, tp, _HINT)
 
     # --- together ---------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ class Buffer:
         self._assignments: dict[TopicPartition, Assignment] = {}
         self._sizer = RowSizer()
         self._rows_of_record = 0
+        self._message: Message | None = None
         self._beside_value = _MESSAGE_OVERHEAD  # of a message, in bytes
         self.rows = 0
         self.bytes = 0
@@ -101,10 +102,23 @@ class Buffer:
         size = message_context().size
         if size > self._max_record_bytes:
             raise too_big(size, self._max_record_bytes)
-        assignment.rows.append(Row(value, key, timestamp, offset, headers))
+        message = self._message_of(assignment.rows, topic, partition, offset)
+        assignment.rows.append(Row(value, key, timestamp, offset, headers, message))
         self._rows_of_record += 1
         self.rows += 1
         self.bytes += self._sizer.size((value, key, headers), size)
+        if message is not None:
+            self.bytes += _MESSAGE_OVERHEAD + size
+
+    def _message_of(self, before: list[Row], topic: str, partition: int, offset: int) -> Message | None:
+        """The message that has become this one row: should it be refused, this is what can be sent again."""
+        if before and before[-1].offset == offset:  # it has become several
+            before[-1] = before[-1]._replace(message=None)
+            return None
+        message = self._message
+        if message is None or message.offset() != offset:  # given out late
+            return None
+        return message if (message.topic(), message.partition()) == (topic, partition) else None
 
     def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
         """Take messages of an assigned partition, by rising offsets."""
@@ -118,9 +132,10 @@ class Buffer:
         """How many messages like the last ones, with values of this size, take so many bytes here."""
         return room // (_COPIES * message_bytes + self._beside_value)
 
-    def begin_record(self) -> None:
-        """The processing of a record begins; a message may hold several, all with its offset."""
+    def begin_record(self, message: Message | None = None) -> None:
+        """The processing of a record begins; see ``LakeSink.begin_record``."""
         self._rows_of_record = 0
+        self._message = message
 
     def reject(self, rejected: Rejected, hint: str) -> None:
         """Put a record aside that cannot become a row; rows of it that were added already are taken out again.

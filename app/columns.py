@@ -17,6 +17,8 @@ from app.leaves import UNZONED, ZONED
 # What Arrow raises for values that do not fit one type, numbers that fit none, and text that is not Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _CHUNK_ROWS = 4096
+_DAYS = (-719_162, 2_932_896)  # of the years 1 to 9999, since 1970
+_MICROSECONDS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32())
 
 
@@ -132,14 +134,18 @@ def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool) -> pa.Arr
     return recast(array, kind) if accepts(kind, array.type) else None
 
 
-def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """ISO-8601 texts, all with a zone or all without (in a column of UTC: in UTC)."""
+def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """ISO-8601 texts, all with a zone or all without (in a column of UTC: in UTC); ``None`` for the slow way."""
     try:
-        return array.cast(kind)
+        moments = array.cast(kind)
     except pa.ArrowInvalid:
         if kind != ZONED:
             raise
-    return array.cast(UNZONED).cast(ZONED)
+        moments = array.cast(UNZONED).cast(ZONED)
+    # Arrow knows a year 0, also by a zone from the year 1, and Python does not.
+    numbers = pc.min_max(moments.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())).as_py()
+    first, last = _DAYS if pa.types.is_date(kind) else _MICROSECONDS
+    return moments if first <= numbers["min"] and numbers["max"] <= last else None
 
 
 def _is_plain(kind: pa.DataType, depth: int = 0) -> bool:

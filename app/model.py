@@ -30,19 +30,6 @@ def known_timestamp(ms: int) -> int | None:
 Headers = Sequence[tuple[str, str | bytes | None]]
 
 
-class Row(NamedTuple):
-    """One record as the sink got it: decoded value and key, offset, headers, and the Kafka timestamp.
-
-    ``timestamp`` is in ms since the epoch, and -1 where the message has none: see ``known_timestamp``.
-    """
-
-    value: dict[str, Any]
-    key: Any
-    timestamp: int
-    offset: int
-    headers: Headers | None = None
-
-
 class Message(Protocol):
     """A record as it comes from Kafka, without an error; ``confluent_kafka.Message`` in production.
 
@@ -59,11 +46,26 @@ class Message(Protocol):
     def headers(self) -> list[tuple[str, bytes]] | None: ...
 
 
+class Row(NamedTuple):
+    """One record as the sink got it: decoded value and key, offset, headers, and the Kafka timestamp.
+
+    ``timestamp`` is in ms since the epoch, and -1 where the message has none: see ``known_timestamp``. ``message`` is
+    the one that it came in, where that is known and has become no other row.
+    """
+
+    value: dict[str, Any]
+    key: Any
+    timestamp: int
+    offset: int
+    headers: Headers | None = None
+    message: Message | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """A record that cannot become a row, on its way to the dead letter.
 
-    ``key`` and ``value`` are the bytes of the message where these are known, else what the deserializers or
+    ``key`` and ``value`` are the bytes of the message where it is this one record, else what the deserializers or
     ``transform()`` made of them; ``timestamp`` is in ms since the epoch, ``None`` where the message has none.
     """
 

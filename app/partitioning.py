@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from app.bad_rows import BadRowsError
 from app.errors import ConfigError
+from app.fitting import is_empty
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.timestamps import TIME_COLUMNS, time_parts
 
@@ -172,7 +173,7 @@ def _texts(values: Sequence[Any], column: str) -> pa.Array:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or (isinstance(value, dict) and not value):
+    if value is None or (isinstance(value, dict) and is_empty(value)):
         return None
     if isinstance(value, str):
         return str(value)

@@ -5,16 +5,17 @@ converted as a whole, in C++; value by value only where they mix kinds (``app.fi
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.bad_rows import BadRowsError
 from app.columns import FieldValues, fit_array, infer
-from app.fitting import MAX_FIELDS, Column, fit, fit_column, is_empty, refusal_of_name
+from app.fitting import MAX_FIELDS, Column, fit, is_empty, refusal_of_name
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.rescue import RESCUED_COLUMN, Rescue, shown
@@ -26,6 +27,12 @@ _NO_EXTRA: Mapping[str, pa.Array] = MappingProxyType({})
 _CASE = "has a name that differs only in case from another one"
 
 
+class _OfKafka(NamedTuple):
+    """Names a rescued value that is none of the record's own, which may have a field of that very name."""
+
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How the settings of a table bear on its columns.
@@ -33,12 +40,12 @@ class Rules:
     Args:
         timestamp_column: gets the Kafka timestamp where a record lacks it.
         partition_columns: live in the folders, not in the files.
-        fixed: columns whose types the user has given; the schema holds these types.
+        fixed: the types that the user has given, by column. A column that the schema has too has its type there.
     """
 
     timestamp_column: str
     partition_columns: frozenset[str]
-    fixed: frozenset[str] = frozenset()
+    fixed: Mapping[str, pa.DataType] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class _Batch:
         self._rules = rules
         self._extra = {name: array for name, array in extra.items() if name not in rules.partition_columns}
         self._columns: dict[str, Column] = {}
-        self._left_over: dict[int, dict[str, Any]] = {}
+        self._left_over: dict[int, dict[str | _OfKafka, Any]] = {}
         self._rescued: dict[str, Rescue] = {}
         own = (*rules.partition_columns, rules.timestamp_column, KEY_COLUMN, RESCUED_COLUMN, *self._extra)
         self._own = frozenset(own)
@@ -99,12 +106,18 @@ class _Batch:
             values = FieldValues(self._values, name)
             if name in self._own:
                 self._add_shadowed(name, values)
-            elif name in self._known:
-                self._add(name, fit_array(array, values, self._known[name], fixed=name in self._rules.fixed))
-            elif name.lower() in self._folded:
+            elif name not in self._known and name.lower() in self._folded:
                 self._rescue_all(name, values, _CASE)
             else:
-                self._add(name, fit_array(array, values, None, fixed=False))
+                self._add(name, self._fitted(name, array, values))
+
+    def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
+        """The column in the type that the table has for it or, where it is new, the one that the user has given."""
+        column = fit_array(array, values, self._kind(name), fixed=name in self._rules.fixed)
+        return _appearing(column) if name in self._rules.fixed and name not in self._known else column
+
+    def _kind(self, name: str) -> pa.DataType | None:
+        return self._known.get(name, self._rules.fixed.get(name))
 
     def _add_shadowed(self, name: str, values: Sequence[Any]) -> None:
         """Fields whose names belong to a column of ours: what differs from it is kept."""
@@ -120,15 +133,14 @@ class _Batch:
         name = self._rules.timestamp_column
         if name in self._rules.partition_columns or name in self._extra:
             return
-        kind = self._known.get(name)
         array = self._inferred.get(name)
         values: Sequence[Any] = FieldValues(self._values, name)
         if name not in self._inferred or array is None or array.null_count:
             lacking = [name not in value for value in self._values]
             if any(lacking):
-                values = self._completed(name, lacking, kind)
+                values = self._completed(name, lacking, self._kind(name))
                 array = infer(values)
-        self._add(name, fit_array(array, values, kind, fixed=name in self._rules.fixed))
+        self._add(name, self._fitted(name, array, values))
 
     def _completed(self, name: str, lacking: list[bool], kind: pa.DataType | None) -> list[Any]:
         values = []
@@ -144,19 +156,17 @@ class _Batch:
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
             return
         keys = [row.key for row in self._rows]
-        kind = self._known.get(KEY_COLUMN)
-        column = fit_array(infer(keys), keys, kind, fixed=KEY_COLUMN in self._rules.fixed)
-        self._add(KEY_COLUMN, column, RESCUED_KEY)
+        self._add(KEY_COLUMN, self._fitted(KEY_COLUMN, infer(keys), keys), _OfKafka(RESCUED_KEY))
 
     def add_extra(self) -> None:
         for name, array in self._extra.items():
-            kind = self._known.get(name)
+            kind = self._kind(name)
             if array.null_count == len(array):
                 continue
             if kind in (None, array.type):
                 self._add(name, Column(array, array.type, {}, array.is_valid().index(True).as_py()))
             else:
-                self._add(name, fit_column(array.to_pylist(), kind, fixed=name in self._rules.fixed))
+                self._add(name, self._fitted(name, None, array.to_pylist()), _OfKafka(name))
 
     def finish(self) -> Conversion:
         """The columns in the order of the schema, new ones in the order they were first seen."""
@@ -193,7 +203,7 @@ class _Batch:
         place = fields.index(name) if name in fields else len(fields) + list(self._columns).index(name)
         return row, place
 
-    def _add(self, name: str, column: Column, rescued_as: str | None = None) -> None:
+    def _add(self, name: str, column: Column, rescued_as: _OfKafka | None = None) -> None:
         self._columns[name] = column
         for row, misfit in column.misfits.items():
             self._rescue(rescued_as or name, row, misfit.value, misfit.reason)
@@ -209,16 +219,17 @@ class _Batch:
             if not is_empty(value) and not (type(value) is type(other) and value == other):
                 self._rescue(name, row, value, f"{shown(value)} {why}")
 
-    def _rescue(self, name: str, row: int, value: Any, why: str) -> None:
+    def _rescue(self, field_name: str | _OfKafka, row: int, value: Any, why: str) -> None:
         fields = self._left_over.setdefault(row, {})
-        fields[name] = value
+        fields[field_name] = value
+        name = field_name if isinstance(field_name, str) else field_name.name
         so_far = self._rescued.get(name)
         self._rescued[name] = Rescue(so_far.count + 1, so_far.example) if so_far else Rescue(1, why)
 
     def _rescued_column(self) -> pa.Array:
         texts: list[str | None] = [None] * len(self._rows)
         for row, fields in self._left_over.items():
-            texts[row] = to_json(fields)
+            texts[row] = to_json(_by_name(fields))
         return pa.array(texts, pa.string())
 
 
@@ -249,7 +260,10 @@ def _refusal(value: Any) -> str | None:
 
 
 def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
-    """A Kafka timestamp (ms since the epoch) in the form of a column's type; ``None`` where it has none."""
+    """A Kafka timestamp (ms since the epoch) in the form of a column's type; as it is where the type has none.
+
+    It does not fit the column then, and is rescued as any other value.
+    """
     if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ms
     forms: tuple[tuple[Callable[[pa.DataType], bool], Callable[[datetime], Any]], ...] = (
@@ -260,8 +274,27 @@ def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
     try:
         moment = _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
-        return None
-    return next((form(moment) for fits, form in forms if fits(kind)), None)
+        return ms
+    return next((form(moment) for fits, form in forms if fits(kind)), ms)
+
+
+def _by_name(fields: Mapping[str | _OfKafka, Any]) -> Mapping[str, Any]:
+    """The fields of a row that were rescued, each under a name of its own."""
+    named = {name: value for name, value in fields.items() if isinstance(name, str)}
+    for field_name, value in fields.items():
+        if isinstance(field_name, _OfKafka):
+            name = field_name.name
+            while name in named:
+                name = f"_{name}"
+            named[name] = value
+    return named
+
+
+def _appearing(column: Column) -> Column:
+    """A column of a given type that is new: it is there from the first value on that fits."""
+    if column.array is None or not _has_values(column.array):
+        return Column(None, None, column.misfits, None)
+    return column._replace(typed=int(pc.index(column.array.is_valid(), True).as_py()))
 
 
 def _has_values(array: pa.Array | None) -> bool:

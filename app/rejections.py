@@ -26,25 +26,40 @@ class Refusal:
 
 def not_deserialized(error: Exception, message: Message) -> Refusal:
     """A message that its deserializers could not read."""
-    rejected = Rejected(
+    return Refusal(_as_it_came(message, f"it does not deserialize: {error}"), HINT_DESERIALIZERS)
+
+
+def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
+    """A record at which ``transform()`` failed, or that became no row; ``message`` where it is known and no other's."""
+    is_ours = isinstance(error, NotARowError)
+    reason = str(error) if is_ours else f"transform() raised {error!r}{at(line_of(error))}"
+    if message is not None:
+        rejected = _as_it_came(message, reason)
+    else:
+        tp = TopicPartition(row.topic, row.partition)
+        rejected = Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)
+    return Refusal(rejected, error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM)
+
+
+def not_written(reason: str, row: Row, tp: TopicPartition, hint: str) -> Refusal:
+    """A row that cannot be written."""
+    if row.message is not None:
+        return Refusal(_as_it_came(row.message, reason), hint)
+    timestamp = known_timestamp(row.timestamp)
+    return Refusal(Rejected(tp, row.offset, timestamp, row.key, row.value, row.headers, reason), hint)
+
+
+def _as_it_came(message: Message, reason: str) -> Rejected:
+    """The message byte by byte: JSON that is read and written again may be another one, and null is no tombstone."""
+    return Rejected(
         TopicPartition(message.topic(), message.partition()),
         message.offset(),
         known_timestamp(message.timestamp()[1]),
         message.key(),
         message.value(),
         message.headers(),
-        f"it does not deserialize: {error}",
+        reason,
     )
-    return Refusal(rejected, HINT_DESERIALIZERS)
-
-
-def not_processed(error: Exception, row: FrameworkRow) -> Refusal:
-    """A record at which ``transform()`` failed, or that became no row."""
-    is_ours = isinstance(error, NotARowError)
-    reason = str(error) if is_ours else f"transform() raised {error!r}{at(line_of(error))}"
-    tp = TopicPartition(row.topic, row.partition)
-    rejected = Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)
-    return Refusal(rejected, error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM)
 
 
 class MessageReader:
@@ -66,8 +81,8 @@ class MessageReader:
         except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
             return not_deserialized(error, message)
         if not isinstance(row.value, dict):
-            return not_processed(no_object(row.value), row)
+            return not_processed(no_object(row.value), row, message)
         size = len(message)
         if size > self.max_record_bytes:
-            return not_processed(too_big(size, self.max_record_bytes), row)
-        return Row(row.value, row.key, row.timestamp, row.offset, row.headers)
+            return not_processed(too_big(size, self.max_record_bytes), row, message)
+        return Row(row.value, row.key, row.timestamp, row.offset, row.headers, message)

@@ -101,7 +101,7 @@ class SchemaKeeper:
         theirs = self._read()
         if theirs is not None:
             self._check(theirs)
-            self._become(theirs)
+            self._become(theirs.merge(self._fixed(theirs)))
 
     def _read(self) -> TableSchema | None:
         """The schema in the store, ``None`` without one."""

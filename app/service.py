@@ -20,6 +20,7 @@ from app.claims import Claims
 from app.custody import Custody
 from app.customised import Customised, load_customised
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
+from app.exact_json import new_deserializer
 from app.group import check_members, check_rights, warn_of_other_groups
 from app.health import Health
 from app.journal_entry import journal_folder
@@ -273,9 +274,10 @@ class _Service:
             visible,
             variable="input",
             right="Read",
-            value_deserializer=self._settings.value_deserializer,
+            value_deserializer=new_deserializer(self._settings.value_deserializer),
             key_deserializer=watch.key_deserializer,
         )
+        application.keep_messages(topic)
         watch.open(application, visible)
         group = application.config.consumer_group
         check_rights(application.admin, topic.name, group)

@@ -250,9 +250,13 @@ class LakeSink(BaseSink):
         """Size of all rows held in Python, waiting or under way; safe from any thread."""
         return self._buffer.bytes + self._writer.held_bytes
 
-    def begin_record(self) -> None:
-        """The processing of a record begins; a message may hold several, all with its offset."""
-        self._buffer.begin_record()
+    def begin_record(self, message: Message | None = None) -> None:
+        """The processing of a record begins; a message may hold several, all with its offset.
+
+        Args:
+            message: what it came in, where that is known and holds no other record.
+        """
+        self._buffer.begin_record(message)
 
     def reject(self, rejected: Rejected, hint: str) -> None:
         """Put a record aside that cannot become a row; rows of it that were added already are taken out again.

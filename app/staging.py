@@ -102,7 +102,9 @@ class Stager:
 
 
 def _by_part(batch: Batch, rejected: Sequence[Rejected]) -> tuple[tuple[BatchPart, list[Rejected]], ...]:
-    of_parts = [(part, [record for record in rejected if record.tp == part.offsets.tp]) for part in batch.parts]
+    # In the order of the topic, whichever step refused them: who sends them again keeps the order of each key.
+    in_order = sorted(rejected, key=lambda record: record.offset)
+    of_parts = [(part, [record for record in in_order if record.tp == part.offsets.tp]) for part in batch.parts]
     return tuple((part, records) for part, records in of_parts if records)
 
 

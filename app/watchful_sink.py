@@ -6,7 +6,7 @@ from threading import get_ident
 from typing import Any
 
 from quixstreams.models import Deserializer, HeadersTuples
-from quixstreams.models.serializers import DESERIALIZERS, SerializationContext
+from quixstreams.models.serializers import SerializationContext
 
 from app.model import Message, Rejected, TopicPartition
 from app.silence import Silence
@@ -19,12 +19,12 @@ class RawKeys(Deserializer):
     """Deserializes keys and remembers the bytes of the last one: events carry them as they came.
 
     Args:
-        name: of the framework's deserializer.
+        deserialize: makes keys of the bytes.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, deserialize: Deserializer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._deserialize = DESERIALIZERS[name]()
+        self._deserialize = deserialize
         self.topic = ""
         self.last: bytes | None = None
 

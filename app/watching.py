@@ -6,6 +6,7 @@ from functools import partial
 
 from app.application import LakeApplication
 from app.errors import ConfigError
+from app.exact_json import new_deserializer
 from app.settings import Settings
 from app.silence import Silence
 from app.sink import LakeSink
@@ -37,12 +38,12 @@ class Watch:
         self._announcer: Announcer | None = None
         self._silence: Silence | None = None
         self.new_sink: Callable[..., LakeSink] | None = None
-        self.key_deserializer: str | RawKeys = settings.key_deserializer
+        self.key_deserializer = new_deserializer(settings.key_deserializer)
         if settings.stream_timeout_ms:
             _check_someone_listens(self._topic, self._hook)
             half_of_buffer = settings.memory.buffer_mb * 2**20 // 2
             self._silence = Silence(timeout_ms=settings.stream_timeout_ms, max_bytes=half_of_buffer)
-            self.key_deserializer = raw_keys = RawKeys(settings.key_deserializer)
+            self.key_deserializer = raw_keys = RawKeys(self.key_deserializer)
             self.new_sink = partial(WatchfulSink, self._silence, raw_keys)
         elif self._hook:
             logger.warning("on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set")

@@ -110,8 +110,11 @@ class WholeBatches:
         parsed = parse(values, wanted)
         if parsed is None:
             raise OneByOneError
-        others = (name for name in parsed if name not in wanted and name not in self._derived)
+        others = [name for name in parsed if name not in wanted and name not in self._derived]
         if not all(is_void(parsed[name].type) for name in others):
+            raise OneByOneError
+        # An empty object is null, but text where the user has fixed the column to text.
+        if any(name in self._rules.fixed and not pa.types.is_null(parsed[name].type) for name in others):
             raise OneByOneError
         return {name: parsed[name] for name in wanted}
 

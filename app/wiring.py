@@ -87,7 +87,7 @@ def new_stager(
     reader: MessageReader | None = None,
 ) -> Stager:
     """Steps 1 and 2; ``reader`` reads single messages where the batches are to be of messages."""
-    rules = Rules(spec.timestamp_column, frozenset(spec.columns), frozenset(settings.column_types))
+    rules = Rules(spec.timestamp_column, frozenset(spec.columns), settings.column_types)
     converter = BatchConverter(
         spec=spec,
         table_root=place.root,

@@ -15,6 +15,7 @@ PRODUCER_SETTINGS = {
     "message.max.bytes": 1_000_000_000,  # the topic's own limit is the one that counts
     "message.timeout.ms": 60_000,
 }
+_EARLIEST_MS = 1  # Kafka's client takes the timestamp 0 for none, and sends the time of now
 _FLUSH_SECONDS = 1.0  # a signal is noticed between two flushes
 _LASTING = frozenset(
     {
@@ -69,7 +70,7 @@ class Sender:
                 value=record.value,
                 headers=[*(record.headers or ()), (REPLAYED_FROM, origin.encode())],  # type: ignore[list-item]
                 partition=None if self._to else tp.partition,
-                timestamp=record.timestamp,
+                timestamp=_EARLIEST_MS if record.timestamp == 0 else record.timestamp,
                 on_delivery=delivered,
             )
         except KafkaException as error:

@@ -8,6 +8,7 @@ from pydantic import SecretStr, ValidationInfo, field_validator
 from pydantic_settings import NoDecode
 
 from app import setting_values as parse
+from app.rescue import RESCUED_COLUMN
 from app.timestamps import TIME_COLUMNS
 from app.type_names import parse_column_types
 from app.variables.base import env, option, parsed, whole
@@ -47,6 +48,13 @@ class TableVariables(StoreVariables):
         topic = info.data["input_topic"]
         if value is None and not parse.fits_as_name(topic):
             raise ValueError(f'must be set, because the topic\'s name "{topic}" cannot name a table: {parse.NAME_RULE}')
+        return value
+
+    @field_validator("column_types")
+    @classmethod
+    def _rescued_data_is_text(cls, value: Mapping[str, pa.DataType]) -> Mapping[str, pa.DataType]:
+        if value.get(RESCUED_COLUMN, pa.string()) != pa.string():
+            raise ValueError(f"must leave out {RESCUED_COLUMN}, which is always text")
         return value
 
     @field_validator("timestamp_column")

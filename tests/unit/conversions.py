@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.records import Conversion, Rules, convert
-from app.schema import TableSchema
+from app.schema import EMPTY, TableSchema
 from app.type_names import parse_column_types, type_name
 from tests.unit.batches import row
 
@@ -40,6 +40,7 @@ def rescued_of(*values: object, schema: dict[str, pa.DataType] | None = None) ->
 
 
 def fixed(column_types: str, *values: dict[str, Any]) -> Conversion:
+    """Records of a new table, as the first ones after ``COLUMN_TYPES`` was set."""
     types = parse_column_types(column_types)
-    rules = Rules("ts_ms", frozenset(), frozenset(types))
-    return convert([row(value) for value in values], TableSchema(types), rules)
+    rules = Rules("ts_ms", frozenset(), types)
+    return convert([row(value) for value in values], EMPTY, rules)

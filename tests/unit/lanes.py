@@ -13,6 +13,7 @@ from quixstreams.models import Topic
 
 from app.bad_records import BadRecords
 from app.batch_conversion import BatchConverter
+from app.exact_json import new_deserializer
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
 from app.partitioning import HIVE_NULL, PartitionSpec
 from app.records import Rules
@@ -27,7 +28,7 @@ from tests.fakes.memory_schema import MemorySchema
 from tests.unit.batches import OWNER
 
 MAX_RECORD_BYTES = 2_000
-JSON_TOPIC = Topic("sensors", value_deserializer="json", key_deserializer="str")
+JSON_TOPIC = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer=new_deserializer("str"))
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ class Lane:
             tuple(name.removeprefix("~") for name in table.hive),
         )
         types = parse_column_types(table.types) if table.types else {}
-        rules = Rules(table.timestamp, frozenset(spec.columns), frozenset(types))
-        self.schema = MemorySchema(TableSchema(types))
+        rules = Rules(table.timestamp, frozenset(spec.columns), types)
+        self.schema = MemorySchema()
         self.reader = CountingReader(JSON_TOPIC, max_record_bytes)
         converter = BatchConverter(
             spec=spec,

@@ -19,6 +19,7 @@ LAYERS = (
         "app.commit_mark",
         "app.error_text",
         "app.end_offsets",
+        "app.exact_json",
         "app.figures",
         "app.history",
         "app.http_headers",

@@ -113,7 +113,8 @@ RELIANCES = (
     Reliance(
         InternalConsumer.poll_row,
         "51457e82fd0bdccd",
-        "what does not deserialize reaches on_consumer_error with its message, and what that raises comes out",
+        "what does not deserialize reaches on_consumer_error with its message, and what that raises comes out; "
+        "each message is deserialized by its topic's row_deserialize() right before it is processed",
     ),
     Reliance(
         InternalConsumer._poll_unbuffered,
@@ -155,7 +156,8 @@ RELIANCES = (
     Reliance(
         Topic.row_deserialize,
         "c679280c2b6e6466",
-        "the deserializer of keys is called once for each message that has one, before any row",
+        "the deserializer of keys is called once for each message that has one, before any row; a message that holds "
+        "several records gives a list",
     ),
     Reliance(
         BaseConsumer._error_cb,

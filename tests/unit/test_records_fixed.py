@@ -7,10 +7,10 @@ from decimal import Decimal
 import pytest
 
 from app.model import Row
-from app.records import convert
-from app.schema import EMPTY
-from app.type_names import type_name
-from tests.unit.batches import NOON
+from app.records import Rules, convert
+from app.schema import EMPTY, TableSchema
+from app.type_names import parse_type, type_name
+from tests.unit.batches import NOON, row
 from tests.unit.conversions import RULES, fixed, rescued
 
 
@@ -76,7 +76,12 @@ def test_a_column_whose_type_was_fixed_takes_what_fits(column_type: str, value: 
 def test_a_column_whose_type_was_fixed_never_grows(column_type: str, value: object, left_over: object) -> None:
     conversion = fixed(f"x:{column_type}", {"x": value})
     assert rescued(conversion) == [{"x": left_over}]
-    assert type_name(conversion.schema.columns["x"]) == column_type
+    kind = conversion.schema.columns.get("x")  # there is none before the first value that fits
+    assert kind is None or type_name(kind) == column_type
+    rules = Rules("ts_ms", frozenset(), {"x": parse_type(column_type)})
+    known = convert([row({"x": value})], TableSchema({"x": parse_type(column_type)}), rules)
+    assert rescued(known) == [{"x": left_over}]
+    assert type_name(known.schema.columns["x"]) == column_type
 
 
 def test_rows_are_told_apart_by_their_position_not_their_offset() -> None:

@@ -9,7 +9,7 @@ from quixstreams.sinks import SinkBackpressureError
 
 from app.bad_records import NotARowError
 from app.errors import FatalError
-from app.model import Rejected
+from app.model import Rejected, Row
 from tests.fakes.kafka_message import KafkaMessage
 from tests.unit.batches import NOON, TP
 from tests.unit.sink_bench import AWAY, BROKEN, OTHER, Bench
@@ -66,7 +66,20 @@ def test_rows_keep_value_key_and_timestamp(bench: Bench) -> None:
     bench.add(4, value={"a": [1]})
     bench.after(0, bench.pipeline.deliver_all)
     bench.sink.flush()
-    assert bench.pipeline.batches[0].rows[0][0] == ({"a": [1]}, "key", NOON, 4, [])
+    assert bench.pipeline.batches[0].rows[0][0] == Row({"a": [1]}, "key", NOON, 4, [])
+
+
+def test_a_row_holds_its_message_unless_that_has_become_several_or_another_one_is_processed(bench: Bench) -> None:
+    messages = [KafkaMessage(b"{}", b"k", at) for at in range(4)]
+    for message, offsets in zip(messages, [(0,), (1, 1, 1), (), (2, 3)], strict=True):
+        bench.sink.begin_record(message)
+        bench.add(*offsets)
+    bench.sink.begin_record()
+    bench.add(4)
+    bench.after(0, bench.pipeline.deliver_all)
+    bench.sink.flush()
+    held = [(row.offset, row.message and row.message.offset()) for row in bench.pipeline.batches[0].rows[0]]
+    assert held == [(0, 0), (1, None), (1, None), (1, None), (2, None), (3, 3), (4, None)]
 
 
 def test_rows_of_one_offset_stay_in_one_batch(bench: Bench) -> None:

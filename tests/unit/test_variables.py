@@ -103,6 +103,7 @@ class TestSingleValues:
             ("HIVE_COLUMNS", "a,~a", "more than once: a"),
             ("HIVE_COLUMNS", "a,~", "there is an empty one"),
             ("COLUMN_TYPES", "speed:fast", "'fast' is no type; known are boolean, int, bigint, double"),
+            ("COLUMN_TYPES", "_rescued_data:bigint", "must leave out _rescued_data, which is always text"),
             ("COLUMN_TYPES", "speed", "':' is missing after the name 'speed'"),
             ("METADATA_COLUMNS", "__topic,offset", "any of __topic, __partition, __offset, __timestamp, __headers"),
             ("METADATA_COLUMNS", "__topic,__topic", "more than once: __topic"),

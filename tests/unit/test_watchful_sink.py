@@ -10,6 +10,7 @@ from quixstreams.models.serializers import SerializationContext
 
 from app.bad_records import NotARowError
 from app.errors import RetryableError
+from app.exact_json import new_deserializer
 from app.model import Rejected, TopicPartition
 from app.silence import Silence
 from app.sink import LakeSink
@@ -27,7 +28,7 @@ class Bench(sink_bench.Bench):
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, deserializer: str = "str") -> None:
         self.told: list[bytes] = []
-        self.raw_keys = RawKeys(deserializer)
+        self.raw_keys = RawKeys(new_deserializer(deserializer))
 
         def new(**arguments: Any) -> LakeSink:
             silence = Silence(timeout_ms=TIMEOUT * 1000, max_bytes=10**6, clock=arguments["clock"])

@@ -1,0 +1,46 @@
+"""Deserializers of JSON that keep whole numbers of any size.
+
+The framework's JSON library makes floats of whole numbers of 2^64 and more, and of those below -2^63. It decides what
+is JSON and what is not; a text in which such a number may be is then read once more, by the library of Python.
+"""
+
+import json
+from typing import Any
+
+from quixstreams.models import Deserializer
+from quixstreams.models.serializers import DESERIALIZERS
+from quixstreams.models.serializers.json import JSONDeserializer
+from quixstreams.models.serializers.quix import QuixDeserializer
+from quixstreams.utils.json import loads as fast_loads
+
+_FEWEST_DIGITS = 19  # of a whole number that the library does not keep
+_DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_LONG = b"0" * _FEWEST_DIGITS
+
+
+def loads(text: bytes | bytearray) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    value = fast_loads(bytes(text))
+    # Looking for a long number costs half a microsecond for 200 bytes, a regular expression four times as much.
+    if len(text) < _FEWEST_DIGITS or _LONG not in text.translate(_DIGITS_AS_ZERO):
+        return value
+    try:
+        return json.loads(text.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply for a text with a number of so many digits") from None
+
+
+def new_deserializer(name: str) -> Deserializer:
+    """The framework's deserializer of this name."""
+    made: Deserializer
+    if name == "json":
+        made = JSONDeserializer(loads=loads)
+    elif name == "quix":
+        made = QuixDeserializer(loads=loads)
+    else:
+        made = DESERIALIZERS[name]()
+    return made

@@ -1,0 +1,170 @@
+"""Values from a real Kafka to the table, or to the dead letter and back: none is another one than it was."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from quixstreams.dataframe import StreamingDataFrame
+
+from dev.broker import QUIET
+from tests.faults.connector_thread import ConnectorThread, Place, Transform
+
+MAIN = Path(__file__).parents[2] / "main.py"
+LAST_YEAR = 1_735_689_600_000
+Headers = list[tuple[str, bytes | None]]
+Sent = tuple[bytes | None, bytes | None, Headers, int]
+
+
+def send(place: Place, *records: Sent) -> None:
+    producer = Producer({"bootstrap.servers": place.kafka.bootstrap_servers, **QUIET})
+    for key, value, headers, timestamp in records:
+        producer.produce(place.topic, value, key, partition=0, timestamp=timestamp, headers=headers)
+    assert producer.flush(60) == 0
+
+
+def received(place: Place) -> list[Sent]:
+    """All messages of the topic."""
+    consumer = Consumer({"bootstrap.servers": place.kafka.bootstrap_servers, "group.id": "looks", **QUIET})
+    with closing(consumer):
+        consumer.assign([TopicPartition(place.topic, 0, 0)])
+        count = place.kafka.count(place.topic)
+        messages: list[Message] = []
+        while len(messages) < count:
+            messages += consumer.consume(count - len(messages), timeout=60)
+    return [(one.key(), one.value(), one.headers() or [], one.timestamp()[1]) for one in messages]
+
+
+def ended_well(place: Place, connector: ConnectorThread, records: int) -> None:
+    place.wait_until_committed(records, by=connector)
+    connector.stop()
+
+
+def replay(place: Place, *options: str) -> None:
+    """Bring the dead letter back, as a user does."""
+    variables = {
+        "PATH": os.environ["PATH"],
+        "KAFKA_BOOTSTRAP_SERVERS": place.kafka.bootstrap_servers,
+        "STORAGE_URL": place.store_folder.as_uri(),
+        "TABLE_NAME": "readings",
+    }
+    subprocess.run([sys.executable, str(MAIN), "replay", *options], env=variables, timeout=120, check=True)
+
+
+def rows(place: Place) -> Iterator[dict[str, Any]]:
+    for path in place.files():
+        yield from pq.ParquetFile(path).read().to_pylist()
+
+
+# --- the dead letter and back ---------------------------------------------------------------------------------------
+
+
+def _fails_at_numbers(sdf: StreamingDataFrame) -> StreamingDataFrame:
+    def check(value: Any) -> Any:
+        if isinstance(value, dict):
+            value["seen"] = value.pop("a", None)  # in place: what the framework still holds is not the message
+            if value.get("fail"):
+                raise ValueError("it is to fail")
+        return value
+
+    sdf = sdf.apply(check)
+    return sdf.set_headers(lambda *_: [("new", b"header")]).set_timestamp(lambda *_: 7)
+
+
+WAYS: dict[str, tuple[dict[str, str], Transform]] = {
+    "many at once": ({}, lambda sdf: sdf),
+    "one by one": ({"KAFKA_KEY_DESERIALIZER": "json"}, lambda sdf: sdf),
+    "through transform()": ({"KAFKA_KEY_DESERIALIZER": "bytes"}, _fails_at_numbers),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_bad_records_come_back_byte_by_byte(place: Place, way: str) -> None:
+    variables, transform = WAYS[way]
+    headers: Headers = [("h", None), ("h", b""), ("trace", b"\x00\xff")]
+    bad: list[Sent] = [
+        (b"1", b"null", [], LAST_YEAR),
+        (b"1", None, headers, LAST_YEAR),
+        (b"1e2", b'"text"', headers, LAST_YEAR),
+        (b"null", b" [1e2, 1.50, -0]\n", [], LAST_YEAR),
+        (None, b'{"ts_ms" : "soon", "a":1e2, "a":18446744073709551616}', headers, LAST_YEAR + 1),
+        (b'"k"', b'{"ts_ms":"soon","fail":true,"a":1.10}', headers, LAST_YEAR + 2),
+        (None, b'{"broken', [], LAST_YEAR),
+        (b"", b"", [], LAST_YEAR) if way == "many at once" else (b"0", b"", [], LAST_YEAR),
+    ]
+    good: Sent = (b"1", b'{"ts_ms":1735689600000,"a":1}', [], LAST_YEAR)
+    send(place, good, *bad, good)
+    connector = place.connector(variables, transform=transform, HIVE_COLUMNS="year")
+    ended_well(place, connector, len(bad) + 2)
+
+    replay(place)
+
+    found = received(place)[len(bad) + 2 :]
+    assert [headers.pop() for _, _, headers, _ in found] == [
+        ("quix-replayed-from", f"{place.topic}/0/{offset}".encode()) for offset in range(1, len(bad) + 1)
+    ]
+    assert found == bad
+    assert len(list(rows(place))) == 2
+
+
+def test_what_transform_has_made_of_a_message_comes_back_without_its_other_rows(place: Place) -> None:
+    def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
+        return sdf.apply(lambda value: [{"ts_ms": each} for each in value["times"]], expand=True)
+
+    send(place, (b"k", b'{"times":[1735689600000,"soon"]}', [], LAST_YEAR))
+    connector = place.connector(transform=transform, HIVE_COLUMNS="year")
+    ended_well(place, connector, 1)
+
+    replay(place)
+
+    assert [(key, value) for key, value, *_ in received(place)[1:]] == [(b"k", b'{"ts_ms":"soon"}')]
+    assert [row["ts_ms"] for row in rows(place)] == [1735689600000]
+
+
+# --- whole numbers of any size --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["many at once", "one by one", "through transform()"])
+def test_whole_numbers_beyond_64_bits_keep_their_digits(place: Place, way: str) -> None:
+    ids = [2**64, 2**64 + 1, -(2**63) - 1, 2**63]
+    send(place, *((b"7", f'{{"id":{n},"text":{n},"new":{n},"ts_ms":1}}'.encode(), [], LAST_YEAR) for n in ids))
+    variables, transform = WAYS[way]
+    connector = place.connector(variables, transform=transform, HIVE_COLUMNS="id", COLUMN_TYPES="text:string")
+    ended_well(place, connector, len(ids))
+
+    assert {path.parent.name for path in place.files()} == {f"id={number}" for number in ids}
+    found = {row["text"]: json.loads(row["_rescued_data"]) for row in rows(place)}
+    assert repr(sorted(found.items())) == repr(sorted((str(number), {"new": number}) for number in ids))
+
+
+# --- COLUMN_TYPES ---------------------------------------------------------------------------------------------------
+
+COLUMN_TYPES = "id:string,price:decimal(10,2),at:timestamp,ratio:double,o:struct<a:double,b:array<string>>"
+
+
+@pytest.mark.parametrize("way", ["many at once", "one by one"])
+def test_types_given_for_a_new_table_hold_from_the_first_record_on_and_after_a_restart(place: Place, way: str) -> None:
+    variables, transform = WAYS[way]
+    value = b'{"id":7,"price":1,"at":"2024-01-15T12:00:00Z","ratio":1,"o":{"a":1,"b":[1,"x"]},"ts_ms":1,"more":1}'
+    for start in (1, 2):
+        send(place, (b"1", value, [], LAST_YEAR))
+        connector = place.connector(variables, transform=transform, COLUMN_TYPES=COLUMN_TYPES)
+        ended_well(place, connector, start)
+
+    with duckdb.connect() as connection:
+        source = connection.read_parquet([str(path) for path in place.files()])
+        types = dict(zip(source.columns, map(str, source.types), strict=True))
+        found = source.project("id, price, ratio, o").fetchall()
+    assert types["at"] == "TIMESTAMP WITH TIME ZONE"
+    assert types["price"] == "DECIMAL(10,2)"
+    assert types["o"] == "STRUCT(a DOUBLE, b VARCHAR[])"
+    assert repr(found) == repr([("7", found[0][1], 1.0, {"a": 1.0, "b": ["1", "x"]})] * 2)
+    assert types["more"] == "BIGINT"
