@@ -32,8 +32,9 @@ _MINUS_ZERO = re.compile(rb"-0[,}\]\s]")
 _LONG_INTEGER = re.compile(rb"[\[:,\s]-?\d{16,}[,\]}\s]")
 _SAFE_LEVELS = 128  # far from what is too deep for Arrow, and for functions that call themselves
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
+_STEPS = bytes.maketrans(b"[{]}", b"\1\1\xff\xff")
+_AT_ONCE = 2**20  # brackets: each takes 8 bytes
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
-_QUOTED = re.compile(rb'"[^"]*"')
 _FIRST, _LAST = itemgetter(0), itemgetter(-1)
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 
@@ -127,14 +128,19 @@ def _is_deep(message: bytes) -> bool:
         return False
     if b"\\" in message:
         message = _ESCAPED.sub(b"", message)
-    # What is left are brackets and quotes, and the quotes of most strings stand next to each other then.
-    brackets = _QUOTED.sub(b"", message.translate(None, _NOT_STRUCTURE).replace(b'""', b""))
-    for _ in range(_SAFE_LEVELS):
-        outer = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if len(outer) == len(brackets):
-            break
-        brackets = outer
-    return bool(brackets)
+    # What is left are brackets and quotes, and the quotes of most strings stand next to each other then. A string that
+    # is not closed ends the parser's work at the next message at the latest: there is a line break.
+    outside = message.translate(None, _NOT_STRUCTURE).replace(b'""', b"").split(b'"')[::2]
+    brackets = b"".join(outside).translate(_STEPS)
+    level = 0
+    for start in range(0, len(brackets), _AT_ONCE):
+        part = brackets[start : start + _AT_ONCE]
+        steps = pa.Array.from_buffers(pa.int8(), len(part), [None, pa.py_buffer(part)]).cast(pa.int32())
+        levels = pc.cumulative_sum(steps, start=level)
+        if pc.max(levels).as_py() > _SAFE_LEVELS:
+            return True
+        level = levels[-1].as_py()
+    return False
 
 
 def _levels(kind: pa.DataType) -> int:
