@@ -6,12 +6,18 @@ from typing import Any
 from quixstreams.models import Row as FrameworkRow
 from quixstreams.models import Topic
 
-from app.bad_records import NotARowError, no_object, too_big
+from app.bad_records import NotARowError, no_object
+from app.big_messages import TooBigError, message_size, truncated
 from app.model import Message, Rejected, Row, TopicPartition, known_timestamp
 
 HINT_DESERIALIZERS = (
     "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"
 )
+_HINT_COMPRESSION = (
+    "Make it smaller at its producer: of what is compressed with zstd the client takes 100 MB at once. "
+    "Its key and value are not known here; the topic still has it"
+)
+_UNKNOWN_SIZE = -1
 _HINT_TRANSFORM = "Correct transform() in app/transform.py"
 
 
@@ -24,7 +30,9 @@ class Refusal:
 
 
 def not_deserialized(error: Exception, message: Message) -> Refusal:
-    """A message that its deserializers could not read."""
+    """A message that its deserializers could not read, or that is too big for them."""
+    if isinstance(error, TooBigError):
+        return Refusal(truncated(message, str(error)), error.hint)
     rejected = Rejected(
         TopicPartition(message.topic(), message.partition()),
         message.offset(),
@@ -35,6 +43,21 @@ def not_deserialized(error: Exception, message: Message) -> Refusal:
         f"it does not deserialize: {error}",
     )
     return Refusal(rejected, HINT_DESERIALIZERS)
+
+
+def not_decompressed(message: Message, offset: int) -> Refusal:
+    """A message that Kafka's client could not decompress; ``offset`` is its own or, of several in one, the next."""
+    rejected = Rejected(
+        TopicPartition(message.topic(), message.partition()),
+        offset,
+        None,
+        None,
+        None,
+        None,
+        f"the Kafka client cannot decompress it: {message.error().str()}",
+        _UNKNOWN_SIZE,
+    )
+    return Refusal(rejected, _HINT_COMPRESSION)
 
 
 def not_processed(error: Exception, row: FrameworkRow) -> Refusal:
@@ -60,13 +83,13 @@ class MessageReader:
 
     def read(self, message: Message) -> Row | Refusal:
         """The message's row, or why it has none."""
+        size = message_size(message)
+        if size > self.max_record_bytes:
+            return not_deserialized(TooBigError(size, self.max_record_bytes), message)
         try:
             row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
         except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
             return not_deserialized(error, message)
         if not isinstance(row.value, dict):
             return not_processed(no_object(row.value), row)
-        size = len(message)
-        if size > self.max_record_bytes:
-            return not_processed(too_big(size, self.max_record_bytes), row)
         return Row(row.value, row.key, row.timestamp, row.offset, row.headers)

@@ -46,6 +46,9 @@ REVOKE_SECONDS = 0.2 * _MAX_POLL_SECONDS - 5.0
 _SESSION_MS = 20_000
 # Half of the client's default: what a message takes beside its bytes does not count there.
 _FETCHED_AHEAD_KB = 32 * 1024
+# Of a partition in one answer, compressed: an eighth of the client's default. All of it is decompressed at once, and
+# 400 kB may be 400 MB then. The rate of a partition is the same on a broker nearby.
+_FETCHED_AT_ONCE_BYTES = 128 * 1024
 # One Spark job a second at most: a job costs a tenth of a CPU-second, and another 5 ms for each file.
 _GATHER_SECONDS = 1.0
 _STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default
@@ -193,6 +196,7 @@ def new_application(
                 "client.id": new_client_id(settings, place),
                 "session.timeout.ms": _SESSION_MS,
                 "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
+                "max.partition.fetch.bytes": _FETCHED_AT_ONCE_BYTES,
             },
             commit_interval=settings.commit_interval,
             state_dir=QUIX_ENVIRONMENT.state_dir or scratch / "state",

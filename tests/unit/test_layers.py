@@ -60,7 +60,7 @@ LAYERS = (
         "app.stretches",
         "app.timestamps",
     ),
-    ("app.fitting",),
+    ("app.big_messages", "app.fitting"),
     ("app.columns", "app.schema_differences"),
     ("app.json_lines", "app.pieces"),
     (
