@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from app.columns import accepts, recast
-from app.fitting import MAX_DEPTH
+from app.fitting import MAX_DEPTH, leaves
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
@@ -62,7 +62,7 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
     text = b"\n".join(messages)
     if not _is_one_object_each(messages, text) or not _is_utf8(text) or _may_be_deep(messages):
         return None
-    if len(messages) * sum(map(_leaves, columns.values())) > _MOST_CELLS:
+    if len(messages) * sum(map(leaves, columns.values())) > _MOST_CELLS:
         return None
     table = _read(text, columns, "error")
     if table is None and len(messages) <= _MOST_WITH_OTHERS:
@@ -148,13 +148,6 @@ def _levels(kind: pa.DataType) -> int:
     if pa.types.is_struct(kind):
         return 1 + max((_levels(field.type) for field in kind), default=0)
     return 1 + _levels(kind.value_type) if pa.types.is_list(kind) else 0
-
-
-def _leaves(kind: pa.DataType) -> int:
-    """How many columns there are inside a column."""
-    if pa.types.is_struct(kind):
-        return sum(_leaves(field.type) for field in kind)
-    return _leaves(kind.value_type) if pa.types.is_list(kind) else 1
 
 
 def _is_utf8(text: bytes) -> bool:

@@ -31,6 +31,7 @@ LAYERS = (
         "app.ranges",
         "app.recent_warnings",
         "app.row_size",
+        "app.sparse",
         "app.scratch",
         "app.sizing",
         "app.staged_file",
