@@ -9,6 +9,7 @@ from quixstreams.models import Topic
 from app.bad_records import NotARowError, no_object
 from app.big_messages import TooBigError, message_size, truncated
 from app.model import Message, Rejected, Row, TopicPartition, known_timestamp
+from app.rescue import cut
 
 HINT_DESERIALIZERS = (
     "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"
@@ -18,6 +19,7 @@ _HINT_COMPRESSION = (
     "Its key and value are not known here; the topic still has it"
 )
 _UNKNOWN_SIZE = -1
+_LONGEST_REASON = 1_000  # characters; what others raise may quote the whole record
 _HINT_TRANSFORM = "Correct transform() in app/transform.py"
 
 
@@ -40,7 +42,7 @@ def not_deserialized(error: Exception, message: Message) -> Refusal:
         message.key(),
         message.value(),
         message.headers(),
-        f"it does not deserialize: {error}",
+        cut(f"it does not deserialize: {error}", _LONGEST_REASON),
     )
     return Refusal(rejected, HINT_DESERIALIZERS)
 
@@ -63,7 +65,7 @@ def not_decompressed(message: Message, offset: int) -> Refusal:
 def not_processed(error: Exception, row: FrameworkRow) -> Refusal:
     """A record at which ``transform()`` failed, or that became no row."""
     is_ours = isinstance(error, NotARowError)
-    reason = str(error) if is_ours else f"transform() raised {error!r}"
+    reason = str(error) if is_ours else cut(f"transform() raised {error!r}", _LONGEST_REASON)
     tp = TopicPartition(row.topic, row.partition)
     rejected = Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)
     return Refusal(rejected, error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM)

@@ -26,6 +26,11 @@ def joined(first: Any, second: Any) -> Any:
     return second
 
 
+def cut(text: str, longest: int) -> str:
+    """The text, or its beginning."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
 def shown(value: object, longest: int = _SHOWN) -> str:
     """A value as a message shows it: as Python writes it, cut; only what is shown is looked at."""
     text = ""
