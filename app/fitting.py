@@ -5,7 +5,7 @@ nested. ``app.columns`` has the fast way, which comes to the same.
 """
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from datetime import date, time
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ MAX_LISTS = 12  # levels of lists in new columns: from there on each level doubl
 LONGEST_NAME = 255  # bytes of a new field's name: what catalogs and warehouses take
 _MOST_CELLS = 16 * 2**20  # elements of one list by the fields that each of them has: 8 bytes each
 _FEW_ELEMENTS = 1_000
+_IN_LIST = " (element of a list)"
 FULL = "has no place: no more fields can be added"
 
 
@@ -217,7 +218,10 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, 
         fits.append(fit(each, after, fixed=fixed, room=room, depth=depth + 1, lists=lists + 1))
         after = fits[-1].kind
     if after is None:
-        return _refused(elements, kind, _untyped(fits))
+        misfit = next((one.misfit for one in fits if one.misfit is not None), None)
+        if misfit is not None:
+            return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
+        return _refused(elements, kind, "in a column of lists whose elements have no type yet")
     # Again only for elements that came before the type was complete: else each level would double the work.
     fits = [
         one
@@ -228,7 +232,7 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, 
     misfit = next((each.misfit for each in fits if each.misfit is not None), None)
     if misfit is not None:
         room.left = room_before
-        return Fit(None, kind, Misfit(elements, f"{misfit.reason} (element of a list)"))
+        return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
     if len(elements) > _FEW_ELEMENTS and len(elements) * leaves(after) > _MOST_CELLS:
         room.left = room_before
         return _refused(elements, kind, f"has {len(elements):,} elements with {leaves(after):,} fields each")
@@ -236,10 +240,8 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, 
     return Fit([each.stored for each in fits], grown)
 
 
-def _untyped(fits: Sequence[Fit]) -> str:
-    """Why a list shows no type: an element was refused, or there is none that could show one."""
-    refused = next((one.misfit for one in fits if one.misfit is not None), None)
-    return f"({refused.reason})" if refused else "in a column of lists whose elements have no type yet"
+def _of_an_element(reason: str) -> str:
+    return reason if reason.endswith(_IN_LIST) else reason + _IN_LIST
 
 
 def leaves(kind: pa.DataType) -> int:
