@@ -31,18 +31,25 @@ from quixstreams.sources import BaseSource
 from quixstreams.state.exceptions import StateTransactionError
 
 from app.admission import Admission, Claiming
+from app.big_messages import refuse_too_big
 from app.broker import new_admin
 from app.checkpoints import Checkpoints
 from app.commit_mark import mark_of
 from app.errors import ConfigError, ConnectorError, DataError
 from app.internal_topics import check_internal_rights, create_internal_topics, pretend_internal_topics
-from app.kafka_errors import consuming_failed, of_rebalance, producing_failed, recovering_failed
+from app.kafka_errors import (
+    cannot_be_decompressed,
+    consuming_failed,
+    of_rebalance,
+    producing_failed,
+    recovering_failed,
+)
 from app.listening import Listening
 from app.metrics import Metrics
 from app.model import Message, TopicPartition
 from app.other_sinks import OtherSinks
 from app.raw_lane import RawLane
-from app.rejections import not_deserialized, not_processed
+from app.rejections import not_decompressed, not_deserialized, not_processed
 from app.sink import LakeSink
 from app.start_position import Start
 from app.topology import is_untouched
@@ -105,6 +112,8 @@ class LakeApplication(Application):
         self._processing_context = self._checkpoints = Checkpoints(
             **{field.name: getattr(former, field.name) for field in dataclasses.fields(former) if field.init}
         )
+        self._poll = self._consumer.poll
+        self._consumer.poll = self._polled  # type: ignore[method-assign]
         lake_sink.on_sealed = self._checkpoints.sealed
         self._checkpoints.on_committed = self._committed
         self._checkpoints.on_failed_try = lambda: self._metrics.failed_try("commit")
@@ -177,9 +186,11 @@ class LakeApplication(Application):
             consumer=self._consumer,
             sink=self._lake_sink,
             checkpoints=self._checkpoints,
+            max_record_bytes=self._lake_sink.max_record_bytes,
             waits=self._admission.waits,
             put_right=self._admission.put_right,
             failed=consuming_failed,
+            pass_over=self._pass_over,
         )
 
     def keep_messages(self, topic: Topic) -> None:
@@ -193,6 +204,12 @@ class LakeApplication(Application):
             return made
 
         vars(topic)["row_deserialize"] = deserialize_and_keep
+
+    def topic(self, *arguments: Any, **options: Any) -> Topic:
+        """A topic whose messages are refused before they take more memory than there is."""
+        topic = super().topic(*arguments, **options)
+        refuse_too_big(topic, self._lake_sink.max_record_bytes)
+        return topic
 
     def listening(self) -> Listening:
         """Tells which partitions can be heard right now; after ``connect()``."""
@@ -353,8 +370,13 @@ class LakeApplication(Application):
         self, error: Exception, message: RawConfluentKafkaMessageProto | None, _: logging.Logger
     ) -> bool:
         """Whether the loop may go on; a message that does not deserialize is rejected and counts as consumed."""
-        if message is None:
+        if isinstance(error, KafkaConsumerException):
+            if message is not None and cannot_be_decompressed(error):
+                self._pass_over(message)  # type: ignore[arg-type]
+                return True
             return consuming_failed(error)
+        if message is None:
+            return False
         refusal = not_deserialized(error, message)  # type: ignore[arg-type] # it has come without an error of Kafka's
         rejected = refusal.rejected
         if self._comes_in_turn(*rejected.tp, rejected.offset):
@@ -363,6 +385,30 @@ class LakeApplication(Application):
             # The framework stores the offset of what it could read only: this one would come again after each restart.
             self._checkpoints.store_offset(*rejected.tp, rejected.offset)
         return True
+
+    def _polled(self, timeout: float | None = None) -> RawConfluentKafkaMessageProto | None:
+        """As the framework polls, which keeps of a failed message the error alone."""
+        message = self._poll(timeout)
+        error = message.error() if message else None
+        if message is None or error is None or not cannot_be_decompressed(KafkaConsumerException(error=error)):
+            return message
+        self._pass_over(message)  # type: ignore[arg-type]
+        return None
+
+    def _pass_over(self, message: Message) -> None:
+        """Go on behind a message that Kafka's client cannot decompress; what is known of it goes to the dead letter.
+
+        Where several were compressed together, the client fails again until the last of them is passed over.
+        """
+        tp = TopicPartition(message.topic(), message.partition())
+        if not self._lake_sink.is_assigned_to(tp) or self._admission.waits(tp):
+            return
+        refusal = not_decompressed(message, max(message.offset(), self._checkpoints.expected(*tp)))
+        offset = refusal.rejected.offset
+        self._lake_sink.begin_record()
+        self._lake_sink.reject(refusal.rejected, refusal.hint)
+        self._checkpoints.store_offset(*tp, offset)
+        self._consumer.seek(KafkaTopicPartition(*tp, offset + 1))
 
     def _processing_failed(self, error: Exception, row: Row | None, _: logging.Logger) -> bool:
         """Whether the loop may go on; a record at which ``transform()`` failed, or that became no row, is rejected."""

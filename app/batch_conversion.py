@@ -16,11 +16,11 @@ import pyarrow as pa
 from app.bad_records import BadRecords
 from app.bad_rows import BadRowsError
 from app.file_groups import refuse_too_long
-from app.metadata import metadata_columns
+from app.metadata import lost_metadata, metadata_columns
 from app.model import KEY_COLUMN, Batch, Rejected, Row
 from app.partitioning import PartitionSpec, partition_columns
 from app.pieces import Rows, in_one
-from app.records import Conversion, Rules, convert
+from app.records import Conversion, Rules, convert, most_leaves
 from app.rejections import MessageReader, Refusal, not_written
 from app.rescue import Rescue
 from app.schema import TableSchema
@@ -75,6 +75,7 @@ class _Work:
 
     batch: Batch
     patiently: Patiently
+    most_leaves: int
     pieces: list[Rows] = field(default_factory=list)
     refused: list[tuple[int, Refusal]] = field(default_factory=list)
     rescued: dict[str, Rescue] = field(default_factory=dict)
@@ -130,11 +131,12 @@ class BatchConverter:
             DataError: a row that cannot be written, where the user wants the process to end then.
         """
         before = self._schema.current
-        work = _Work(batch, patiently)
+        most = most_leaves(before)
+        work = _Work(batch, patiently, most)
         self._convert_in_turn(work)
         rows = self._in_one(work)
         if rows is None and work.pieces:  # a column has become double, and there are whole numbers too long for one
-            work = _Work(batch, patiently)
+            work = _Work(batch, patiently, most)
             self._convert_all_one_by_one(work, before)
             rows = self._in_one(work)
         refused = [refusal for _, refusal in sorted(work.refused, key=itemgetter(0))]
@@ -221,8 +223,9 @@ class BatchConverter:
         """The rows as a table whose types all members have agreed on; without columns where they have no value."""
         tps = [work.batch.parts[part].offsets.tp for part in lines.parts] if self._metadata else []
         extra = metadata_columns(self._metadata, lines.rows, tps)
+        lost = lost_metadata(self._metadata, lines.rows)
         while True:
-            conversion = convert(lines.rows, known, self._rules, extra)
+            conversion = convert(lines.rows, known, self._rules, extra, most=work.most_leaves, lost=lost)
             if _is_blank(conversion.table):
                 return Conversion(conversion.table.select([]), known, {})
             if conversion.schema == known:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.fitting import MAX_DEPTH, Column, fit_column
+from app.fitting import MAX_DEPTH, UNBOUNDED, Column, Room, fit_column
 from app.leaves import UNZONED, ZONED
 
 # What Arrow raises for values that do not fit one type, numbers that fit none, and text that is not Unicode.
@@ -49,7 +49,9 @@ def infer(values: Sequence[Any]) -> pa.Array | None:
     return array if isinstance(array, pa.Array) else None
 
 
-def fit_array(array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool) -> Column:
+def fit_array(
+    array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED
+) -> Column:
     """Fit a column.
 
     Args:
@@ -57,27 +59,30 @@ def fit_array(array: pa.Array | None, values: Sequence[Any], kind: pa.DataType |
         values: the values themselves, one per row.
         kind: the column's type; ``None`` where it is new.
         fixed: whether the type was given by the user.
+        room: for leaves that have no type yet.
     """
-    fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed)
-    return fast or _fit_in_chunks(list(values), kind, fixed=fixed)
+    fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, room=room)
+    return fast or _fit_in_chunks(list(values), kind, fixed=fixed, room=room)
 
 
-def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool) -> Column:
+def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room) -> Column:
     """The slow way only for those stretches that need it: where an odd value is, or the type is not known yet."""
     if len(values) <= _CHUNK_ROWS:
-        return fit_column(values, kind, fixed=fixed)
+        return fit_column(values, kind, fixed=fixed, room=room)
+    room_before = room.left
     parts: list[Column] = []
     final = kind
     for start in range(0, len(values), _CHUNK_ROWS):
         chunk = values[start : start + _CHUNK_ROWS]
         array = infer(chunk)
-        fast = None if array is None else _fit_whole(array, chunk, final, fixed=fixed)
-        parts.append(fast or fit_column(chunk, final, fixed=fixed))
+        fast = None if array is None else _fit_whole(array, chunk, final, fixed=fixed, room=room)
+        parts.append(fast or fit_column(chunk, final, fixed=fixed, room=room))
         final = parts[-1].kind
     try:
         return _in_one(parts, final, len(values))
     except CONVERSION_ERRORS:  # whole numbers with more digits than the double has that came after them
-        return fit_column(values, kind, fixed=fixed)
+        room.left = room_before
+        return fit_column(values, kind, fixed=fixed, room=room)
 
 
 def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
@@ -95,7 +100,9 @@ def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
     return Column(pa.concat_arrays(arrays), kind, misfits, typed)
 
 
-def _fit_whole(array: pa.Array, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool) -> Column | None:
+def _fit_whole(
+    array: pa.Array, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, room: Room
+) -> Column | None:
     if pa.types.is_null(array.type):
         return Column(None, kind, {}, None)
     if not _is_plain(array.type) or (kind is None and pa.types.is_nested(array.type)) or _is_mixed(array, values):
@@ -104,6 +111,8 @@ def _fit_whole(array: pa.Array, values: Sequence[Any], kind: pa.DataType | None,
         return None
     first = None
     if kind is None:
+        if room.is_full:
+            return None
         first = int(pc.index(array.is_valid(), True).as_py())
         # Arrow calls whole numbers and fractions together double; it was the first value that made the column.
         kind = pa.int64() if pa.types.is_floating(array.type) and isinstance(values[first], int) else array.type
@@ -111,6 +120,8 @@ def _fit_whole(array: pa.Array, values: Sequence[Any], kind: pa.DataType | None,
         stored = _recast_column(array, _canonical(kind), fixed=fixed)
     except CONVERSION_ERRORS:
         return None
+    if stored is not None and first is not None:
+        room.left -= 1
     return None if stored is None else Column(stored, stored.type, {}, first)
 
 

@@ -34,8 +34,12 @@ SCHEMA = pa.schema(
         ("headers", HEADERS),
         ("reason", pa.string()),
         ("rejected_at", _MS),
+        ("truncated", pa.bool_()),
+        ("value_size", pa.int64()),
     ]
 )
+_LATER = frozenset({"truncated", "value_size"})  # columns that the files of older releases lack
+_UNKNOWN_SIZE = -1
 _ROWS_AT_ONCE = 1024  # when reading: a record may have a megabyte
 
 
@@ -67,7 +71,7 @@ def to_table(rejected: Sequence[Rejected], clock: Callable[[], datetime] = lambd
 
     Bytes and text are in ``key`` and ``value``, text as UTF-8. What a deserializer or ``transform()`` has made into
     something else is JSON in ``key_json`` and ``value_json``. Nothing at all, such as the value of a tombstone, is
-    null in both.
+    null in both. ``truncated`` marks those of which only the beginning is kept; the whole had ``value_size``.
     """
     now = clock()
     rows = [_row(record, now) for record in rejected]
@@ -89,7 +93,7 @@ def read(path: Path) -> Iterator[DeadLetter]:
     doing = f"reading {path.name} of the dead letter"
     try:
         with pq.ParquetFile(path) as file:
-            if file.schema_arrow.names != SCHEMA.names:
+            if not set(SCHEMA.names) - _LATER <= set(file.schema_arrow.names) <= set(SCHEMA.names):
                 cause = f"it has the columns {', '.join(file.schema_arrow.names)}"
                 raise DataError(doing, cause, "Move files that the connector did not write out of this folder")
             for batch in file.iter_batches(_ROWS_AT_ONCE):
@@ -115,6 +119,8 @@ def _row(record: Rejected, now: datetime) -> tuple[Any, ...]:
         _headers(record.headers),
         _text(record.reason),
         now,
+        record.is_truncated,
+        record.value_size if record.value_size != _UNKNOWN_SIZE else None,
     )
 
 
@@ -148,8 +154,15 @@ def _dead_letter(row: dict[str, Any]) -> DeadLetter:
         value=_bytes(row["value"], row["value_json"]),
         headers=[(header["key"], header["value"]) for header in row["headers"] or ()],
         reason=row["reason"],
+        value_size=_value_size(row),
     )
     return DeadLetter(record, row["rejected_at"])
+
+
+def _value_size(row: dict[str, Any]) -> int | None:
+    if not row.get("truncated"):
+        return None
+    return _UNKNOWN_SIZE if row["value_size"] is None else int(row["value_size"])
 
 
 def _bytes(raw: bytes | None, json: str | None) -> bytes | None:

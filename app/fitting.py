@@ -4,7 +4,8 @@ This is the slow way, value by value in the order of the rows, for columns whose
 nested. ``app.columns`` has the fast way, which comes to the same.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Container, Mapping
 from datetime import date, time
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -17,7 +18,30 @@ from app.rescue import joined, shown
 from app.type_names import type_name
 
 MAX_DEPTH = 32  # levels of lists and structs; pyarrow reads no more than 100 of Parquet, where each list has two
-MAX_FIELDS = 5_000  # of the table, and of one struct: 5,000 columns take Spark 5 s per batch
+MAX_LEAVES = 5_000  # of the table: 5,000 columns take Spark 5 s per batch
+MAX_NEW_LEAVES = 1_000  # in one batch: a wide table begins at once, and one record with ids for names does not fill it
+MAX_LISTS = 12  # levels of lists in new columns: from there on each level doubles what DuckDB takes
+LONGEST_NAME = 255  # bytes of a new field's name: what catalogs and warehouses take
+_MOST_CELLS = 16 * 2**20  # elements of one list by the fields that each of them has: 8 bytes each
+_FEW_ELEMENTS = 1_000
+_IN_LIST = " (element of a list)"
+FULL = "has no place: no more fields can be added"
+
+
+class Room:
+    """How many leaves (fields with a value of their own, at whatever depth) may still be added; counts them down."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+
+    @property
+    def is_full(self) -> bool:
+        return self.left < 1
+
+
+UNBOUNDED = Room(math.inf)
 
 
 class Misfit(NamedTuple):
@@ -35,14 +59,24 @@ class Fit(NamedTuple):
     misfit: Misfit | None = None
 
 
-def fit(value: Any, kind: pa.DataType | None, *, fixed: bool, depth: int = 1) -> Fit:
+def fit(
+    value: Any,
+    kind: pa.DataType | None,
+    *,
+    fixed: bool,
+    room: Room = UNBOUNDED,
+    depth: int = 1,
+    lists: int = 0,
+) -> Fit:
     """Fit a value into a column.
 
     Args:
         value: as it came.
         kind: the column's type; ``None`` as long as no value has shown it.
         fixed: whether the type was given by the user: it takes more, and never grows.
+        room: for leaves that have no type yet.
         depth: 1 for a column, one more for every level below.
+        lists: how many of the levels around it are lists.
     """
     value = to_python(value)
     if value is None:
@@ -50,12 +84,16 @@ def fit(value: Any, kind: pa.DataType | None, *, fixed: bool, depth: int = 1) ->
     if fixed and kind == pa.string() and not isinstance(value, str):
         return _fit_text(value)
     if isinstance(value, Mapping):
-        return _fit_struct(value, kind, fixed=fixed, depth=depth)
+        return _fit_struct(value, kind, fixed=fixed, room=room, depth=depth, lists=lists)
     if isinstance(value, list | tuple | set | frozenset):
-        return _fit_list(value, kind, fixed=fixed, depth=depth)
+        return _fit_list(value, kind, fixed=fixed, room=room, depth=depth, lists=lists)
     found = fit_leaf(value, kind, fixed=fixed)
     if found is None:
         return _refused(value, kind)
+    if kind is None:
+        if room.is_full:
+            return _refused(value, kind, FULL)
+        room.left -= 1
     stored, wider = found
     return Fit(stored, wider)
 
@@ -85,7 +123,33 @@ def _fit_text(value: Any) -> Fit:
     return Fit(text, pa.string())
 
 
-def _fit_struct(value: Mapping[Any, Any], kind: pa.DataType | None, *, fixed: bool, depth: int) -> Fit:
+class _Fields(NamedTuple):
+    """The fields of a struct by name, and their names in lower case."""
+
+    kinds: dict[str, pa.DataType]
+    folded: set[str]
+
+
+_NONE = _Fields({}, set())
+_MOST_KNOWN = 256
+_known: dict[int, tuple[pa.DataType, _Fields]] = {}  # by identity: comparing types takes as long as reading them
+
+
+def _fields_of(kind: pa.DataType | None) -> _Fields:
+    if kind is None:
+        return _NONE
+    found = _known.get(id(kind))
+    if found is None or found[0] is not kind:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        fields = _Fields({field.name: field.type for field in kind}, {field.name.lower() for field in kind})
+        _known[id(kind)] = found = kind, fields
+    return found[1]
+
+
+def _fit_struct(
+    value: Mapping[Any, Any], kind: pa.DataType | None, *, fixed: bool, room: Room, depth: int, lists: int
+) -> Fit:
     if not value:
         return Fit(None, kind)
     if kind is not None and not pa.types.is_struct(kind):
@@ -94,73 +158,100 @@ def _fit_struct(value: Mapping[Any, Any], kind: pa.DataType | None, *, fixed: bo
         return _refused(value, kind, f"is nested deeper than {MAX_DEPTH} levels")
     if not all(isinstance(name, str) for name in value):
         return _refused(value, kind, "has field names that are not text")
-    kinds: dict[str, pa.DataType] = {} if kind is None else {field.name: field.type for field in kind}
-    folded = {name.lower() for name in kinds}
+    known = _fields_of(kind)
+    fields = known
     stored, left_over, reason = {}, {}, ""
     for name, each in value.items():
-        inner = _fit_field(name, each, kinds, folded, fixed=fixed, depth=depth)
+        inner = _fit_field(name, each, fields, fixed=fixed, room=room, depth=depth, lists=lists)
         if inner.stored is not None:
             stored[name] = inner.stored
         if inner.misfit is not None:
             left_over[name] = inner.misfit.value
-            reason = reason or f"{inner.misfit.reason} (field {name!r})"
-        if inner.kind is not None:
-            kinds[name] = inner.kind
-            folded.add(name.lower())
-    grown = pa.struct(list(kinds.items())) if kinds else None
+            reason = reason or f"{inner.misfit.reason} (field {shown(name)})"
+        if inner.kind is not None and inner.kind is not fields.kinds.get(name):
+            if fields is known:
+                fields = _Fields(dict(known.kinds), set(known.folded))
+            fields.kinds[name] = inner.kind
+            fields.folded.add(name.lower())
+    grown = kind if fields is known else pa.struct(list(fields.kinds.items()))
     # A struct without any value and one that is null are the same, for {} has no other form in Parquet.
     return Fit(stored or None, grown, Misfit(left_over, reason) if left_over else None)
 
 
-def _fit_field(
-    name: str, value: Any, kinds: Mapping[str, pa.DataType], folded: set[str], *, fixed: bool, depth: int
-) -> Fit:
-    if name in kinds:
-        return fit(value, kinds[name], fixed=fixed, depth=depth + 1)
-    refusal = refusal_of_name(name, folded, full=fixed or len(kinds) >= MAX_FIELDS)
-    inner = fit(value, None, fixed=fixed, depth=depth + 1)
-    if refusal is None or (inner.kind is None and inner.misfit is None):
-        return inner
-    return Fit(None, None, Misfit(value, f"{shown(value)} {refusal}"))
+def _fit_field(name: str, value: Any, fields: _Fields, *, fixed: bool, room: Room, depth: int, lists: int) -> Fit:
+    kind = fields.kinds.get(name)
+    if kind is None:
+        refusal = refusal_of_name(name, fields.folded, is_nested=True, full=fixed)
+        if refusal is not None:
+            return Fit(None, None) if is_empty(value) else Fit(None, None, Misfit(value, f"{shown(value)} {refusal}"))
+    return fit(value, kind, fixed=fixed, room=room, depth=depth + 1, lists=lists)
 
 
-def refusal_of_name(name: str, folded: set[str], *, full: bool) -> str | None:
+def refusal_of_name(name: str, folded: Container[str], *, is_nested: bool = False, full: bool = False) -> str | None:
     """Why no field of this name can be added to those whose names in lower case are ``folded``."""
     try:
-        name.encode()
+        size = len(name.encode())
     except UnicodeEncodeError:
         return "has a name that is not Unicode"
+    if size > LONGEST_NAME:
+        return f"has a name of {size:,} bytes, and {LONGEST_NAME} are the most"
+    if is_nested and not name:
+        return "has an empty name inside an object"
     if name.lower() in folded:
         return "has a name that differs only in case from another one"
-    return "has no place: no more fields can be added" if full else None
+    return FULL if full else None
 
 
-def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, depth: int) -> Fit:
+def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, depth: int, lists: int) -> Fit:
     """A list is stored whole or not at all; its type grows only with lists that are stored."""
     if kind is not None and not pa.types.is_list(kind):
         return _refused(list(value), kind)
     if depth > MAX_DEPTH:
         return _refused(list(value), kind, f"is nested deeper than {MAX_DEPTH} levels")
+    if kind is None and lists >= MAX_LISTS:
+        return _refused(list(value), kind, f"has more than {MAX_LISTS} levels of lists")
     elements = list(value)
     before = kind.value_type if kind is not None else None
+    room_before = room.left
     after, fits = before, []
     for each in elements:
-        fits.append(fit(each, after, fixed=fixed, depth=depth + 1))
+        fits.append(fit(each, after, fixed=fixed, room=room, depth=depth + 1, lists=lists + 1))
         after = fits[-1].kind
     if after is None:
+        misfit = next((one.misfit for one in fits if one.misfit is not None), None)
+        if misfit is not None:
+            return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
         return _refused(elements, kind, "in a column of lists whose elements have no type yet")
     # Again only for elements that came before the type was complete: else each level would double the work.
     fits = [
-        one if one.kind == after else fit(each, after, fixed=fixed, depth=depth + 1)
+        one
+        if one.kind is after or one.kind == after
+        else fit(each, after, fixed=fixed, room=Room(0), depth=depth + 1, lists=lists + 1)
         for each, one in zip(elements, fits, strict=True)
     ]
     misfit = next((each.misfit for each in fits if each.misfit is not None), None)
     if misfit is not None:
-        return Fit(None, kind, Misfit(elements, f"{misfit.reason} (element of a list)"))
-    return Fit([each.stored for each in fits], pa.list_(after))
+        room.left = room_before
+        return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
+    if len(elements) > _FEW_ELEMENTS and len(elements) * leaves(after) > _MOST_CELLS:
+        room.left = room_before
+        return _refused(elements, kind, f"has {len(elements):,} elements with {leaves(after):,} fields each")
+    grown = kind if after is before else pa.list_(after)
+    return Fit([each.stored for each in fits], grown)
 
 
-def fit_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool) -> "Column":
+def _of_an_element(reason: str) -> str:
+    return reason if reason.endswith(_IN_LIST) else reason + _IN_LIST
+
+
+def leaves(kind: pa.DataType) -> int:
+    """How many columns there are in a file for a column of this type."""
+    if pa.types.is_struct(kind):
+        return sum(leaves(field.type) for field in kind)
+    return leaves(kind.value_type) if pa.types.is_list(kind) else 1
+
+
+def fit_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED) -> "Column":
     """Fit all values of a column, in the order of the rows."""
     final = kind
     stored: list[Any] = []
@@ -170,7 +261,7 @@ def fit_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool) -> "
         if value is None:
             stored.append(None)
             continue
-        one = fit(value, final, fixed=fixed)
+        one = fit(value, final, fixed=fixed, room=room)
         if one.misfit is not None:
             misfits[row] = one.misfit
         if typed is None and one.kind is not None:

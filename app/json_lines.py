@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from app.columns import accepts, recast
-from app.fitting import MAX_DEPTH
+from app.fitting import MAX_DEPTH, leaves
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
@@ -32,8 +32,9 @@ _MINUS_ZERO = re.compile(rb"-0[,}\]\s]")
 _LONG_INTEGER = re.compile(rb"[\[:,\s]-?\d{16,}[,\]}\s]")
 _SAFE_LEVELS = 128  # far from what is too deep for Arrow, and for functions that call themselves
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
+_STEPS = bytes.maketrans(b"[{]}", b"\1\1\xff\xff")
+_AT_ONCE = 2**20  # brackets: each takes 8 bytes
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
-_QUOTED = re.compile(rb'"[^"]*"')
 _FIRST, _LAST = itemgetter(0), itemgetter(-1)
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 
@@ -61,7 +62,7 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
     text = b"\n".join(messages)
     if not _is_one_object_each(messages, text) or not _is_utf8(text) or _may_be_deep(messages):
         return None
-    if len(messages) * sum(map(_leaves, columns.values())) > _MOST_CELLS:
+    if len(messages) * sum(map(leaves, columns.values())) > _MOST_CELLS:
         return None
     table = _read(text, columns, "error")
     if table is None and len(messages) <= _MOST_WITH_OTHERS:
@@ -127,14 +128,19 @@ def _is_deep(message: bytes) -> bool:
         return False
     if b"\\" in message:
         message = _ESCAPED.sub(b"", message)
-    # What is left are brackets and quotes, and the quotes of most strings stand next to each other then.
-    brackets = _QUOTED.sub(b"", message.translate(None, _NOT_STRUCTURE).replace(b'""', b""))
-    for _ in range(_SAFE_LEVELS):
-        outer = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if len(outer) == len(brackets):
-            break
-        brackets = outer
-    return bool(brackets)
+    # What is left are brackets and quotes, and the quotes of most strings stand next to each other then. A string that
+    # is not closed ends the parser's work at the next message at the latest: there is a line break.
+    outside = message.translate(None, _NOT_STRUCTURE).replace(b'""', b"").split(b'"')[::2]
+    brackets = b"".join(outside).translate(_STEPS)
+    level = 0
+    for start in range(0, len(brackets), _AT_ONCE):
+        part = brackets[start : start + _AT_ONCE]
+        steps = pa.Array.from_buffers(pa.int8(), len(part), [None, pa.py_buffer(part)]).cast(pa.int32())
+        levels = pc.cumulative_sum(steps, start=level)
+        if pc.max(levels).as_py() > _SAFE_LEVELS:
+            return True
+        level = levels[-1].as_py()
+    return False
 
 
 def _levels(kind: pa.DataType) -> int:
@@ -142,13 +148,6 @@ def _levels(kind: pa.DataType) -> int:
     if pa.types.is_struct(kind):
         return 1 + max((_levels(field.type) for field in kind), default=0)
     return 1 + _levels(kind.value_type) if pa.types.is_list(kind) else 0
-
-
-def _leaves(kind: pa.DataType) -> int:
-    """How many columns there are inside a column."""
-    if pa.types.is_struct(kind):
-        return sum(_leaves(field.type) for field in kind)
-    return _leaves(kind.value_type) if pa.types.is_list(kind) else 1
 
 
 def _is_utf8(text: bytes) -> bool:

@@ -53,6 +53,14 @@ def of_rebalance(error: PartitionAssignmentError) -> Exception:
     return error
 
 
+def cannot_be_decompressed(error: Exception) -> bool:
+    """Whether Kafka's client has messages that it cannot decompress: at the same offset for ever, if nobody goes on.
+
+    With zstd it takes no more than ``receive.message.max.bytes``.
+    """
+    return isinstance(error, KafkaConsumerException) and error.code == KafkaError._BAD_COMPRESSION
+
+
 def consuming_failed(error: Exception) -> bool:
     """Whether the loop may go on after an error of the Kafka client.
 

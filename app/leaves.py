@@ -15,6 +15,7 @@ ZONED = pa.timestamp("us", "UTC")
 UNZONED = pa.timestamp("us")
 _INT_BITS = {pa.int32(): 31, pa.int64(): 63}
 _NANOSECONDS = 1000  # in a microsecond
+_LONGEST_MOMENT = 64  # characters of ISO 8601 text, as in app.timestamps
 
 Stored = tuple[Any, pa.DataType]
 
@@ -112,6 +113,8 @@ def _exactly(value: Decimal, kind: pa.DataType) -> Stored | None:
 
 def _moment(text: str, kind: pa.DataType) -> date | datetime | None:
     """What an ISO-8601 text means in a column that was fixed to a date or timestamp; without a zone: UTC."""
+    if len(text) > _LONGEST_MOMENT:
+        return None
     try:
         if kind == pa.date32():
             return date.fromisoformat(text)

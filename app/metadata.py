@@ -1,13 +1,16 @@
 """Where a row comes from, as columns of its own: METADATA_COLUMNS."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from app.model import Headers, TopicPartition, known_timestamp
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+RESCUED_TIMESTAMP = "__kafka_timestamp"  # in _rescued_data: there __timestamp is the record's own field
+# The years 1 to 9999. Producers set timestamps as they like, nanoseconds for instance, and readers know no others.
+_READABLE_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 
 
 class Origin(Protocol):
@@ -34,6 +37,20 @@ def metadata_columns(
     return {name: METADATA[name](rows, tps) for name in names}
 
 
+def lost_metadata(names: Sequence[str], rows: Sequence[Origin]) -> Mapping[str, Mapping[int, Any]]:
+    """What the columns have no form for, by the name that it is rescued under and the row."""
+    if "__timestamp" not in names:
+        return {}
+    stamps = ((row, known_timestamp(origin.timestamp)) for row, origin in enumerate(rows))
+    lost = {row: ms for row, ms in stamps if ms is not None and ms not in _READABLE_MS}
+    return {RESCUED_TIMESTAMP: lost} if lost else {}
+
+
+def _timestamp(origin: Origin) -> int | None:
+    ms = known_timestamp(origin.timestamp)
+    return ms if ms is not None and ms in _READABLE_MS else None
+
+
 def _headers(headers: Headers | None) -> list[dict[str, str | bytes | None]] | None:
     """As Spark's own Kafka source shows them: in order, names may repeat."""
     if not headers:
@@ -46,9 +63,7 @@ METADATA: Mapping[str, Callable[[Sequence[Origin], Sequence[TopicPartition]], pa
     "__partition": lambda _, tps: pa.array([tp.partition for tp in tps], pa.int32()),
     "__offset": lambda rows, _: pa.array([row.offset for row in rows], pa.int64()),
     "__timestamp": lambda rows, _: (
-        pa.array([known_timestamp(row.timestamp) for row in rows], pa.int64())
-        .cast(pa.timestamp("ms", "UTC"))
-        .cast(pa.timestamp("us", "UTC"))
+        pa.array(map(_timestamp, rows), pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
     ),
     "__headers": lambda rows, _: pa.array([_headers(row.headers) for row in rows], HEADERS),
 }

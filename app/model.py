@@ -44,6 +44,7 @@ class Message(Protocol):
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
     def headers(self) -> list[tuple[str, bytes]] | None: ...
+    def error(self) -> Any: ...
 
 
 class Row(NamedTuple):
@@ -67,6 +68,8 @@ class Rejected:
 
     ``key`` and ``value`` are the bytes of the message where it is this one record, else what the deserializers or
     ``transform()`` made of them; ``timestamp`` is in ms since the epoch, ``None`` where the message has none.
+    ``value_size`` is ``None`` for a record that is kept whole; of one that is not, the bytes of the value as it came,
+    and -1 where nobody knows.
     """
 
     tp: TopicPartition
@@ -76,6 +79,12 @@ class Rejected:
     value: Any
     headers: Headers | None
     reason: str
+    value_size: int | None = None
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether only the beginning is kept, which no replay can bring back."""
+        return self.value_size is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ A value that fits its column in no lossless way is kept in ``_rescued_data``, th
 converted as a whole, in C++; value by value only where they mix kinds (``app.fitting``).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,15 +16,28 @@ import pyarrow.compute as pc
 
 from app.bad_rows import BadRowsError
 from app.columns import FieldValues, fit_array, infer
-from app.fitting import MAX_FIELDS, Column, fit, is_empty, refusal_of_name
+from app.fitting import (
+    FULL,
+    MAX_LEAVES,
+    MAX_NEW_LEAVES,
+    Column,
+    Room,
+    fit,
+    fit_column,
+    is_empty,
+    leaves,
+    refusal_of_name,
+)
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.rescue import RESCUED_COLUMN, Rescue, shown
 from app.schema import TableSchema
+from app.sparse import sparse_fields
 
 RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_EXTRA: Mapping[str, pa.Array] = MappingProxyType({})
+_NO_LOSSES: Mapping[str, Mapping[int, Any]] = MappingProxyType({})
 _CASE = "has a name that differs only in case from another one"
 
 
@@ -61,8 +75,23 @@ class Conversion:
     rescued: Mapping[str, Rescue]
 
 
+def most_leaves(schema: TableSchema) -> int:
+    """How many leaves a table with this schema may have after one more batch."""
+    return min(MAX_LEAVES, _leaves(schema) + MAX_NEW_LEAVES)
+
+
+def _leaves(schema: TableSchema) -> int:
+    return sum(map(leaves, schema.columns.values()))
+
+
 def convert(
-    rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Mapping[str, pa.Array] = _NO_EXTRA
+    rows: Sequence[Row],
+    schema: TableSchema,
+    rules: Rules,
+    extra: Mapping[str, pa.Array] = _NO_EXTRA,
+    *,
+    most: int | None = None,
+    lost: Mapping[str, Mapping[int, Any]] = _NO_LOSSES,
 ) -> Conversion:
     """Convert rows to a table.
 
@@ -71,11 +100,15 @@ def convert(
         schema: the table's, as it is known so far.
         rules: of the table's settings.
         extra: further columns, as long as ``rows``; they win over fields of the same name.
+        most: leaves that the table may have after these rows, but for the columns of ours; by default ``most_leaves``.
+        lost: what ``extra`` has no form for, by the name in ``_rescued_data`` and the row.
 
     Raises:
         BadRowsError: records that cannot be rows: names that are not text or not Unicode.
     """
-    batch = _Batch(rows, schema, rules, extra)
+    room = Room((most_leaves(schema) if most is None else most) - _leaves(schema))
+    batch = _Batch(rows, schema, rules, extra, room)
+    batch.add_lost(lost)
     batch.add_fields()
     batch.add_timestamps()
     batch.add_keys()
@@ -86,7 +119,9 @@ def convert(
 class _Batch:
     """The conversion of one batch: columns are added, then those that are new find their places."""
 
-    def __init__(self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Mapping[str, pa.Array]) -> None:
+    def __init__(
+        self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Mapping[str, pa.Array], room: Room
+    ) -> None:
         self._rows = rows
         self._values = [row.value for row in rows]
         self._known = schema.columns
@@ -98,7 +133,34 @@ class _Batch:
         own = (*rules.partition_columns, rules.timestamp_column, KEY_COLUMN, RESCUED_COLUMN, *self._extra)
         self._own = frozenset(own)
         self._folded = frozenset(name.lower() for name in (*own, *schema.columns))
-        self._inferred = _infer(self._values)
+        self._room = room
+        names = _names(self._values)
+        self._without_surplus(names - self._known.keys() - self._own - rules.fixed.keys())
+        self._sparse = frozenset(sparse_fields(self._values))
+        self._inferred = _infer(self._values, self._sparse)
+
+    def _without_surplus(self, unknown: Set[str]) -> None:
+        """Rescue the fields for which the table has no place, before anything makes columns of them."""
+        if len(unknown) <= self._room.left:
+            return
+        with_values = (
+            name for value in self._values for name, each in value.items() if name in unknown and not is_empty(each)
+        )
+        placed = dict.fromkeys(with_values)
+        surplus = unknown - set(islice(placed, max(0, int(self._room.left))))
+        for row, value in enumerate(self._values):
+            if surplus.isdisjoint(value):
+                continue
+            self._values[row] = {name: each for name, each in value.items() if name not in surplus}
+            for name, each in value.items():
+                if name in surplus and not is_empty(each):
+                    self._rescue(name, row, each, "" if name in self._rescued else f"{shown(each)} {FULL}")
+
+    def add_lost(self, lost: Mapping[str, Mapping[int, Any]]) -> None:
+        """What columns of ours have no form for."""
+        for name, values in lost.items():
+            for row, value in values.items():
+                self._rescue(name, row, value, f"{shown(value)} has no form in its column")
 
     def add_fields(self) -> None:
         """The records' own fields, but the timestamp."""
@@ -109,12 +171,21 @@ class _Batch:
             elif name not in self._known and name.lower() in self._folded:
                 self._rescue_all(name, values, _CASE)
             else:
-                self._add(name, self._fitted(name, array, values))
+                self._add(name, self._fitted(name, array, values, self._room))
 
-    def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
+    def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], room: Room) -> Column:
         """The column in the type that the table has for it or, where it is new, the one that the user has given."""
-        column = fit_array(array, values, self._kind(name), fixed=name in self._rules.fixed)
-        return _appearing(column) if name in self._rules.fixed and name not in self._known else column
+        fixed = name in self._rules.fixed
+        if name in self._sparse:
+            column = fit_column(list(values), self._kind(name), fixed=fixed, room=room)
+        else:
+            column = fit_array(array, values, self._kind(name), fixed=fixed, room=room)
+        return _appearing(column) if fixed and name not in self._known else column
+
+    def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
+        """A column of ours: there is always a place for it, and for no more than one where the table is full."""
+        room = Room(1) if self._room.is_full and self._kind(name) is None else self._room
+        return self._fitted(name, array, values, room)
 
     def _kind(self, name: str) -> pa.DataType | None:
         return self._known.get(name, self._rules.fixed.get(name))
@@ -140,7 +211,7 @@ class _Batch:
             if any(lacking):
                 values = self._completed(name, lacking, self._kind(name))
                 array = infer(values)
-        self._add(name, self._fitted(name, array, values))
+        self._add(name, self._fitted_own(name, array, values))
 
     def _completed(self, name: str, lacking: list[bool], kind: pa.DataType | None) -> list[Any]:
         values = []
@@ -156,7 +227,7 @@ class _Batch:
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
             return
         keys = [row.key for row in self._rows]
-        self._add(KEY_COLUMN, self._fitted(KEY_COLUMN, infer(keys), keys), _OfKafka(RESCUED_KEY))
+        self._add(KEY_COLUMN, self._fitted_own(KEY_COLUMN, infer(keys), keys), _OfKafka(RESCUED_KEY))
 
     def add_extra(self) -> None:
         for name, array in self._extra.items():
@@ -166,7 +237,7 @@ class _Batch:
             if kind in (None, array.type):
                 self._add(name, Column(array, array.type, {}, array.is_valid().index(True).as_py()))
             else:
-                self._add(name, self._fitted(name, None, array.to_pylist()), _OfKafka(name))
+                self._add(name, self._fitted_own(name, None, array.to_pylist()), _OfKafka(name))
 
     def finish(self) -> Conversion:
         """The columns in the order of the schema, new ones in the order they were first seen."""
@@ -175,7 +246,7 @@ class _Batch:
         folded = {name.lower() for name in (*columns, *self._own)}
         for name in sorted(self._new(), key=self._first_seen):
             if name not in self._own:
-                refusal = refusal_of_name(name, folded, full=len(columns) >= MAX_FIELDS)
+                refusal = refusal_of_name(name, folded)
                 if refusal is not None:
                     self._withdraw(name, refusal)
                     continue
@@ -217,7 +288,7 @@ class _Batch:
         others = equal_to if equal_to is not None else (None for _ in self._rows)
         for row, (value, other) in enumerate(zip(values, others, strict=False)):
             if not is_empty(value) and not (type(value) is type(other) and value == other):
-                self._rescue(name, row, value, f"{shown(value)} {why}")
+                self._rescue(name, row, value, "" if name in self._rescued else f"{shown(value)} {why}")
 
     def _rescue(self, field_name: str | _OfKafka, row: int, value: Any, why: str) -> None:
         fields = self._left_over.setdefault(row, {})
@@ -233,16 +304,26 @@ class _Batch:
         return pa.array(texts, pa.string())
 
 
-def _infer(values: list[dict[str, Any]]) -> dict[str, pa.Array | None]:
+def _names(values: list[dict[str, Any]]) -> Set[str]:
+    """The names of all fields.
+
+    Raises:
+        BadRowsError: records that cannot be rows.
+    """
+    if all(issubclass(kind, dict) for kind in set(map(type, values))):
+        names: set[Any] = set().union(*values)
+        if all(isinstance(name, str) and _is_unicode(name) for name in names):
+            return names
+    raise BadRowsError({row: reason for row, value in enumerate(values) if (reason := _refusal(value))})
+
+
+def _infer(values: list[dict[str, Any]], sparse: Collection[str]) -> dict[str, pa.Array | None]:
     """The fields of all records in the order they are first seen, as Arrow infers them: at once, if it can."""
-    records = infer(values)
+    records = None if sparse else infer(values)
     if records is not None and pa.types.is_struct(records.type):
         return dict(zip((field.name for field in records.type), records.flatten(), strict=True))
-    bad = {row: reason for row, value in enumerate(values) if (reason := _refusal(value))}
-    if bad:
-        raise BadRowsError(bad)
     names = dict.fromkeys(name for value in values for name in value)
-    return {name: infer(FieldValues(values, name)) for name in names}
+    return {name: None if name in sparse else infer(FieldValues(values, name)) for name in names}
 
 
 def _refusal(value: Any) -> str | None:
@@ -251,12 +332,18 @@ def _refusal(value: Any) -> str | None:
         return f"it is no object with fields, but {shown(value)}"
     for name in value:
         if not isinstance(name, str):
-            return f"its field name {name!r} is not text"
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            return f"its field name {name!r} is not Unicode"
+            return f"its field name {shown(name)} is not text"
+        if not _is_unicode(name):
+            return f"its field name {shown(name)} is not Unicode"
     return None
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def in_form_of(kind: pa.DataType | None, ms: int) -> Any:

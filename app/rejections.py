@@ -6,13 +6,21 @@ from typing import Any
 from quixstreams.models import Row as FrameworkRow
 from quixstreams.models import Topic
 
-from app.bad_records import NotARowError, no_object, too_big
+from app.bad_records import NotARowError, no_object
+from app.big_messages import TooBigError, message_size, truncated
 from app.model import Message, Rejected, Row, TopicPartition, known_timestamp
+from app.rescue import cut
 from app.user_code import at, line_of
 
 HINT_DESERIALIZERS = (
     "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"
 )
+_HINT_COMPRESSION = (
+    "Make it smaller at its producer: of what is compressed with zstd the client takes 100 MB at once. "
+    "Its key and value are not known here; the topic still has it"
+)
+_UNKNOWN_SIZE = -1
+_LONGEST_REASON = 1_000  # characters; what others raise may quote the whole record
 _HINT_TRANSFORM = "Correct transform() in app/transform.py"
 
 
@@ -25,14 +33,33 @@ class Refusal:
 
 
 def not_deserialized(error: Exception, message: Message) -> Refusal:
-    """A message that its deserializers could not read."""
-    return Refusal(_as_it_came(message, f"it does not deserialize: {error}"), HINT_DESERIALIZERS)
+    """A message that its deserializers could not read, or that is too big for them."""
+    if isinstance(error, TooBigError):
+        return Refusal(truncated(message, str(error)), error.hint)
+    reason = cut(f"it does not deserialize: {error}", _LONGEST_REASON)
+    return Refusal(_as_it_came(message, reason), HINT_DESERIALIZERS)
+
+
+def not_decompressed(message: Message, offset: int) -> Refusal:
+    """A message that Kafka's client could not decompress; ``offset`` is its own or, of several in one, the next."""
+    rejected = Rejected(
+        TopicPartition(message.topic(), message.partition()),
+        offset,
+        None,
+        None,
+        None,
+        None,
+        f"the Kafka client cannot decompress it: {message.error().str()}",
+        _UNKNOWN_SIZE,
+    )
+    return Refusal(rejected, _HINT_COMPRESSION)
 
 
 def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
     """A record at which ``transform()`` failed, or that became no row; ``message`` where it is known and no other's."""
     is_ours = isinstance(error, NotARowError)
-    reason = str(error) if is_ours else f"transform() raised {error!r}{at(line_of(error))}"
+    raised = cut(f"transform() raised {error!r}", _LONGEST_REASON)
+    reason = str(error) if is_ours else f"{raised}{at(line_of(error))}"
     if message is not None:
         rejected = _as_it_came(message, reason)
     else:
@@ -76,13 +103,13 @@ class MessageReader:
 
     def read(self, message: Message) -> Row | Refusal:
         """The message's row, or why it has none."""
+        size = message_size(message)
+        if size > self.max_record_bytes:
+            return not_deserialized(TooBigError(size, self.max_record_bytes), message)
         try:
             row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
         except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
             return not_deserialized(error, message)
         if not isinstance(row.value, dict):
             return not_processed(no_object(row.value), row, message)
-        size = len(message)
-        if size > self.max_record_bytes:
-            return not_processed(too_big(size, self.max_record_bytes), row, message)
         return Row(row.value, row.key, row.timestamp, row.offset, row.headers, message)

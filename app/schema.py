@@ -115,6 +115,8 @@ def _canonical(kind: pa.DataType, name: str) -> pa.DataType | None:
     if pa.types.is_struct(kind):
         inner = ((each.name, _canonical(each.type, f"{name}.{each.name}")) for each in kind)
         kept = [(each, found) for each, found in inner if found is not None]
+        if len(dict(kept)) < len(kept):
+            raise ValueError(f"its column {name!r} has two fields of one name")
         return pa.struct(kept) if kept else None
     if _is_any(kind, (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
         element = _canonical(kind.value_type, f"{name}[]")

@@ -10,6 +10,7 @@ import pyarrow as pa
 from app.errors import ConfigError, FatalError
 from app.footers import read_footer
 from app.partitioning import is_data_file
+from app.rescue import cut
 from app.schema import EMPTY, TableSchema, join_types
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.type_names import type_name
@@ -17,6 +18,8 @@ from app.type_names import type_name
 logger = logging.getLogger(__name__)
 
 _FILES_LOOKED_AT = 20
+_NAMED = 5  # columns, in one line of the log
+_SHOWN = 80  # characters of a name
 _INTEGERS = (pa.int32(), pa.int64())
 
 
@@ -164,14 +167,20 @@ class SchemaKeeper:
 
     def _become(self, schema: TableSchema) -> None:
         """Take the schema, and tell of columns that now are of two types in the table's files."""
-        for column, kind in self._current.columns.items():
-            for path in _now_double(column, kind, schema.columns.get(column, kind)):
-                logger.warning(
-                    "column %r: bigint in the table's files so far, double from now on. Spark cannot read the mix "
-                    "(DuckDB, pyarrow and Polars can) until the old files are rewritten (python main.py rewrite); "
-                    "a type in COLUMN_TYPES from the start avoids it",
-                    path,
-                )
+        paths = [
+            path
+            for column, kind in self._current.columns.items()
+            for path in _now_double(column, kind, schema.columns.get(column, kind))
+        ]
+        if paths:
+            more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
+            logger.warning(
+                "column %s%s: bigint in the table's files so far, double from now on. Spark cannot read the mix "
+                "(DuckDB and Polars can, pyarrow below 2^53) until the old files are rewritten "
+                "(python main.py rewrite); a type in COLUMN_TYPES from the start avoids it",
+                ", ".join(cut(repr(path), _SHOWN) for path in paths[:_NAMED]),
+                more,
+            )
         self._current = schema
 
 

@@ -83,6 +83,7 @@ class LakeSink(BaseSink):
         )
         self._clock = clock
         self._metrics = metrics or Metrics()
+        self.max_record_bytes = max_record_bytes
         self._buffer = Buffer(max_record_bytes, bad_records)
         self._fences = Fences(clock)
         self._last_batch = 0

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -11,11 +12,15 @@ from app.encodings import without_dictionary
 from app.file_groups import file_groups
 from app.model import Batch, BatchPart, Rejected, StagedFile
 from app.partitioning import PartitionSpec
-from app.rescue import Rescue
+from app.rescue import Rescue, cut
 from app.staged_file import write_staged
 
 logger = logging.getLogger(__name__)
 
+_MOST_TOLD = 1_000  # columns, since the start
+_NAMED = 5  # columns, in one line
+_SHOWN = 80  # characters of a name
+_EXAMPLE = 300
 _GROUP_COLUMN = "__file_group"
 _T = TypeVar("_T")
 
@@ -91,14 +96,22 @@ class Stager:
         return Staged(StagedFile(path, group_column, groups, sort_column), rejected, rescued)
 
     def _tell(self, rescued: Mapping[str, Rescue]) -> None:
-        for column, rescue in rescued.items():
-            if column not in self._told:
-                self._told.add(column)
-                logger.warning(
-                    "column %r: %s; such values are kept in _rescued_data. COLUMN_TYPES can fix a column's type",
-                    column,
-                    rescue.example,
-                )
+        """Tell once of each column, in one line a batch: names come with the data, of any length and number."""
+        if len(self._told) >= _MOST_TOLD:
+            return
+        news = {key: rescue for name, rescue in rescued.items() if (key := name[:_SHOWN]) not in self._told}
+        if not news:
+            return
+        self._told.update(islice(news, _MOST_TOLD - len(self._told)))
+        named = [f"column {cut(repr(key), _SHOWN)}: {cut(one.example, _EXAMPLE)}" for key, one in news.items()]
+        more = f"; {len(news) - _NAMED:,} more columns" if len(news) > _NAMED else ""
+        last = "" if len(self._told) < _MOST_TOLD else ". No further columns are told, batches count their values"
+        logger.warning(
+            "%s%s; such values are kept in _rescued_data. COLUMN_TYPES can fix a column's type%s",
+            "; ".join(named[:_NAMED]),
+            more,
+            last,
+        )
 
 
 def _by_part(batch: Batch, rejected: Sequence[Rejected]) -> tuple[tuple[BatchPart, list[Rejected]], ...]:

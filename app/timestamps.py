@@ -27,6 +27,7 @@ _FIRST_SECOND = -62_135_596_800  # 0001-01-01T00:00:00Z
 _LAST_SECOND = 253_402_300_799  # 9999-12-31T23:59:59Z
 _INT64 = range(-(2**63), 2**63)
 _LONGEST_SHOWN = 80
+_LONGEST_TEXT = 64  # characters; ISO 8601 with nanoseconds and seconds in the zone's offset has 44
 
 
 def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
@@ -151,7 +152,9 @@ def _epoch_seconds_of_doubles(numbers: pa.Array) -> pa.Array:
 
 def _seconds_of_texts(values: Sequence[Any]) -> pa.Array:
     """Like the first, all with a zone or all without, Arrow parses them at once; else they go one by one."""
-    zone = "UTC" if _ZONE.search(next(value for value in values if value is not None)) else None
+    # The expression takes the square of the length of a text that nearly fits.
+    first = next(value for value in values if value is not None)[:_LONGEST_TEXT]
+    zone = "UTC" if _ZONE.search(first) else None
     try:
         stamps = pa.array(values, pa.string()).cast(pa.timestamp("us", zone))
     except (UnicodeEncodeError, pa.ArrowException):
@@ -164,6 +167,8 @@ def _seconds_one_by_one(texts: Sequence[str | None]) -> pa.Array:
 
 
 def _seconds_of_text(text: str) -> int | None:
+    if len(text) > _LONGEST_TEXT:
+        return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -202,6 +207,7 @@ def _reason(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     try:
-        return f"{str(value)[:_LONGEST_SHOWN]!r}"
+        text = value if isinstance(value, str) else str(value)
+        return f"{text[:_LONGEST_SHOWN]!r}"
     except ValueError:  # Python writes no whole number of more than 4,300 digits
         return f"a number of {value.bit_length():,} bits"

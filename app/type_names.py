@@ -48,10 +48,12 @@ def type_name(kind: pa.DataType) -> str:
 def parse_type(text: str) -> pa.DataType:
     """The type of a name, in any case of its letters.
 
+    Fields whose names differ only in case are taken: files of other tools have such.
+
     Raises:
         ValueError: what is wrong with the name.
     """
-    parser = _Parser(text)
+    parser = _Parser(text, fold=lambda name: name)
     kind = parser.type()
     parser.end()
     return kind
@@ -80,8 +82,9 @@ def _quoted(name: str) -> str:
 class _Parser:
     """Reads types from a text, one token after the other."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, fold: Callable[[str], str] = str.lower) -> None:
         self._text = text
+        self._fold = fold
         self._tokens = _tokens(text)
         self._at = 0
 
@@ -104,9 +107,9 @@ class _Parser:
         folded: set[str] = set()
         while True:
             name = self._name()
-            if name.lower() in folded:
+            if self._fold(name) in folded:
                 raise ValueError(f"the name {name!r} is given twice (in whatever case)")
-            folded.add(name.lower())
+            folded.add(self._fold(name))
             self._expect(":", f"after the name {name!r}")
             fields[name] = self.type()
             if self._peek() != ",":

@@ -67,7 +67,10 @@ class WatchfulSink(LakeSink):
     def reject(self, rejected: Rejected, hint: str) -> None:
         """See ``LakeSink.reject``."""
         super().reject(rejected, hint)
-        self._heard(rejected.tp, rejected.key)
+        if not rejected.is_truncated:
+            self._heard(rejected.tp, rejected.key)
+        elif rejected.key is not None and rejected.tp.topic == self._raw_keys.topic:  # no deserializer has seen it
+            self._silence.heard(rejected.tp, (rejected.key,))
 
     def _heard(self, tp: TopicPartition, key: Any) -> None:
         # A message without a key leaves that of the one before it, and one of another topic than the input's too.

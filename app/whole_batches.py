@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from app.columns import fit_array, infer, is_void
 from app.json_lines import has_field, is_native, parse
-from app.metadata import metadata_columns
+from app.metadata import lost_metadata, metadata_columns
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, known_timestamp
 from app.partitioning import PartitionSpec, fill_null
 from app.records import Rules, in_form_of
@@ -89,6 +89,8 @@ class WholeBatches:
         fields = self._fields(values, schema.columns)
         moments = self._moments(fields, values, messages)
         keys = _keys(messages)
+        if max(map(len, values)) + _longest(keys) > self._max_record_bytes:
+            raise OneByOneError
         arrays = {name: self._stored(name, array, schema.columns) for name, array in fields.items()}
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
@@ -166,6 +168,8 @@ class WholeBatches:
         if not self._metadata:
             return {}
         origins = [_Origin(one.offset(), one.timestamp()[1], one.headers()) for one in messages]
+        if lost_metadata(self._metadata, origins):
+            raise OneByOneError
         columns = metadata_columns(self._metadata, origins, [tp] * len(messages))
         if any(_has_values(array) and known.get(name) != array.type for name, array in columns.items()):
             raise OneByOneError
@@ -184,6 +188,11 @@ def _keys(messages: Sequence[Message]) -> pa.Array:
         return pa.array([message.key() for message in messages], pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
         raise OneByOneError from None
+
+
+def _longest(texts: pa.Array) -> int:
+    """Bytes of the longest of them."""
+    return int(pc.max(pc.binary_length(texts)).as_py() or 0)
 
 
 def _text(values: pa.Array) -> pa.Array:

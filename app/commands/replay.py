@@ -80,6 +80,7 @@ class _Letters:
         self._since = since
         self._until = until
         self.left_out = 0  # of the file read last
+        self.truncated = 0  # of all files
 
     def of(self, key: str) -> Iterator[DeadLetter]:
         """Yield the selected records of one file."""
@@ -87,7 +88,10 @@ class _Letters:
         self._store.download(key, path)
         self.left_out = 0
         for letter in read(path):
-            if self._is_selected(letter):
+            if self._is_selected(letter) and letter.record.is_truncated:
+                self.truncated += 1
+                self.left_out += 1
+            elif self._is_selected(letter):
                 yield letter
             else:
                 self.left_out += 1
@@ -109,8 +113,17 @@ def _count(letters: _Letters, keys: Sequence[str], where: str) -> None:
     for key in keys:
         reasons.update(letter.record.reason for letter in letters.of(key))
     tell(f"{counted(reasons.total(), 'record')} selected in {counted(len(keys), 'file')} of {where}")
+    _tell_truncated(letters)
     for reason, count in reasons.most_common():
         tell(f"{count:>10,}  {reason}")
+
+
+def _tell_truncated(letters: _Letters) -> None:
+    if letters.truncated:
+        tell(
+            f"left out: {counted(letters.truncated, 'record')} too big to be kept whole (column truncated). "
+            "They can only be had from their topic, as long as it keeps them"
+        )
 
 
 def _send(letters: _Letters, keys: Sequence[str], sender: Sender, *, delete: bool) -> None:
@@ -128,6 +141,7 @@ def _send(letters: _Letters, keys: Sequence[str], sender: Sender, *, delete: boo
         kept = len(keys) - deleted
         sent = counted(sender.acknowledged, "record")
         tell(f"{sent} sent; {counted(deleted, 'file')} deleted, {counted(kept, 'file')} kept")
+        _tell_truncated(letters)
 
 
 def _new_sender(settings: Settings, to: str | None, scratch: Path) -> Sender:

@@ -193,3 +193,15 @@ def test_records_larger_than_the_clients_default_go_back(kafka: Broker, tmp_path
     ended = replay(kafka, tmp_path)
 
     assert (ended.returncode, kafka.count(large)) == (0, 1), ended.stderr
+
+
+def test_what_was_too_big_to_be_kept_whole_is_left_out_and_told(kafka: Broker, tmp_path: Path, topic: str) -> None:
+    path = write_letter(tmp_path, [rejected(topic, 5, value=b"beginning", value_size=400_000_000), rejected(topic, 6)])
+
+    ended = replay(kafka, tmp_path, "--delete")
+
+    sent, left_out = ended.stdout.splitlines()
+    assert (ended.returncode, sent) == (0, "1 record sent; 0 files deleted, 1 file kept"), ended.stderr
+    assert left_out.startswith("left out: 1 record too big to be kept whole")
+    assert [m.value() for m in consume(kafka, topic)] == [b"v"]
+    assert path.exists()

@@ -131,3 +131,18 @@ def test_another_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(DataError, match=r"reading broken\.parquet of the dead letter"):
         list(dead_letter.read(tmp_path / "broken.parquet"))
+
+
+def test_a_file_of_a_release_that_kept_everything_whole_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "letter.parquet"
+    pq.write_table(dead_letter.to_table([rejected()]).drop(["truncated", "value_size"]), path)
+    [letter] = dead_letter.read(path)
+    assert (letter.record.value, letter.record.is_truncated) == (b"v", False)
+
+
+@pytest.mark.parametrize("size", [400_000_000, -1])
+def test_a_record_that_is_not_kept_whole_says_so(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "letter.parquet"
+    dead_letter.write([rejected(value_size=size)], path)
+    [letter] = dead_letter.read(path)
+    assert (letter.record.is_truncated, letter.record.value_size) == (True, size)

@@ -33,6 +33,7 @@ LAYERS = (
         "app.ranges",
         "app.recent_warnings",
         "app.row_size",
+        "app.sparse",
         "app.scratch",
         "app.sizing",
         "app.staged_file",
@@ -67,7 +68,7 @@ LAYERS = (
         "app.stretches",
         "app.timestamps",
     ),
-    ("app.customised", "app.fitting", "app.internal_topics", "app.other_sinks"),
+    ("app.big_messages", "app.customised", "app.fitting", "app.internal_topics", "app.other_sinks"),
     ("app.columns", "app.schema_differences"),
     ("app.json_lines", "app.pieces"),
     (

@@ -9,7 +9,7 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app import raw_lane
 from app.checkpoints import Checkpoints
-from app.model import TopicPartition
+from app.model import Message, TopicPartition
 from app.raw_lane import RawLane
 from tests.fakes.kafka_message import KafkaMessage
 from tests.unit import sink_bench
@@ -59,14 +59,17 @@ class Line:
         self.waiting: set[TopicPartition] = set()
         self.put_right: list[tuple[TopicPartition, int, int]] = []
         self.failures: list[KafkaError] = []
+        self.passed_over: list[Message] = []
         self.may_go_on = True
         self.lane = RawLane(
             consumer=self.consumer,
             sink=self.sink,
             checkpoints=self.checkpoints,
+            max_record_bytes=1_000_000,
             waits=self.waiting.__contains__,
             put_right=lambda *went: self.put_right.append(went),
             failed=self._failed,
+            pass_over=self.passed_over.append,
         )
 
     def _failed(self, error: Exception) -> bool:
@@ -294,3 +297,36 @@ def test_errors_say_nothing_about_the_size(line: Line) -> None:
 def test_tombstones_are_taken(line: Line) -> None:
     line.poll(KafkaMessage(None, at=1), KafkaMessage(None, at=2))
     assert line.sealed == {TP: [1, 2]}
+
+
+def test_what_is_too_big_is_put_aside_in_turn_and_only_its_beginning_is_kept(line: Line) -> None:
+    big = KafkaMessage(b"x" * 1_000_001, b"key", at=3, raw_headers=[("trace", b"1")])
+    line.poll(*of(TP, 1, 2), big, *of(TP, 4))
+
+    line.sink._seal("test")
+    [batch] = line.sink_bench.pipeline.batches
+    assert [message.offset() for message in batch.messages[0]] == [1, 2, 4]
+    assert batch.parts[0].offsets.last == 4
+    [rejected] = batch.rejected
+    assert (rejected.offset, rejected.key, rejected.headers) == (3, b"key", [("trace", b"1")])
+    assert (rejected.value, rejected.value_size) == (b"x" * 4096, 1_000_001)
+    assert batch.size < 100_000
+    assert line.stored == {TP: 4}
+
+
+def test_what_is_too_big_and_comes_again_after_a_pause_is_put_aside_once(line: Line) -> None:
+    messages = [*of(TP, 1, 2), KafkaMessage(b"x" * 1_000_001, at=3), *of(TP, 4)]
+    line.poll(*messages)
+    line.sink._seal("test")
+    line.pause()
+    line.poll(*messages, *of(TP, 5))
+
+    assert line.sealed == {TP: [1, 2, 4, 5]}
+    assert [record.offset for batch in line.sink_bench.pipeline.batches for record in batch.rejected] == [3]
+
+
+def test_of_several_errors_about_one_message_the_first_counts(line: Line) -> None:
+    broken = KafkaMessage(None, at=7, failure=KafkaError(KafkaError._BAD_COMPRESSION))
+    line.poll(*of(TP, 6), broken, broken)
+    assert line.passed_over == [broken]
+    assert line.failures == []

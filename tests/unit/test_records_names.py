@@ -1,5 +1,6 @@
 """Nested values, odd names, and the columns that are not the record's own."""
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -7,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from app.bad_rows import BadRowsError
+from app.fitting import leaves
 from app.records import Rules, convert
-from app.rescue import Rescue
+from app.rescue import Rescue, joined
 from app.schema import EMPTY, TableSchema
 from tests.unit.batches import NOON, row
 from tests.unit.conversions import INT, RULES, converted, rescued, rescued_of, stored
@@ -86,10 +88,92 @@ def test_names_that_differ_only_in_case_from_columns_of_ours_are_rescued() -> No
 
 
 def test_beyond_5000_columns_new_fields_are_rescued() -> None:
-    many = {f"c{number}": number for number in range(5_001)}
-    conversion = converted(many)
-    assert rescued(conversion) == [{"c5000": 5_000}]
-    assert converted({"c1": 5, "more": 1}, schema=dict(conversion.schema.columns)).rescued.keys() == {"more"}
+    known = {f"c{number}": pa.int64() for number in range(4_998)} | {"o": pa.struct([("a", pa.int64())])}
+    conversion = converted({"c1": 5, "more": 1, "o": {"a": 1, "b": 2}, "even": 2}, schema=known)
+    assert rescued(conversion) == [{"o": {"b": 2}, "even": 2}]
+    assert {"more", "even", "ts_ms"} & conversion.schema.columns.keys() == {"more", "ts_ms"}
+    again = converted({"c1": 6, "yet": {"x": 1}}, schema=dict(conversion.schema.columns))
+    assert rescued(again) == [{"yet": {"x": 1}}]
+
+
+def test_a_wide_table_begins_at_once() -> None:
+    record = {f"c{number}": number for number in range(1_000)}
+    conversion = converted(record)
+    assert conversion.rescued == {}
+    assert conversion.table.select(list(record)).to_pylist() == [record]
+
+
+def test_one_record_adds_a_thousand_columns_at_most() -> None:
+    record = {f"id {number}": number for number in range(10_000)}
+    conversion = converted({"x": 1}, {"none": None, **record}, {"id 9999": 1})
+    own = {"ts_ms", "_rescued_data"}
+    assert [name for name in conversion.schema.columns if name not in own] == ["x", *list(record)[:999]]
+    assert rescued(conversion) == [None, dict(list(record.items())[999:]), {"id 9999": 1}]
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        lambda ids: {"o": ids},
+        lambda ids: {"o": {"deeper": {"still": ids}}},
+        lambda ids: {f"o{number}": dict(list(ids.items())[number::4]) for number in range(4)},
+    ],
+)
+def test_names_inside_objects_count_as_well(nested: Callable[[dict[str, int]], dict[str, Any]]) -> None:
+    record = nested({f"id {number}": number for number in range(3_000)})
+    conversion = converted(record)
+    own = {"ts_ms", "__key", "_rescued_data"}
+    assert sum(leaves(kind) for name, kind in conversion.schema.columns.items() if name not in own) == 1_000
+    [kept] = conversion.table.select([name for name in conversion.table.column_names if name not in own]).to_pylist()
+    assert joined(kept, rescued(conversion)[0]) == record
+
+
+def test_a_list_of_objects_that_has_no_place_is_rescued_whole() -> None:
+    known = {"o": pa.list_(pa.struct([("a", pa.int64())]))}
+    value = [{"a": 0}, *({f"id {number}": number} for number in range(1_001))]
+    conversion = converted({"o": value}, {"o": [{"a": 1}]}, {"x": 1}, schema=known)
+    assert conversion.table["o"].to_pylist() == [None, [{"a": 1}], None]
+    assert rescued(conversion) == [{"o": value}, None, None]
+    assert "x" in conversion.schema.columns, "the place that the list did not take is there for others"
+
+
+def test_a_list_that_would_take_gigabytes_is_rescued() -> None:
+    wide = {f"f{number}": number for number in range(900)}
+    value = [wide, *({"f0": 1} for _ in range(20_000))]
+    conversion = converted({"o": value}, {"o": [wide]})
+    assert conversion.table["o"].to_pylist() == [None, [wide]]
+    assert rescued(conversion) == [{"o": value}, None]
+
+
+def test_records_with_names_of_their_own_do_not_take_the_square_of_their_number() -> None:
+    flat = [{f"a{number}": number} for number in range(20_000)]
+    nested = [{"o": {"p": {f"b{number}": number}}} for number in range(20_000)]
+    before = pa.total_allocated_bytes()
+    conversion = converted(*flat, *nested)
+    assert pa.default_memory_pool().max_memory() - before < 2**30
+    found = [{k: v for k, v in row.items() if v is not None} for row in conversion.table.slice(19_999, 2).to_pylist()]
+    assert [row["_rescued_data"] for row in found] == ['{"a19999":19999}', '{"o":{"p":{"b0":0}}}']
+
+
+@pytest.mark.parametrize("name", ["n" * 256, "ü" * 128])
+def test_names_that_are_too_long_for_catalogs_are_rescued(name: str) -> None:
+    conversion = converted({name: 1, "o": {name: 2, "a": 3}, name[:100]: 4})
+    assert rescued(conversion) == [{name: 1, "o": {name: 2}}]
+    assert set(conversion.schema.columns) == {"o", name[:100], "ts_ms", "_rescued_data"}
+    assert converted({name: 1}, schema={name: pa.int64()}).rescued == {}, "a table that has it keeps it"
+
+
+def test_an_empty_name_inside_an_object_is_rescued() -> None:
+    assert rescued(converted({"o": {"": 1, "a": {"": {"x": 1}}}})) == [{"o": {"": 1, "a": {"": {"x": 1}}}}]
+
+
+def test_more_levels_of_lists_than_readers_take_are_rescued() -> None:
+    def lists(levels: int) -> Any:
+        return 1 if not levels else [lists(levels - 1)]
+
+    conversion = converted({"x": lists(12), "y": lists(13), "z": {"a": [{"b": lists(11), "c": lists(12)}]}})
+    assert conversion.table["x"].to_pylist() == [lists(12)]
+    assert rescued(conversion) == [{"y": lists(13), "z": {"a": [{"b": lists(11), "c": lists(12)}]}}]
 
 
 def test_a_field_named_like_the_rescued_data_goes_inside_them() -> None:

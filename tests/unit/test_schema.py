@@ -189,3 +189,15 @@ def test_a_type_that_cannot_be_written_names_its_column() -> None:
     stored = pa.schema([("x", pa.struct([("m", pa.map_(pa.string(), pa.int64()))]))])
     with pytest.raises(ValueError, match=r"its column 'x\.m' has the type map<string, int64>"):
         TableSchema.from_arrow(stored)
+
+
+def test_fields_of_other_tools_that_differ_only_in_case_are_read_back() -> None:
+    kind = pa.struct([("a", pa.int64()), ("A", pa.string())])
+    schema = TableSchema.from_arrow(pa.schema([("o", kind), ("x", pa.int64()), ("X", pa.string())]))
+    assert schema.columns["o"] == kind
+    assert TableSchema.from_document(json.loads(json.dumps(schema.to_document()))) == schema
+
+
+def test_two_fields_of_one_name_are_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="'o' has two fields of one name"):
+        TableSchema.from_arrow(pa.schema([("o", pa.struct([("a", pa.int64()), ("a", pa.string())]))]))

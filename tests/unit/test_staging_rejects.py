@@ -129,3 +129,16 @@ def test_metadata_columns_tell_where_each_row_is_from(path: Path) -> None:
     ]
     assert (two["__partition"], two["__offset"], two["__headers"]) == (1, 7, None)
     assert json.loads(two["_rescued_data"]) == {"__offset": 99}
+
+
+def test_any_number_of_rescued_columns_is_told_in_one_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stage = stager(spec()).stage
+    with caplog.at_level(logging.WARNING):
+        for first in range(0, 40_000, 2_000):
+            names = [f"{number:06}" + "n" * 200_000 * (number % 500 == 0) for number in range(first, first + 2_000)]
+            stage(batch({"x": 1, **dict.fromkeys(names, 1)}), path, lambda work: work())
+    assert 1 <= len(caplog.messages) <= 2
+    assert all(len(message) < 3_000 for message in caplog.messages)
+    assert "column '001000" in caplog.messages[0]
+    assert "more columns" in caplog.messages[0]
+    assert "No further columns are told" in caplog.messages[-1]
