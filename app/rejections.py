@@ -8,6 +8,7 @@ from quixstreams.models import Topic
 
 from app.bad_records import NotARowError, no_object
 from app.big_messages import TooBigError, message_size, truncated
+from app.message_headers import headers_of
 from app.model import Message, Rejected, Row, TopicPartition, known_timestamp
 from app.rescue import cut
 
@@ -41,7 +42,7 @@ def not_deserialized(error: Exception, message: Message) -> Refusal:
         known_timestamp(message.timestamp()[1]),
         message.key(),
         message.value(),
-        message.headers(),
+        headers_of(message),
         cut(f"it does not deserialize: {error}", _LONGEST_REASON),
     )
     return Refusal(rejected, HINT_DESERIALIZERS)
