@@ -8,6 +8,7 @@ from typing import Any
 from quixstreams.models import Topic
 
 from app.bad_records import NotARowError, too_big
+from app.message_headers import headers_of
 from app.model import Headers, Message, Rejected, TopicPartition, known_timestamp
 
 KEPT_BYTES = 4096  # of the value and of the key: enough to tell who has sent it
@@ -28,7 +29,7 @@ class TooBigError(NotARowError):
 
 def message_size(message: Message) -> int:
     """Bytes of the value, the key and the headers."""
-    return len(message) + len(message.key() or b"") + _headers_size(message.headers())
+    return len(message) + len(message.key() or b"") + _headers_size(headers_of(message))
 
 
 def refuse_too_big(topic: Topic, limit: int) -> None:
@@ -46,7 +47,7 @@ def refuse_too_big(topic: Topic, limit: int) -> None:
 
 def truncated(message: Message, reason: str) -> Rejected:
     """What is kept of a message that is too big: where it stands, its size, and how it begins."""
-    value, headers = message.value(), message.headers()
+    value, headers = message.value(), headers_of(message)
     return Rejected(
         TopicPartition(message.topic(), message.partition()),
         message.offset(),

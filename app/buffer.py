@@ -9,6 +9,7 @@ from quixstreams.models import HeadersTuples
 
 from app.assignment import Assignment
 from app.bad_records import BadRecords, no_object, too_big
+from app.message_headers import headers_of
 from app.model import Batch, Message, Rejected, Row, TopicPartition
 from app.row_size import RowSizer, deep_size
 
@@ -183,5 +184,5 @@ class Buffer:
 
 def _keys_and_headers(messages: Sequence[Message]) -> int:
     """Bytes of a message's key and headers, on average."""
-    sizes = (deep_size(message.key()) + deep_size(message.headers()) for message in messages)
+    sizes = (deep_size(message.key()) + deep_size(headers_of(message)) for message in messages)
     return sum(sizes) // len(messages)

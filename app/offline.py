@@ -35,7 +35,7 @@ class Sent:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GivenMessage:
     """A record as Kafka's client would give it; see ``app.model.Message``."""
 
@@ -69,6 +69,9 @@ class GivenMessage:
 
     def headers(self) -> list[tuple[str, bytes]] | None:
         return self.raw_headers
+
+    def set_headers(self, value: list[tuple[str, bytes]]) -> None:
+        self.raw_headers = value
 
     def leader_epoch(self) -> int | None:
         return None

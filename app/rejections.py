@@ -8,6 +8,7 @@ from quixstreams.models import Topic
 
 from app.bad_records import NotARowError, no_object
 from app.big_messages import TooBigError, message_size, truncated
+from app.message_headers import headers_of
 from app.model import Message, Rejected, Row, TopicPartition, known_timestamp
 from app.rescue import cut
 from app.user_code import at, line_of
@@ -84,7 +85,7 @@ def _as_it_came(message: Message, reason: str) -> Rejected:
         known_timestamp(message.timestamp()[1]),
         message.key(),
         message.value(),
-        message.headers(),
+        headers_of(message),
         reason,
     )
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from app.columns import fit_array, infer, is_void
 from app.json_lines import has_field, is_native, parse
+from app.message_headers import headers_of
 from app.metadata import lost_metadata, metadata_columns
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, known_timestamp
 from app.partitioning import PartitionSpec, fill_null
@@ -167,7 +168,7 @@ class WholeBatches:
     ) -> Mapping[str, pa.Array]:
         if not self._metadata:
             return {}
-        origins = [_Origin(one.offset(), one.timestamp()[1], one.headers()) for one in messages]
+        origins = [_Origin(one.offset(), one.timestamp()[1], headers_of(one)) for one in messages]
         if lost_metadata(self._metadata, origins):
             raise OneByOneError
         columns = metadata_columns(self._metadata, origins, [tp] * len(messages))

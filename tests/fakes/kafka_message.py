@@ -41,6 +41,9 @@ class KafkaMessage:
     def headers(self) -> list[tuple[str, bytes]] | None:
         return self.raw_headers
 
+    def set_headers(self, value: list[tuple[str, bytes]]) -> None:
+        raise NotImplementedError("nothing here has headers that cannot be read")
+
     def leader_epoch(self) -> int | None:
         return None
 

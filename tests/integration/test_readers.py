@@ -29,8 +29,14 @@ pytestmark = pytest.mark.usefixtures("parsed_classes")
 
 MAIN = Path(__file__).parents[2] / "main.py"
 MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
+REFUSED_NAMES = f'{{"box":{{"":1,"A":3,"{"n" * 256}":4}}}}'
 LOCAL = datetime(1, 1, 1, 2, 3, 4)
 METADATA = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
+
+
+def lists(levels: int) -> Any:
+    return 1 if not levels else [lists(levels - 1)]
+
 
 # A batch each: records, and what readers find where this is not just that.
 Record = dict[str, Any]
@@ -63,6 +69,11 @@ CHANGES: dict[str, tuple[tuple[Record, Record], ...]] = {
             },
         ),
     ),
+    "names that readers refuse": (
+        ({"box": {"": 1, "a": 2, "A": 3, "n" * 256: 4}}, {"box": {"a": 2}, "_rescued_data": REFUSED_NAMES}),
+    ),
+    "as many levels of lists as there are": (({"grid": lists(12)}, {}),),
+    "more of them": (({"cube": lists(13)}, {"cube": None, "_rescued_data": f'{{"cube":{"[" * 13}1{"]" * 13}}}'}),),
     "columns that are gone": (({"count": 5}, {}),),
     "odd names": (({"a.b": 1, "über maß": "m", "count": 6}, {}),),
 }
@@ -83,6 +94,8 @@ TYPES = {
     "tags": "array<string>",
     "laps": "array<struct<lap:bigint,time:double,sector:struct<no:bigint>>>",
     "_rescued_data": "string",
+    "box": "struct<a:bigint>",
+    "grid": "array<" * 12 + "bigint" + ">" * 12,
     "a.b": "bigint",
     "über maß": "string",
     "ts_ms": "bigint",
@@ -221,6 +234,19 @@ def test_whole_numbers_before_fractions_are_read_by_three(of_two_types: tuple[Pa
     found = read(table)
     assert types_of(found)["v"] == "double"
     assert rows_of(found) == rows
+
+
+def test_whole_numbers_that_no_double_holds_are_rounded_by_two_and_refused_by_one(
+    writer: SparkWriter, tmp_path: Path
+) -> None:
+    lake = new_lake(tmp_path, writer)
+    lake.write({"n": 0, "place": "a", "v": 2**53 + 1})
+    lake.write({"n": 1, "place": "a", "v": 1.5})
+    table = tmp_path / "lake" / TABLE
+    for read in (_duckdb, _polars_of_two_types):
+        assert [row["v"] for row in rows_of(read(table))] == [float(2**53), 1.5]
+    with pytest.raises(pa.ArrowInvalid, match="9007199254740993"):
+        _pyarrow(table)
 
 
 def test_spark_reads_them_after_a_rewrite_and_so_do_all_without_options(of_two_types: tuple[Path, Rows]) -> None:

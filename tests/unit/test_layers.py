@@ -29,6 +29,7 @@ LAYERS = (
         "app.lenient_json",
         "app.lineage",
         "app.log_lines",
+        "app.message_headers",
         "app.process_memory",
         "app.ranges",
         "app.recent_warnings",

@@ -1,0 +1,33 @@
+"""Header names that are not UTF-8, on a real broker: they end nothing, and cost no row."""
+
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.faults.connector_thread import Place, Transform
+from tests.services.raw_headers import produce_with_header
+
+LANES: dict[str, Transform] = {
+    "many at once": lambda sdf: sdf,
+    "record by record": lambda sdf: sdf.apply(lambda value: value),
+}
+
+
+@pytest.mark.parametrize("metadata", ["", "__headers"])
+@pytest.mark.parametrize("transform", LANES.values(), ids=LANES.keys())
+def test_a_header_name_that_is_not_utf8_is_replaced(place: Place, transform: Transform, metadata: str) -> None:
+    for value in (b'{"n":0,"ts_ms":5}', b"{", b'{"n":1,"ts_ms":5}'):
+        produce_with_header(place.kafka.bootstrap_servers, place.topic, value, b"\xff\xfe")
+    place.produced = 2
+    connector = place.connector(transform=transform, METADATA_COLUMNS=metadata)
+    place.wait_until_committed(3, by=connector)
+    connector.stop()
+
+    place.assert_whole()
+    replaced = [{"key": "\ufffd", "value": b"v"}]
+    if metadata:
+        rows: list[dict[str, Any]] = [row for path in place.files() for row in pq.ParquetFile(path).read().to_pylist()]
+        assert [row["__headers"] for row in rows] == [replaced] * 2
+    [letter] = pq.read_table(place.store_folder / "data/_dead_letter/readings").to_pylist()
+    assert (letter["value"], letter["headers"]) == (b"{", replaced)
