@@ -239,6 +239,12 @@ INTENDED = (
         shows=("special characters in partition values",),
     ),
     _case("empty text", _valued("", "a", None), hive_columns="p", shows=("empty text as a partition value",)),
+    _case(
+        "an object of nulls in a folder",
+        _valued({"x": None}, None),
+        hive_columns="p",
+        shows=("an object without any value as a partition value",),
+    ),
     _case("bytes in a folder", _valued(b"a", b"bc"), hive_columns="p", shows=("bytes as a partition value",)),
     _case(
         "keys of bytes in a folder",

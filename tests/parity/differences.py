@@ -64,6 +64,7 @@ DIFFERENCES = (
     Difference("name of the writer in the catalog", _writer),
     Difference("registration", _registration),
     Difference("special characters in partition values", folders.special_characters),
+    Difference("an object without any value as a partition value", folders.empty_object),
     Difference("empty text as a partition value", folders.empty_text),
     Difference("bytes as a partition value", folders.bytes_as_text),
     Difference("partition values in a batch of several kinds", folders.own_text),

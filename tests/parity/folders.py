@@ -11,6 +11,7 @@ from tests.parity.comparing import Finding
 from tests.parity.contents import (
     column_values,
     has_failed,
+    is_nothing,
     is_number,
     is_own_value,
     is_time_part,
@@ -44,6 +45,13 @@ def special_characters(finding: Finding) -> bool:
 def _text(finding: Finding, name: str) -> str:
     [value] = values_of(finding, name=name)
     return QUIX_NULL if value is None else str(value)
+
+
+def empty_object(finding: Finding) -> bool:
+    if not is_own_value(finding) or finding.ours != QUIX_NULL:
+        return False
+    [value] = values_of(finding)
+    return isinstance(value, dict) and is_nothing(value) and finding.theirs == str(value)
 
 
 def empty_text(finding: Finding) -> bool:
