@@ -18,14 +18,8 @@ logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 10.0
 _READ = frozenset({AclOperation.READ, AclOperation.ALL})
-_NOT_SHOWN = frozenset(
-    {
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.UNSUPPORTED_VERSION,
-        KafkaError._UNSUPPORTED_FEATURE,
-        KafkaError.GROUP_ID_NOT_FOUND,
-    }
-)
+_NOT_SHOWN = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+_LOOKS = 3
 _CLIENT_ID = re.compile(r"ts-datalake-sink-(?P<topic>[0-9a-f]{12})-(?P<table>[0-9a-f]{12})")
 
 
@@ -69,21 +63,26 @@ class OtherTables:
         self._group = group
         self._own = own_client_id
         self._had_it_alone = False
+        self._looks_left = _LOOKS
         self._seen_before = False
 
     def at_assignment(self) -> RetryableError | None:
         """The error to end with; asks until nobody else was there once.
 
         Raises:
-            RetryableError: Kafka does not answer.
+            RetryableError: Kafka does not answer, and it is not time yet to go on without.
         """
-        if self._had_it_alone:
+        if self._had_it_alone or not self._looks_left:
             return None
-        hosts = _other_tables(self._admin, self._group, self._own)
-        if hosts:
-            return _shared(self._group, hosts, "This one leaves it before it has read anything")
-        self._had_it_alone = True
-        return None
+        try:
+            hosts = _other_tables(self._admin, self._group, self._own)
+        except RetryableError:
+            self._looks_left -= 1
+            if self._looks_left:
+                raise
+            logger.warning("Kafka does not tell whether members of group %s write another table", self._group)
+            return None
+        return self._refusal(hosts, "This one leaves it before it has read anything")
 
     def later(self) -> RetryableError | None:
         """The error to end with where another table's members stay from one call to the next.
@@ -91,10 +90,16 @@ class OtherTables:
         Raises:
             RetryableError: Kafka does not answer.
         """
-        hosts = _other_tables(self._admin, self._group, self._own) if self._had_it_alone else []
+        hosts = _other_tables(self._admin, self._group, self._own)
         was_seen, self._seen_before = self._seen_before, bool(hosts)
-        if hosts and was_seen:
-            return _shared(self._group, hosts, "They stay, so this one leaves it, as they should")
+        if self._had_it_alone and not was_seen:
+            return None
+        return self._refusal(hosts, "They stay, so this one leaves it, as they should")
+
+    def _refusal(self, hosts: Sequence[str], who: str) -> RetryableError | None:
+        if hosts:
+            return _shared(self._group, hosts, who)
+        self._had_it_alone = True
         return None
 
 
@@ -135,23 +140,27 @@ def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> Non
 def _other_tables(admin: AdminClient, group: str, own_client_id: str) -> list[str]:
     """Hosts of the members that write another table from the same topic; none where the user may not see them.
 
+    All brokers are asked, by a call that is older than the admin client's own for groups: that one ends the process in
+    C when the broker goes away while it waits (librdkafka's issues 3663 and 4605).
+
     Raises:
         RetryableError: Kafka does not answer.
     """
+    doing = f"asking Kafka for the members of group {group}"
     try:
-        described = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)[group].result()
+        found = admin.list_groups(group, timeout=_ANSWER_SECONDS)
     except KafkaException as error:
-        if error.args[0].code() in _NOT_SHOWN:
-            logger.debug("the members of group %s are not known: %s", group, error.args[0].str())
-            return []
-        raise RetryableError(f"asking Kafka for the members of group {group}", error.args[0].str()) from None
+        raise RetryableError(doing, error.args[0].str()) from None
     own = _CLIENT_ID.fullmatch(own_client_id)
-    found = []
-    for member in described.members:
-        theirs = _CLIENT_ID.fullmatch(member.client_id or "")
-        if own and theirs and theirs["topic"] == own["topic"] and theirs["table"] != own["table"]:
-            found.append(str(member.host))
-    return sorted(found)
+    hosts = []
+    for described in found:
+        if described.error is not None and described.error.code() not in _NOT_SHOWN:
+            raise RetryableError(doing, described.error.str())
+        for member in described.members:
+            theirs = _CLIENT_ID.fullmatch(member.client_id or "")
+            if own and theirs and theirs["topic"] == own["topic"] and theirs["table"] != own["table"]:
+                hosts.append(str(member.client_host))
+    return sorted(hosts)
 
 
 def _shared(group: str, hosts: Sequence[str], who: str) -> RetryableError:

@@ -1,6 +1,5 @@
 """Members of the consumer group that write another table, before joining it and while in it."""
 
-from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,15 +20,14 @@ class Group:
     def __init__(self, *members: str | None) -> None:
         self.members: tuple[str | None, ...] = members
         self.error: int | None = None
+        self.is_of_group = False  # whether the error is the group's, and not the whole answer
 
-    def describe_consumer_groups(self, groups: list[str], request_timeout: float) -> dict[str, Future[Any]]:
-        answer: Future[Any] = Future()
-        if self.error is not None:
-            answer.set_exception(KafkaException(KafkaError(self.error)))
-        else:
-            described = [SimpleNamespace(client_id=member, host="/10.0.0.7") for member in self.members]
-            answer.set_result(SimpleNamespace(members=described))
-        return {groups[0]: answer}
+    def list_groups(self, group: str, timeout: float) -> list[Any]:
+        if self.error is not None and not self.is_of_group:
+            raise KafkaException(KafkaError(self.error))
+        error = None if self.error is None else KafkaError(self.error)
+        members = [] if error else [SimpleNamespace(client_id=told, client_host="/10.0.0.7") for told in self.members]
+        return [SimpleNamespace(error=error, members=members)]
 
 
 def others(group: Group) -> OtherTables:
@@ -86,14 +84,26 @@ def test_where_the_other_one_stays_both_end() -> None:
     assert "They stay, so this one leaves it" in str(looking.later())
 
 
-def test_until_the_first_assignment_nothing_is_looked_for() -> None:
-    looking = others(Group(OTHER))
-    assert (looking.later(), looking.later()) == (None, None)
+def test_where_nobody_was_seen_at_the_assignment_the_first_look_counts() -> None:
+    """A broker was down, which holds up nothing for long."""
+    group = Group(OURS, OTHER)
+    looking = others(group)
+    group.error = KafkaError._TIMED_OUT
+    for _ in range(2):
+        with pytest.raises(RetryableError):
+            looking.at_assignment()
+    assert looking.at_assignment() is None
+    with pytest.raises(RetryableError):
+        looking.later()
+    group.error = None
+    assert looking.later() is not None
 
 
 @pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError.COORDINATOR_NOT_AVAILABLE])
-def test_no_answer_at_the_first_assignment_is_asked_for_again(code: int) -> None:
+@pytest.mark.parametrize("is_of_group", [True, False])
+def test_no_answer_at_the_first_assignment_is_asked_for_again(code: int, *, is_of_group: bool) -> None:
     group = Group(OURS, OTHER)
+    group.is_of_group = is_of_group
     looking = others(group)
     group.error = code
     with pytest.raises(RetryableError, match="asking Kafka for the members of group sink"):
@@ -104,5 +114,5 @@ def test_no_answer_at_the_first_assignment_is_asked_for_again(code: int) -> None
 
 def test_a_user_who_may_not_see_the_members_is_not_kept_from_reading() -> None:
     group = Group(OURS)
-    group.error = KafkaError.GROUP_AUTHORIZATION_FAILED
+    group.error, group.is_of_group = KafkaError.GROUP_AUTHORIZATION_FAILED, True
     assert others(group).at_assignment() is None
