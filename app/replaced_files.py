@@ -1,11 +1,10 @@
 """Files that ``rewrite`` replaces: what sidecar and catalog say of them follows, if need be in a later run.
 
 A file that is replaced has the table's schema, so no later run would come back to it. Whoever dies in between, or does
-not learn whether it was replaced, leaves a note in the journal's folder, written before:
-``<table>/_journal/rewrite-<hash of the key>-<of this run>.json``.
+not learn whether it was replaced, leaves a note of it, written before. Each run has one:
+``<table>/_journal/rewrite-<random>.json``.
 """
 
-import hashlib
 import json
 import logging
 import secrets
@@ -32,11 +31,16 @@ _LONGEST_RUN = timedelta(days=1)  # between a note and the replacement that it i
 
 
 class Note(NamedTuple):
-    """That the version ``replaces`` of a file is about to be replaced, or was; ``name`` is the note's own key."""
+    """That the version ``replaces`` of a file is about to be replaced, or was.
+
+    ``name`` and ``etag`` are the note's own; ``catalog`` says whether a catalog was to be told.
+    """
 
     name: str
+    etag: str
     key: str
     replaces: str
+    catalog: bool
     written_at: datetime
 
 
@@ -63,25 +67,34 @@ class ReplacedFiles:
         self._registrar = registrar
         self._virtual = virtual_columns
         self._stats_columns = stats_columns
-        self._run = secrets.token_hex(8)
+        self._note = f"{_notes(table_root)}{secrets.token_hex(8)}.json"
+        self._etag: str | None = None  # of the own note
+        self._is_told = True
 
-    def note(self, key: str, etag: str) -> str | None:
-        """Note, before it is replaced, that this version of a file will be.
+    def note(self, key: str, etag: str) -> None:
+        """Note, before it is replaced, that this version of a file will be; all is told of the one before."""
+        if self._virtual or self._registrar.is_needed:
+            body = _body(key=key, replaces=etag, catalog=self._registrar.is_needed)
+            self._is_told = False  # also where the answer is lost
+            self._etag = self._store.write(self._note, body, replaces=self._etag)
 
-        Returns:
-            The note's key; ``None`` where nobody has to be told of the file.
-        """
-        if not (self._virtual or self._registrar.is_needed):
-            return None
-        name = f"{_notes(self._table_root)}{hashlib.sha256(key.encode()).hexdigest()[:16]}-{self._run}.json"
-        body = json.dumps({"version": 1, "key": key, "replaces": etag}).encode()
-        self._store.write(name, body, replaces=None)
-        return name
+    def not_replaced(self) -> None:
+        """The file that was noted last is certainly not replaced."""
+        self._is_told = True
 
-    def forget(self, name: str | None) -> None:
-        """All is told of the file of this note, or it was certainly not replaced."""
-        if name is not None:
+    def end(self) -> None:
+        """No other file is replaced: the note goes, unless something is left to be told."""
+        if self._etag is not None and self._is_told:
+            self._forget(self._note, self._etag)
+            self._etag = None
+
+    def _forget(self, name: str, etag: str) -> None:
+        """Who may not delete, and needs that for nothing else, leaves an empty note."""
+        try:
             self._store.delete(name)
+        except FatalError as error:
+            logger.debug("%s: an empty note stays", error)
+            self._store.write(name, _body(), replaces=etag)
 
     def tell(
         self,
@@ -119,6 +132,7 @@ class ReplacedFiles:
                 column_stats=column_stats(metadata, self._stats_columns),
             )
             told = patiently(lambda: self._registrar.register_again([file])) and told
+        self._is_told = told
         return told
 
     def finish(self, scratch: Path) -> int:
@@ -132,6 +146,9 @@ class ReplacedFiles:
         """
         finished = 0
         for note in list(notes(self._store, self._table_root)):
+            if note.catalog and not self._registrar.is_needed:
+                logger.warning("%s was rewritten, and a catalog is to be told of it: run it with CATALOG_URL", note.key)
+                continue
             with TemporaryDirectory(dir=scratch) as folder:
                 path = Path(folder) / "file.parquet"
                 etag = self._download(note.key, path)
@@ -141,7 +158,7 @@ class ReplacedFiles:
                 if stored is not None and etag != note.replaces:
                     self.tell(stored, path, self._virtual, _at_once)
                     finished += 1
-            self.forget(note.name)
+            self._forget(note.name, note.etag)
         return finished
 
     def _download(self, key: str, path: Path) -> str | None:
@@ -161,13 +178,19 @@ def notes(store: ObjectStore, table_root: str) -> Iterator[Note]:
             continue
         try:
             fields = json.loads(document.body)
-            key, replaces = str(fields["key"]), str(fields["replaces"])
+            key, replaces, catalog = str(fields["key"]), str(fields["replaces"]), bool(fields["catalog"])
         except (ValueError, KeyError, TypeError):
-            key, replaces = "", ""
+            key, replaces, catalog = "none", "", False
+        if not key:
+            continue
         if not key.startswith(f"{table_root}/") or ".." in key.split("/"):
             logger.warning("%s/%s is no note of a rewrite, and left alone", store.uri, found.key)
             continue
-        yield Note(found.key, key, replaces, found.last_modified)
+        yield Note(found.key, document.etag, key, replaces, catalog, found.last_modified)
+
+
+def _body(key: str = "", replaces: str = "", *, catalog: bool = False) -> bytes:
+    return json.dumps({"version": 1, "key": key, "replaces": replaces, "catalog": catalog}).encode()
 
 
 def _notes(table_root: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.errors import FatalError
+from app.errors import ConnectorError, FatalError
 from app.refit import Refitted, refit, same_rows
 from app.replaced_files import ReplacedFiles
 from app.rescue import RESCUED_COLUMN
@@ -117,15 +117,19 @@ class Rewriter:
             if new.refitted.rescued:
                 self._schema.extend(_RESCUED)
             with _finishing() as stop:
-                note = self._replaced.note(key, etag)
-                stored = self._replace(new.path, key, etag, note)
-                patiently = partial(_patiently, stop=stop)
-                if self._replaced.tell(stored, new.path, new.changed, patiently):
-                    patiently(lambda: self._replaced.forget(note))
-                else:
+                self._replaced.note(key, etag)
+                stored = self._replace(new.path, key, etag)
+                if not self._replaced.tell(stored, new.path, new.changed, partial(_patiently, stop=stop)):
                     logger.warning("%s is rewritten, but %s", key, _LEFT)
             rows = pq.read_metadata(new.path).num_rows
             return Rewritten(rows, old.stat().st_size, stored.size, new.refitted.rescued, stop.is_set())
+
+    def close(self) -> None:
+        """No other file follows. Never raises: the next run finds out what is left to do."""
+        try:
+            self._replaced.end()
+        except ConnectorError as error:
+            logger.info("%s", error)
 
     def _download(self, key: str, path: Path) -> str:
         try:
@@ -153,11 +157,11 @@ class Rewriter:
             )
         return _NewFile(written, refitted, changed)
 
-    def _replace(self, path: Path, key: str, etag: str, note: str | None) -> StoredObject:
+    def _replace(self, path: Path, key: str, etag: str) -> StoredObject:
         try:
             return self._store.replace(path, key, replaces=etag)
         except ChangedError:
-            self._replaced.forget(note)
+            self._replaced.not_replaced()
             raise SkippedError("somebody else has changed it meanwhile") from None
 
 

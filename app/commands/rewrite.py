@@ -203,7 +203,10 @@ def _rewrite(settings: Settings, plan: Plan, new_rewriter: Callable[[SparkWriter
         spark_up = spark.start()
         rewriter = new_rewriter(spark, scratch)
         spark_up.result()
-        _run(rewriter, plan)
+        try:
+            _run(rewriter, plan)
+        finally:
+            rewriter.close()
     finally:
         spark.close()
         shutil.rmtree(scratch, ignore_errors=True)

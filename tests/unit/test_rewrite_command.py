@@ -85,7 +85,7 @@ def test_a_file_replaced_by_a_run_that_was_cut_off_is_told_to_the_catalog(
     path = put(tmp_path, "place=a/x.parquet", {"v": [0.5]})
     key = f"{ROOT}/place=a/x.parquet"
     note = tmp_path / ROOT / "_journal" / "rewrite-0-1.json"
-    note.write_text(json.dumps({"version": 1, "key": key, "replaces": "the one before"}))
+    note.write_text(json.dumps({"version": 1, "key": key, "replaces": "the one before", "catalog": True}))
     catalog = MemoryCatalog()
     monkeypatch.setattr(import_module("app.commands.rewrite"), "new_catalog", lambda _: catalog)
 

@@ -1,5 +1,6 @@
 """A new file in the place of an old one: what is written, what is told, and what others may do meanwhile."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -98,7 +99,9 @@ class Meddling(ArrowWriter):
 def test_the_file_has_the_table_s_types_under_its_own_name(table: Table) -> None:
     before = table.path.stat().st_size
 
-    done = table.rewriter().rewrite(KEY)
+    rewriter = table.rewriter()
+    done = rewriter.rewrite(KEY)
+    rewriter.close()
 
     assert table.read() == [{"n": 2, "v": 1.0}, {"n": 1, "v": 2.0}]
     assert done == Rewritten(2, before, table.path.stat().st_size, rescued=0, is_last=False)
@@ -301,22 +304,54 @@ class TestNextRun:
         assert len(table.notes()) == 1
 
     def test_nothing_is_noted_where_nobody_is_to_be_told(self, table: Table) -> None:
-        assert table.replaced(with_catalog=False).note(KEY, "etag") is None
+        table.replaced(with_catalog=False).note(KEY, "etag")
+        assert table.notes() == []
+
+    def test_a_run_without_a_catalog_leaves_it_to_one_with(self, table: Table) -> None:
+        table.replaced().note(KEY, "etag")
+        assert table.replaced(with_catalog=False).finish(table.scratch) == 0
+        assert table.finish() == 1
+        assert table.catalog.keys == [KEY]
+
+    def test_the_right_to_delete_is_not_needed(self, table: Table) -> None:
+        class Store(LocalStore):
+            def delete(self, key: str) -> None:
+                raise FatalError(f"deleting {key}", "access denied")
+
+        table.store = Store(table.lake)
+        rewriter = table.rewriter()
+        rewriter.rewrite(KEY)
+        rewriter.close()
+        assert table.finish() == 0
+        assert list(notes(table.store, ROOT)) == []
+        assert table.catalog.keys == [KEY]
+
+    def test_a_run_has_one_note_for_all_its_files(self, table: Table) -> None:
+        rewriter = table.rewriter()
+        for _ in range(3):
+            table.write({"v": [1]})
+            rewriter.rewrite(KEY)
+            assert len(table.notes()) == 1
+        rewriter.close()
         assert table.notes() == []
 
     def test_after_all_went_well_or_somebody_was_quicker_there_is_nothing_to_finish(self, table: Table) -> None:
-        table.rewriter().rewrite(KEY)
-        table.write({"v": [1]})
-        table.writer = Meddling(lambda: table.write({"v": [7]}))
-        with pytest.raises(SkippedError):
-            table.rewriter().rewrite(KEY)
-        assert table.notes() == []
+        for _ in range(2):
+            rewriter = table.rewriter()
+            with contextlib.suppress(SkippedError):
+                rewriter.rewrite(KEY)
+            rewriter.close()
+            assert table.notes() == []
+            table.write({"v": [1]})
+            table.writer = Meddling(lambda: table.write({"v": [7]}))
 
     def test_notes_are_no_journals(self, table: Table) -> None:
         table.replaced().note(KEY, "etag")
         assert unsettled(table.store, ROOT).pending == frozenset()
 
-    @pytest.mark.parametrize("body", [b"", b"[]", b'{"key": "other/x", "replaces": "y"}', b'{"key": 1}'])
+    @pytest.mark.parametrize(
+        "body", [b"", b"[]", b'{"key": "other/x", "replaces": "y", "catalog": true}', b'{"key": 1}']
+    )
     def test_what_is_no_note_is_left_alone(self, table: Table, body: bytes, caplog: pytest.LogCaptureFixture) -> None:
         table.store.write(f"{ROOT}/_journal/rewrite-x.json", body, replaces=None)
         assert list(notes(table.store, ROOT)) == []
