@@ -136,7 +136,7 @@ class _Batch:
         self._room = room
         names = _names(self._values)
         self._without_surplus(names - self._known.keys() - self._own - rules.fixed.keys())
-        self._sparse = frozenset(sparse_fields(self._values))
+        self._sparse = frozenset(sparse_fields(self._values, names))
         self._inferred = _infer(self._values, self._sparse)
 
     def _without_surplus(self, unknown: Set[str]) -> None:

@@ -3,38 +3,70 @@
 Arrow makes a column of every name that it meets, with a place for every record (or, in a list, every element).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
+from operator import methodcaller
 from typing import Any
 
 _MOST_CELLS = 16 * 2**20  # places of columns: each takes 8 bytes, whether or not it has a value
 _FILLED = 16  # of so many places one has a value, or they are too many
+_NESTED = frozenset({dict, list})
 
 
-def sparse_fields(records: Sequence[dict[str, Any]]) -> Collection[str]:
-    """Fields whose objects and lists would make too many columns for what is in them."""
-    nested: dict[str, list[Any]] = {}
-    for record in records:
-        for name, value in record.items():
-            if type(value) is dict or type(value) is list:
-                nested.setdefault(name, []).append(value)
-    return [name for name, values in nested.items() if _is_sparse(values, len(records))]
+def sparse_fields(records: Sequence[dict[str, Any]], names: Iterable[str]) -> Collection[str]:
+    """Fields whose objects and lists would make too many columns for what is in them; ``names`` are all there are."""
+    if _NESTED.isdisjoint(map(type, chain.from_iterable(map(dict.values, records)))):
+        return ()
+    return [name for name in names if _is_sparse(_nested(map(methodcaller("get", name), records)), len(records))]
+
+
+def _nested(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if type(value) in _NESTED]
 
 
 def _is_sparse(values: list[Any], rows: int) -> bool:
+    if not values or not _may_be_sparse(values, rows):
+        return False
+    paths, items, elements = _measured(values)
+    cells = max(rows, elements) * paths
+    return cells > _MOST_CELLS and cells > _FILLED * items
+
+
+def _may_be_sparse(values: list[Any], rows: int) -> bool:
+    """Whether there may be that many places, told in large steps; level by level, one field after another."""
+    paths = 0
+    left = [(values, rows)]
+    while left:
+        some, places = left.pop()
+        lists = [value for value in some if type(value) is list]
+        if lists:
+            inner = _nested(chain.from_iterable(lists))
+            if inner:
+                left.append((inner, max(places, sum(map(len, lists)))))
+        objects = [value for value in some if type(value) is dict]
+        names: set[str] = set().union(*objects)
+        paths += len(names)
+        if paths * places > _MOST_CELLS:
+            return True
+        if not _NESTED.isdisjoint(map(type, chain.from_iterable(map(dict.values, objects)))):
+            left += [(inner, places) for name in names if (inner := _nested(map(methodcaller("get", name), objects)))]
+    return False
+
+
+def _measured(values: list[Any]) -> tuple[int, int, int]:
+    """How many different paths of names there are, how many values, and how many of them in lists."""
     paths: dict[tuple[int, str], int] = {}
     items = elements = 0
     left = [(0, value) for value in values]
     while left:
         path, value = left.pop()
+        items += len(value)
         if type(value) is dict:
-            items += len(value)
             for name, each in value.items():
                 inner = paths.setdefault((path, name), len(paths) + 1)
-                if type(each) is dict or type(each) is list:
+                if type(each) in _NESTED:
                     left.append((inner, each))
         else:
-            items += len(value)
             elements += len(value)
-            left += [(path, each) for each in value if type(each) is dict or type(each) is list]
-    cells = max(rows, elements) * len(paths)
-    return cells > _MOST_CELLS and cells > _FILLED * items
+            left += [(path, each) for each in value if type(each) in _NESTED]
+    return len(paths), items, elements

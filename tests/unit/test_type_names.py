@@ -76,7 +76,6 @@ def test_a_type_that_no_column_has_is_refused(kind: pa.DataType) -> None:
         ("decimal(a,2)", "'a' is no number of digits"),
         ("struct<>", "a name is missing before '>'"),
         ("struct<a>", "':' is missing after the name 'a'"),
-        ("struct<a:int,A:int>", "the name 'A' is given twice"),
         ("struct<`a:int>", "a backtick is not closed"),
         ("struct<\ud800:int>", "is not Unicode"),
     ],
@@ -115,3 +114,11 @@ def test_no_text_fixes_no_types() -> None:
 def test_what_is_wrong_with_the_types_of_columns_is_said(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_column_types(text)
+
+
+def test_fields_that_differ_only_in_case_are_refused_in_a_setting_and_read_in_a_table() -> None:
+    with pytest.raises(ValueError, match="the name 'A' is given twice"):
+        parse_column_types("o:struct<a:int,A:int>")
+    assert parse_type("struct<a:int,A:int>") == pa.struct([("a", pa.int32()), ("A", pa.int32())])
+    with pytest.raises(ValueError, match="the name 'a' is given twice"):
+        parse_type("struct<a:int,a:int>")
