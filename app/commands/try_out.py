@@ -19,6 +19,7 @@ from app.commands.answers import counted, tell
 from app.commands.arguments import ArgumentParser
 from app.customised import load_customised
 from app.errors import ConfigError, ConnectorError
+from app.exact_json import new_deserializer
 from app.health import Health
 from app.lake import new_place, new_schema, new_spec
 from app.lenient_json import to_json
@@ -110,9 +111,10 @@ class _Trial:
         application, settings = self._application, self._settings
         topic = application.topic(
             settings.input_topic,
-            value_deserializer=settings.value_deserializer,
-            key_deserializer=settings.key_deserializer,
+            value_deserializer=new_deserializer(settings.value_deserializer),
+            key_deserializer=new_deserializer(settings.key_deserializer),
         )
+        application.keep_messages(topic)
         dataframe = application.dataframe(topic)
         transformed = load_customised().build(dataframe, application)
         is_untouched = application.built(dataframe, transformed)

@@ -167,6 +167,13 @@ def test_records_are_taken_as_the_settings_say() -> None:
     )
 
 
+def test_whole_numbers_of_any_size_are_shown_as_the_connector_writes_them() -> None:
+    done = run(REPO, "try", records='{"id": 18446744073709551623, "n": 18446744073709551624}\n', HIVE_COLUMNS="id")
+    assert done.returncode == 0, done.stderr
+    assert "id=18446744073709551623" in done.stdout
+    assert '{"n":18446744073709551624}' in done.stdout.replace('\\"', '"')
+
+
 def test_other_deserializers_and_an_envelope(tmp_path: Path) -> None:
     text = "def transform(sdf):\n    return sdf.apply(lambda v, k, t, h: {'v': v, 'k': k}, metadata=True)\n"
     tree = customised(tmp_path / "tree", text)
