@@ -36,6 +36,10 @@ class KafkaPosition:
         """Whether the group's offset was committed by somebody else: a tool, or another program."""
         return self.committed is not None and self.mark is None
 
+    def is_led_by_others(self, in_table: int) -> bool:
+        """Whether somebody else has committed an offset beyond what is in the table."""
+        return self.committed is not None and self.mark is None and self.committed > in_table + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -143,7 +147,7 @@ def _after_journal(
     tp: TopicPartition, entry: JournalEntry, kafka: KafkaPosition, start_from: StartFrom, keeps_state: bool
 ) -> Start:
     remark = ""
-    if kafka.has_foreign_offset and kafka.committed is not None and entry.end + 1 < kafka.committed <= kafka.high:
+    if kafka.is_led_by_others(entry.end) and kafka.committed is not None and kafka.committed <= kafka.high:
         who = "another program" if entry.marks_commits else "another program, or a former release,"
         remark = f"offsets {entry.end + 1} to {kafka.committed - 1} are not in the table by its journal, and {who} has "
         remark += "committed them for the consumer group"
