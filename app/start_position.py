@@ -153,6 +153,13 @@ def _after_journal(
         remark += "committed them for the consumer group"
         if start_from == "auto" and entry.marks_commits:
             raise _gone_on(tp, remark)
+        if start_from == "auto" and keeps_state and kafka.committed >= kafka.low:
+            # A former release committed what gave no rows, as of an open window: the state would have it twice.
+            return Start(
+                kafka.committed,
+                f"{remark}: they are not read again, for what transform() does beside rows is as far as that. If it "
+                f"was another program, set the group's offset back to {entry.end + 1} and START_FROM=committed",
+            )
         keeps_state = False  # they are not in the state either
     if keeps_state and kafka.committed is not None and max(entry.end + 1, kafka.low) <= kafka.committed <= kafka.high:
         return Start(kafka.committed)  # the records in between gave no rows, and are in the state

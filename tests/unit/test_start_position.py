@@ -270,6 +270,14 @@ def test_what_a_former_release_has_committed_is_written_with_a_warning() -> None
     assert "another program, or a former release, has committed them" in start.remark
 
 
+@pytest.mark.parametrize(("committed", "low"), [(501, 0), (700, 0), (1_000, 0), (700, 600)])
+def test_what_a_former_release_has_committed_is_in_the_state_already(committed: int, low: int) -> None:
+    start = begin(entry(499), kafka(committed, low=low), keeps_state=True)
+    assert (start.offset, start.is_loss) == (committed, False)
+    assert "they are not read again" in start.remark
+    assert begin(entry(499), kafka(700), keeps_state=True, start_from="journal").offset == 500
+
+
 # --- offsets of a topic that is gone ---------------------------------------------------------------------------------
 
 
