@@ -288,6 +288,14 @@ def test_an_offset_that_was_committed_in_a_topics_former_life_does_not_count(jou
     assert "the topic was made anew since offset 700 was committed" in start.remark
 
 
+@pytest.mark.parametrize("committed", [200, 400, 600])
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_a_new_life_that_was_begun_without_a_commit_goes_by_its_journal(committed: int, *, keeps_state: bool) -> None:
+    journal = entry(299, topic_id="another")
+    start = begin(journal, kafka(committed, low=3, topic_id="another", of="id"), keeps_state=keeps_state)
+    assert start == Start(300, moves_group=True)
+
+
 # --- another cluster -------------------------------------------------------------------------------------------------
 
 
@@ -318,6 +326,13 @@ def test_a_topic_that_has_moved_goes_by_the_group(committed: int | None, offset:
     start = begin(of_cluster(499, "one"), replace(kafka(committed), cluster_id="two"), start_from="committed")
     assert (start.offset, start.moves_group) == (offset, True)
     assert "the cluster is two now and was one" in start.remark
+
+
+def test_an_offset_that_was_copied_between_clusters_with_its_mark_is_followed_and_marked_anew() -> None:
+    """As by MirrorMaker, or a linked cluster, where offsets stay what they were."""
+    position = replace(kafka(500, topic_id="copy", of="id"), cluster_id="two")
+    start = begin(of_cluster(499, "one"), position, start_from="committed")
+    assert (start.offset, start.moves_group) == (500, True)
 
 
 # --- whatever they say ----------------------------------------------------------------------------------------------
