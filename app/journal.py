@@ -142,7 +142,8 @@ class Journal:
 
         Args:
             end: the last offset that is in the table, or is to be in none.
-            topic_id, cluster_id: whose offsets these are; empty where that is not told.
+            topic_id: whose offsets these are; empty where that is not told.
+            cluster_id: the same of the cluster.
             marks_commits: whether an offset beyond ``end`` without the connector's mark is surely of others from now
                 on; an entry that says so already keeps that.
 
