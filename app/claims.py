@@ -233,7 +233,10 @@ class Claims:
             keeps_state=self._keeps_state,
         )
         if self._custody:
-            journal.begin(start.in_table, kafka.topic_id, kafka.cluster_id)
+            # An offset without a mark, of a former release for example, is in Kafka until the start is committed. That
+            # may fail, or never be tried as the assignment ends before: the next claim must not think it of others.
+            is_led = kafka.is_led_by_others(start.in_table)
+            journal.begin(start.in_table, kafka.topic_id, kafka.cluster_id, marks_commits=not is_led)
         elif found is not None:
             journal.switch_off()
         self._topic_ids.claimed(tp, kafka.topic_id)

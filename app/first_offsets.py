@@ -12,6 +12,9 @@ topic, ``_journal/<group>/<topic>/first-offsets``, that says where the group has
 - Where there is no such object and the group has an offset or a journal of any other partition, the group is older than
   this partition's first claim: it begins with its first record too.
 
+The topics that the framework keeps for itself (``group_by()``) hold what this group has made of records that it may
+have committed already: they begin with their first record, whatever the setting.
+
 With at-least-once delivery there are no journals. A group that has lost all its offsets, as after a week without any
 member, begins anew then, and an object older than an hour gives way to another one.
 """
@@ -19,7 +22,7 @@ member, begins anew then, and an object older than an hour gives way to another 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -71,6 +74,7 @@ class FirstOffsets:
         kafka: asked about all partitions of a topic.
         reset: where a group begins that has read nothing yet.
         keeps_journals: whether delivery is exactly once.
+        internal: names of the topics that the framework keeps for itself.
         now: seconds since the epoch.
     """
 
@@ -84,6 +88,7 @@ class FirstOffsets:
         kafka: GroupOffsets,
         reset: Literal["earliest", "latest"],
         keeps_journals: bool,
+        internal: Collection[str] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
@@ -93,6 +98,7 @@ class FirstOffsets:
         self._kafka = kafka
         self._reset = reset
         self._keeps_journals = keeps_journals
+        self._internal = frozenset(internal)
         self._now = now
         self._lock = threading.Lock()
 
@@ -102,7 +108,7 @@ class FirstOffsets:
         Raises:
             ConnectorError: of the store, or Kafka's.
         """
-        if self._reset == "earliest":
+        if self._reset == "earliest" or tp.topic in self._internal:
             return kafka.low
         with self._lock:  # partitions are claimed side by side, and the first of them decides for all
             has_begun = self._has_begun(tp, kafka)  # asked first: whoever begins a group writes the object before

@@ -137,8 +137,15 @@ class Journal:
                 return found
             raise FencedError(f"others write {self._object.where} at the same time")
 
-    def begin(self, end: int, topic_id: str, cluster_id: str = "") -> None:
+    def begin(self, end: int, topic_id: str, cluster_id: str = "", *, marks_commits: bool = True) -> None:
         """Write ``done`` up to ``end``: for a partition without an entry, or to go on from another offset.
+
+        Args:
+            end: the last offset that is in the table, or is to be in none.
+            topic_id: whose offsets these are; empty where that is not told.
+            cluster_id: the same of the cluster.
+            marks_commits: whether an offset beyond ``end`` without the connector's mark is surely of others from now
+                on; an entry that says so already keeps that.
 
         Raises:
             FencedError: somebody else was quicker.
@@ -155,7 +162,7 @@ class Journal:
                     end=end,
                     topic_id=topic_id,
                     cluster_id=cluster_id,
-                    marks_commits=True,
+                    marks_commits=marks_commits,
                 )
                 self._object.write(first)
                 return
@@ -163,7 +170,7 @@ class Journal:
             facts = {  # an id that is not told is no other one
                 "topic_id": topic_id or (entry.topic_id if goes_on else ""),
                 "cluster_id": cluster_id or entry.cluster_id,
-                "marks_commits": True,
+                "marks_commits": marks_commits or entry.marks_commits,
             }
             if not goes_on or any(getattr(entry, name) != value for name, value in facts.items()):
                 self._object.write(self._settled(start=end + 1, end=end, **facts))

@@ -36,6 +36,15 @@ class KafkaPosition:
         """Whether the group's offset was committed by somebody else: a tool, or another program."""
         return self.committed is not None and self.mark is None
 
+    @property
+    def has_offset_of_another_life(self) -> bool:
+        """Whether the group's offset is one of records that another topic of this name had, here or elsewhere."""
+        return is_of_another(self.mark, self.topic_id)
+
+    def is_led_by_others(self, in_table: int) -> bool:
+        """Whether somebody else has committed an offset beyond what is in the table."""
+        return self.committed is not None and self.mark is None and self.committed > in_table + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -111,7 +120,8 @@ def start_of(
     start = _start_of(tp, entry, kafka, first, start_from, keeps_state)
     # A foreign offset that was followed becomes ours, so that a restart does not go back to it.
     was_followed = start_from == "committed" and kafka.has_foreign_offset
-    return replace(start, moves_group=start.offset != kafka.committed or was_followed)
+    is_told_anew = was_followed or kafka.has_offset_of_another_life
+    return replace(start, moves_group=start.offset != kafka.committed or is_told_anew)
 
 
 def _start_of(
@@ -125,7 +135,9 @@ def _start_of(
     if entry is None or entry.state == "off":
         return _by_kafka(kafka, first)
     if differ(entry.cluster_id, kafka.cluster_id):
-        return _followed(_by_kafka(kafka, first), f"the cluster is {kafka.cluster_id} now and was {entry.cluster_id}")
+        # What copies offsets between clusters may copy the mark too: its topic is the former cluster's.
+        moved = _by_kafka(replace(kafka, mark=None), first)
+        return _followed(moved, f"the cluster is {kafka.cluster_id} now and was {entry.cluster_id}")
     is_another_topic = _is_another_topic(entry, kafka)
     is_elsewhere = is_another_topic or kafka.committed != entry.end + 1
     if start_from == "committed" and kafka.has_foreign_offset and is_elsewhere:
@@ -142,13 +154,22 @@ def _start_of(
 def _after_journal(
     tp: TopicPartition, entry: JournalEntry, kafka: KafkaPosition, start_from: StartFrom, keeps_state: bool
 ) -> Start:
+    if kafka.has_offset_of_another_life:  # the journal was begun anew, and then the group's offset could not be
+        kafka = replace(kafka, committed=None, mark=None)
     remark = ""
-    if kafka.has_foreign_offset and kafka.committed is not None and entry.end + 1 < kafka.committed <= kafka.high:
+    if kafka.is_led_by_others(entry.end) and kafka.committed is not None and kafka.committed <= kafka.high:
         who = "another program" if entry.marks_commits else "another program, or a former release,"
         remark = f"offsets {entry.end + 1} to {kafka.committed - 1} are not in the table by its journal, and {who} has "
         remark += "committed them for the consumer group"
         if start_from == "auto" and entry.marks_commits:
             raise _gone_on(tp, remark)
+        if start_from == "auto" and keeps_state and kafka.committed >= kafka.low:
+            # A former release committed what gave no rows, as of an open window: the state would have it twice.
+            return Start(
+                kafka.committed,
+                f"{remark}: they are not read again, for what transform() does beside rows is as far as that. If it "
+                f"was another program, set the group's offset back to {entry.end + 1} and START_FROM=committed",
+            )
         keeps_state = False  # they are not in the state either
     if keeps_state and kafka.committed is not None and max(entry.end + 1, kafka.low) <= kafka.committed <= kafka.high:
         return Start(kafka.committed)  # the records in between gave no rows, and are in the state
@@ -171,7 +192,7 @@ def _after_journal(
 def _by_kafka(kafka: KafkaPosition, first: int) -> Start:
     if kafka.committed is None:
         return Start(first)
-    if is_of_another(kafka.mark, kafka.topic_id):
+    if kafka.has_offset_of_another_life:
         return Start(
             kafka.low,
             f"the topic was made anew since offset {kafka.committed} was committed: going on from its beginning, "

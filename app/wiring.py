@@ -177,6 +177,7 @@ def new_claims(
         kafka=positions,
         reset=settings.auto_offset_reset,
         keeps_journals=keeps_journals,
+        internal=application.internal_topics,
     )
     return Claims(
         new_journal=lambda tp, token: Journal(

@@ -4,6 +4,7 @@ It numbers the records by a count that it keeps. So a record that the state has 
 the numbers of all that come after it.
 """
 
+import threading
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from quixstreams import State
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import DataError, FatalError, RetryableError
+from app.first_offsets import FirstOffsets
+from app.model import TopicPartition
+from app.start_position import KafkaPosition
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import ConnectorThread, Place
 
@@ -92,6 +96,30 @@ def test_records_that_are_grouped_anew_are_sent_once(place: Place, monkeypatch: 
         place.wait_until_committed(50 * life, 50 * life, by=connector)
         connector.wait_until(lambda: len(place.numbers()) == place.produced, "the rows")
         connector.stop()
+    place.assert_whole()
+
+
+@pytest.mark.parametrize("place", [2], indirect=True)
+def test_a_new_group_at_the_latest_passes_over_nothing_that_it_has_sent_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the claim of the topic that it sends to takes longer than that of the input."""
+    may_claim = threading.Event()
+    first_of = FirstOffsets.of
+
+    def first_offset(self: FirstOffsets, tp: TopicPartition, kafka: KafkaPosition) -> int:
+        if "by-pad" in tp.topic:
+            assert may_claim.wait(60.0)
+        return first_of(self, tp, kafka)
+
+    monkeypatch.setattr(FirstOffsets, "of", first_offset)
+    connector = place.connector(transform=lambda sdf: sdf.group_by("pad", name="by-pad"), AUTO_OFFSET_RESET="latest")
+    connector.wait_until(lambda: sorted(place.journals()) == [0, 1], "the claims of the input")
+    place.produce(100, size=1)
+    place.wait_until_committed(50, 50, by=connector)
+    may_claim.set()
+    connector.wait_until(lambda: len(place.numbers()) == place.produced, "the rows")
+    connector.stop()
     place.assert_whole()
 
 

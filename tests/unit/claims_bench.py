@@ -111,6 +111,12 @@ class Bench:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(BODY)
 
+    def left_by_former_release(self, end: int) -> None:
+        """What a release has done that knew no marks."""
+        self.left_behind(end)
+        body = self.stored().model_dump_json(exclude={"marks_commits", "cluster_id", "also_first"})
+        (self.lake / journal_key("data/t", "group", P0)).write_text(body)
+
     def entry(self, tp: TopicPartition = P0) -> JournalEntry | None:
         path = self.lake / journal_key("data/t", "group", tp)
         return parse(path.read_bytes(), ROOTS) if path.exists() else None

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from app.claims import Claim
+from app.commit_mark import CommitMark
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.journal import Journal
 from app.journal_entry import journal_key
@@ -376,6 +377,19 @@ def test_a_journal_of_a_former_release_is_taken_over_and_learns_its_cluster(benc
     bench.positions.position = KafkaPosition(42, 0, 100, "id", "one")
     assert claim_of(bench.claims()).start == Start(42)
     assert (bench.stored().cluster_id, bench.stored().end) == ("one", 41)
+
+
+def test_an_update_whose_first_commit_never_came_takes_the_former_releases_offset_for_no_other_programs(
+    bench: Bench,
+) -> None:
+    """As where the next rebalance of a rolling update comes right after the claim."""
+    bench.left_by_former_release(41)
+    bench.positions.position = KafkaPosition(70, 0, 100, "id", "one")
+    assert claim_of(bench.claims()).start.offset == 42
+    assert claim_of(bench.claims(), B).start.offset == 42
+    bench.positions.position = KafkaPosition(42, 0, 100, "id", "one", CommitMark("id"))
+    assert claim_of(bench.claims(), "cccccccc").start.offset == 42
+    assert bench.stored().marks_commits
 
 
 def test_a_topic_whose_id_is_told_at_last_is_the_same_and_the_id_is_kept(bench: Bench) -> None:

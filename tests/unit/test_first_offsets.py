@@ -1,6 +1,7 @@
 """Where a partition begins of which the group has neither an offset nor a journal."""
 
 import threading
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +50,13 @@ class Group:
         self.kafka = Kafka()
         self.now = Clock()
 
-    def member(self, *, reset: Literal["earliest", "latest"] = "latest", keeps_journals: bool = True) -> FirstOffsets:
+    def member(
+        self,
+        *,
+        reset: Literal["earliest", "latest"] = "latest",
+        keeps_journals: bool = True,
+        internal: Collection[str] = (),
+    ) -> FirstOffsets:
         return FirstOffsets(
             self.store,
             "data/t",
@@ -58,6 +65,7 @@ class Group:
             kafka=self.kafka,
             reset=reset,
             keeps_journals=keeps_journals,
+            internal=internal,
             now=self.now,
         )
 
@@ -80,6 +88,16 @@ def group(tmp_path: Path) -> Group:
 
 def test_at_the_earliest_all_begin_with_their_first_record_and_nothing_is_kept(group: Group) -> None:
     assert group.member(reset="earliest").of(P0, group.kafka.of(P0)) == 7
+    assert group.store.bodies == {}
+
+
+@at_least_once
+def test_a_topic_of_the_framework_begins_with_its_first_record_also_at_the_latest(
+    group: Group, *, keeps_journals: bool
+) -> None:
+    """What is in it was sent on by this group, perhaps while this partition was still to be claimed."""
+    member = group.member(keeps_journals=keeps_journals, internal=["sensors"])
+    assert member.of(P0, group.kafka.of(P0)) == 7
     assert group.store.bodies == {}
 
 

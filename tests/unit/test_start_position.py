@@ -270,6 +270,14 @@ def test_what_a_former_release_has_committed_is_written_with_a_warning() -> None
     assert "another program, or a former release, has committed them" in start.remark
 
 
+@pytest.mark.parametrize(("committed", "low"), [(501, 0), (700, 0), (1_000, 0), (700, 600)])
+def test_what_a_former_release_has_committed_is_in_the_state_already(committed: int, low: int) -> None:
+    start = begin(entry(499), kafka(committed, low=low), keeps_state=True)
+    assert (start.offset, start.is_loss) == (committed, False)
+    assert "they are not read again" in start.remark
+    assert begin(entry(499), kafka(700), keeps_state=True, start_from="journal").offset == 500
+
+
 # --- offsets of a topic that is gone ---------------------------------------------------------------------------------
 
 
@@ -278,6 +286,14 @@ def test_an_offset_that_was_committed_in_a_topics_former_life_does_not_count(jou
     start = begin(journal, kafka(700, low=3, topic_id="another", of="id"))
     assert start.offset == 3
     assert "the topic was made anew since offset 700 was committed" in start.remark
+
+
+@pytest.mark.parametrize("committed", [200, 400, 600])
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_a_new_life_that_was_begun_without_a_commit_goes_by_its_journal(committed: int, *, keeps_state: bool) -> None:
+    journal = entry(299, topic_id="another")
+    start = begin(journal, kafka(committed, low=3, topic_id="another", of="id"), keeps_state=keeps_state)
+    assert start == Start(300, moves_group=True)
 
 
 # --- another cluster -------------------------------------------------------------------------------------------------
@@ -310,6 +326,13 @@ def test_a_topic_that_has_moved_goes_by_the_group(committed: int | None, offset:
     start = begin(of_cluster(499, "one"), replace(kafka(committed), cluster_id="two"), start_from="committed")
     assert (start.offset, start.moves_group) == (offset, True)
     assert "the cluster is two now and was one" in start.remark
+
+
+def test_an_offset_that_was_copied_between_clusters_with_its_mark_is_followed_and_marked_anew() -> None:
+    """As by MirrorMaker, or a linked cluster, where offsets stay what they were."""
+    position = replace(kafka(500, topic_id="copy", of="id"), cluster_id="two")
+    start = begin(of_cluster(499, "one"), position, start_from="committed")
+    assert (start.offset, start.moves_group) == (500, True)
 
 
 # --- whatever they say ----------------------------------------------------------------------------------------------
