@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from quixstreams import Application
-from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.dataframe import StreamingDataFrame, StreamingSeries
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
@@ -133,9 +133,11 @@ def _not_a_dataframe(built: object, transform: Callable[..., object]) -> ConfigE
         cause = "it returned None"
     else:
         cause = f"it returned {built!r}"
-    return ConfigError(
-        _BUILDING, f"{cause}{at(defined_at(transform))}", "End it with `return sdf`, the stream of records to write"
-    )
+    hint = "End it with `return sdf`, the stream of records to write"
+    if isinstance(built, StreamingSeries):
+        cause = "it returned a column or a condition"
+        hint = f"A filter is `sdf = sdf[condition]`. {hint}"
+    return ConfigError(_BUILDING, f"{cause}{at(defined_at(transform))}", hint)
 
 
 def _is_fed(built: StreamingDataFrame, dataframe: StreamingDataFrame, application: Application) -> bool:

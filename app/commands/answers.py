@@ -1,9 +1,15 @@
 """What commands say on standard output, whatever LOGLEVEL is."""
 
+import os
+import sys
+
 
 def tell(line: str) -> None:
     """Say a line at once, also where the output is a pipe."""
-    print(line, flush=True)  # noqa: T201
+    try:
+        print(line, flush=True)  # noqa: T201
+    except BrokenPipeError:  # who reads has enough, as `head` has: the command goes on to its end all the same
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def counted(count: int, noun: str) -> str:

@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,8 +60,9 @@ def try_out(settings: Settings, arguments: Sequence[str]) -> int:
         root.setLevel(max(root.level, logging.WARNING))
     scratch = make_scratch()
     try:
-        records = list(_records(_lines(given.file), settings, envelope=given.envelope))
-        return _Trial(settings, scratch, records).run()
+        lines = list(_lines(given.file))
+        records = list(_records(lines, settings, envelope=given.envelope))
+        return _Trial(settings, scratch, records, [number for number, _ in lines]).run()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -74,10 +75,12 @@ class _Trial:
     failure: ConnectorError | None = None
     obstacle = None
 
-    def __init__(self, settings: Settings, scratch: Path, records: Sequence[GivenMessage]) -> None:
+    def __init__(
+        self, settings: Settings, scratch: Path, records: Sequence[GivenMessage], line_numbers: Sequence[int]
+    ) -> None:
         self._settings = settings = settings.offline(scratch / "lake")
         self._scratch = scratch
-        self._records = records
+        self._line_numbers = line_numbers  # by the offset
         self._metadata = settings.metadata_columns
         self._told: dict[int, list[tuple[str, str]]] = {}  # by the offset
         self._counts = Counter[str]()
@@ -158,17 +161,17 @@ class _Trial:
         self._note("sent", message_context().offset, f"to {sent.to}: {_shown(sent.key)} {_shown(sent.value)}")
 
     def _tell(self, *, is_untouched: bool) -> None:
-        for offset in range(len(self._records)):
+        for offset, number in enumerate(self._line_numbers):
             told = self._told.get(offset, [])
             if not {"row", "bad"}.intersection(what for what, _ in told):
                 self._note("none", offset, "no row")
             for what, text in self._told[offset]:
-                tell(f"{what:<4}  line {offset + 1}  {text}")
+                tell(f"{what:<4}  line {number}  {text}")
         counts = self._counts
         tell(
-            f"{counted(len(self._records), 'record')}: {counted(counts['row'], 'row')}, {self._rescued:,} of them with "
-            f"values in {RESCUED_COLUMN}; {counts['bad']:,} bad, {counts['none']:,} without a row, "
-            f"{counts['sent']:,} sent elsewhere"
+            f"{counted(len(self._line_numbers), 'record')}: {counted(counts['row'], 'row')}, "
+            f"{self._rescued:,} of them with values in {RESCUED_COLUMN}; {counts['bad']:,} bad, "
+            f"{counts['none']:,} without a row, {counts['sent']:,} sent elsewhere"
         )
         if is_untouched and can_read_whole_batches(self._settings):
             tell("transform() changes nothing: thousands of messages are taken at once")
@@ -184,46 +187,56 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else to_json(value)
 
 
-def _lines(file: Path | None) -> Iterator[bytes]:
+def _lines(file: Path | None) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers as an editor has them."""
     try:
         with file.open("rb") if file else sys.stdin.buffer as stream:
-            yield from (line for line in (each.strip() for each in stream) if line)
+            yield from ((number, line) for number, each in enumerate(stream, 1) if (line := each.strip()))
     except OSError as error:
         raise ConfigError(
             f"reading {file}", error.strerror or str(error), "Name a file with one record a line"
         ) from None
 
 
-def _records(lines: Iterator[bytes], settings: Settings, *, envelope: bool) -> Iterator[GivenMessage]:
+def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, *, envelope: bool) -> Iterator[GivenMessage]:
     now = int(time.time() * 1000)
-    for number, line in enumerate(lines):
+    for offset, (number, line) in enumerate(lines):
         if not envelope:
-            yield GivenMessage(settings.input_topic, number, line, None, now, None)
+            yield GivenMessage(settings.input_topic, offset, line, None, now, None)
             continue
-        record = _parsed(line, number)
-        value = record["value"]
-        as_is = settings.value_deserializer != "json" and isinstance(value, str)
-        yield GivenMessage(
-            settings.input_topic,
-            number,
-            None if value is None else value.encode() if as_is else json.dumps(value).encode(),
-            _bytes(record.get("key")),
-            int(record.get("timestamp") or now),
-            [(name, _bytes(text) or b"") for name, text in (record.get("headers") or {}).items()] or None,
-        )
+        try:
+            yield _unpacked(line, offset, settings, now)
+        except (ValueError, RecursionError) as error:
+            hint = "With --envelope each line is a JSON object, as `python main.py try --help` tells"
+            raise ConfigError(f"reading line {number}", str(error), hint) from None
 
 
-def _parsed(line: bytes, number: int) -> Mapping[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        raise ConfigError(
-            f"reading line {number + 1}", str(error), "With --envelope each line is a JSON object"
-        ) from None
+def _unpacked(line: bytes, offset: int, settings: Settings, now: int) -> GivenMessage:
+    """The message that an envelope describes.
+
+    Raises:
+        ValueError: it describes none.
+        RecursionError: it is nested too deeply.
+    """
+    record = json.loads(line)
     if not isinstance(record, dict) or "value" not in record or not _ENVELOPE.issuperset(record):
-        names = ", ".join(sorted(_ENVELOPE))
-        raise ConfigError(f"reading line {number + 1}", f"it is no object of {names}", "value has to be there")
-    return record
+        raise ValueError(f"it is no object of {', '.join(sorted(_ENVELOPE))}, where value has to be there")
+    value, timestamp, headers = record["value"], record.get("timestamp"), record.get("headers")
+    if timestamp is None:
+        timestamp = now
+    if type(timestamp) is not int or not -(2**63) <= timestamp < 2**63:  # true is an int too
+        raise ValueError(f"its timestamp is {json.dumps(timestamp)}, no whole number of milliseconds")
+    if not (headers is None or isinstance(headers, dict)):
+        raise ValueError(f"its headers are {json.dumps(headers)}, no object of names and texts")
+    as_is = settings.value_deserializer != "json" and isinstance(value, str)
+    return GivenMessage(
+        settings.input_topic,
+        offset,
+        None if value is None else value.encode() if as_is else json.dumps(value).encode(),
+        _bytes(record.get("key")),
+        timestamp,
+        [(name, _bytes(text) or b"") for name, text in (headers or {}).items()] or None,
+    )
 
 
 def _bytes(text: Any) -> bytes | None:

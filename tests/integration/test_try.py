@@ -43,6 +43,10 @@ MISTAKES = {
         r"it returned None at transform\.py:1\. End it with",
     ),
     "another value": ("def transform(sdf):\n    return [sdf]\n", r"it returned \[<.*>\] at transform\.py:1"),
+    "a condition": (
+        "def transform(sdf):\n    return sdf['n'] > 1\n",
+        r"it returned a column or a condition at transform\.py:1\. A filter is `sdf = sdf\[condition\]`",
+    ),
     "async": ("async def transform(sdf):\n    return sdf\n", r"it is an async function at transform\.py:1"),
     "raises": (
         "def transform(sdf):\n    return sdf['a'] + UNITS\n",
@@ -197,7 +201,12 @@ def test_other_deserializers_and_an_envelope(tmp_path: Path) -> None:
             '{"value": 1, "keys": 2}\n',
             "reading line 1: it is no object of headers, key, timestamp, value",
         ),
-        (["--envelope"], "\n{\n", "reading line 1: "),
+        (["--envelope"], "\n{\n", "reading line 2: "),
+        (["--envelope"], '{"value": 1, "timestamp": "2024-01-01"}', 'its timestamp is "2024-01-01", no whole number'),
+        (["--envelope"], '{"value": 1, "timestamp": 1e999}', "its timestamp is Infinity, no whole number"),
+        (["--envelope"], '{"value": 1, "headers": ["x"]}', 'its headers are ["x"], no object'),
+        (["--envelope"], '{"value": 1, "key": "\\ud800"}', "reading line 1: 'utf-8' codec can't encode"),
+        (["--envelope"], "[" * 100_000, "reading line 1: maximum recursion depth"),
         (["--wrong"], "", "unrecognized arguments: --wrong"),
     ],
 )
@@ -206,6 +215,28 @@ def test_what_is_no_record_is_told(arguments: list[str], records: str, message: 
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{message}" in done.stderr
     assert done.stderr.startswith("ERROR! ")
+    assert "report this as a bug" not in done.stderr
+
+
+def test_lines_have_the_numbers_of_the_file_and_whole_numbers_all_their_digits() -> None:
+    """A blank line is no record, but an editor counts it."""
+    long = 2**64 + 7
+    done = run(REPO, "try", records=f'\n{{"n": 1, "ts_ms": 1}}\n\n{{"n": {long}, "ts_ms": 1}}\n')
+    assert done.stdout.splitlines()[:2] == [
+        'row   line 2  .  {"n":1,"ts_ms":1}',
+        f'row   line 4  .  {{"ts_ms":1,"_rescued_data":"{{\\"n\\":{long}}}"}}',
+    ]
+
+
+def test_the_first_lines_are_enough(tmp_path: Path) -> None:
+    """As with `| head -1`: a reader that goes away is no failure."""
+    (tmp_path / "samples").write_text(GOOD * 5000)
+    command = f"{sys.executable} {REPO}/main.py try {tmp_path}/samples | head -1; echo ${{PIPESTATUS[0]}}"
+    environment = {**os.environ, **_BLANK}
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=REPO, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.stdout.splitlines()[1], done.stderr) == ("0", "")
 
 
 def test_settings_that_are_wrong_are_told_and_a_broker_is_none_of_them() -> None:
