@@ -13,8 +13,8 @@ from quixstreams import State
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import DataError, FatalError, RetryableError
-from app.first_offsets import FirstOffsets
 from app.model import TopicPartition
+from app.positions import KafkaPositions
 from app.start_position import KafkaPosition
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import ConnectorThread, Place
@@ -105,14 +105,14 @@ def test_a_new_group_at_the_latest_passes_over_nothing_that_it_has_sent_on(
 ) -> None:
     """Where the claim of the topic that it sends to takes longer than that of the input."""
     may_claim = threading.Event()
-    first_of = FirstOffsets.of
+    ask = KafkaPositions.of
 
-    def first_offset(self: FirstOffsets, tp: TopicPartition, kafka: KafkaPosition) -> int:
+    def of(self: KafkaPositions, tp: TopicPartition) -> KafkaPosition:
         if "by-pad" in tp.topic:
             assert may_claim.wait(60.0)
-        return first_of(self, tp, kafka)
+        return ask(self, tp)
 
-    monkeypatch.setattr(FirstOffsets, "of", first_offset)
+    monkeypatch.setattr(KafkaPositions, "of", of)
     connector = place.connector(transform=lambda sdf: sdf.group_by("pad", name="by-pad"), AUTO_OFFSET_RESET="latest")
     connector.wait_until(lambda: sorted(place.journals()) == [0, 1], "the claims of the input")
     place.produce(100, size=1)
