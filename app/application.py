@@ -356,7 +356,11 @@ class LakeApplication(Application):
             message = message_context()
             if self._comes_in_turn(message.topic, message.partition, message.offset):
                 begin(self._message)
-                execute(value, key, timestamp, headers)
+                try:
+                    execute(value, key, timestamp, headers)
+                except SystemExit as error:  # of a user's function: it would end the process without a word
+                    ended = RuntimeError(f"it called sys.exit({error.code!r})")
+                    raise ended.with_traceback(error.__traceback__) from None
 
         return run
 

@@ -178,6 +178,16 @@ def test_whole_numbers_of_any_size_are_shown_as_the_connector_writes_them() -> N
     assert '{"n":18446744073709551624}' in done.stdout.replace('\\"', '"')
 
 
+def test_a_function_that_would_end_the_process_refuses_its_record(tmp_path: Path) -> None:
+    text = "import sys\n\ndef check(value):\n    if value['n'] == 2: sys.exit(3)\n    return value\n\n"
+    tree = customised(tmp_path / "tree", text + "def transform(sdf):\n    return sdf.apply(check)\n")
+    done = run(tree, "try", records='{"n": 1}\n{"n": 2}\n{"n": 3}\n')
+    assert done.returncode == 1, done.stderr
+    assert "it called sys.exit(3)" in done.stdout
+    assert "app/transform.py:4" in done.stdout
+    assert '{"n":3' in done.stdout
+
+
 def test_other_deserializers_and_an_envelope(tmp_path: Path) -> None:
     text = "def transform(sdf):\n    return sdf.apply(lambda v, k, t, h: {'v': v, 'k': k}, metadata=True)\n"
     tree = customised(tmp_path / "tree", text)
