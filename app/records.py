@@ -160,7 +160,7 @@ class _Batch:
         """What columns of ours have no form for."""
         for name, values in lost.items():
             for row, value in values.items():
-                self._rescue(name, row, value, f"{shown(value)} has no form in its column")
+                self._rescue(_OfKafka(name), row, value, f"{shown(value)} has no form in its column")
 
     def add_fields(self) -> None:
         """The records' own fields, but the timestamp."""
