@@ -115,7 +115,7 @@ class BatchConverter:
         self._table_root = table_root
         self._schema = schema
         self._rules = rules
-        self._metadata = metadata
+        self._metadata = [name for name in metadata if name not in rules.partition_columns]
         self._bad_records = bad_records
         self._whole_batches = whole_batches
         self._reader = reader

@@ -109,7 +109,7 @@ class Buffer:
         self.rows += 1
         self.bytes += self._sizer.size((value, key, headers), size)
         if message is not None:
-            self.bytes += _MESSAGE_OVERHEAD + size
+            self.bytes += _MESSAGE_OVERHEAD + size + len(message.key() or b"")
 
     def _message_of(self, before: list[Row], topic: str, partition: int, offset: int) -> Message | None:
         """The message that has become this one row: should it be refused, this is what can be sent again."""
@@ -154,7 +154,7 @@ class Buffer:
         if self._bad_records.keep(rejected, hint):
             assignment.rejected.append(rejected)
             self.rows += 1
-            self.bytes += deep_size(rejected.key) + deep_size(rejected.value)
+            self.bytes += deep_size(rejected.key) + deep_size(rejected.value) + deep_size(rejected.headers)
 
     def discard(self, tp: TopicPartition, offset: int) -> None:
         """Drop all rows of a message that ends the process."""

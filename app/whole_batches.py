@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.big_messages import message_size
 from app.columns import fit_array, infer, is_void
 from app.json_lines import has_field, is_native, parse
 from app.message_headers import headers_of
@@ -90,12 +91,13 @@ class WholeBatches:
         fields = self._fields(values, schema.columns)
         moments = self._moments(fields, values, messages)
         keys = _keys(messages)
-        if max(map(len, values)) + _longest(keys) > self._max_record_bytes:
+        largest = max(map(len, values)) + _longest(keys)
+        if largest > self._max_record_bytes:
             raise OneByOneError
         arrays = {name: self._stored(name, array, schema.columns) for name, array in fields.items()}
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
-        arrays |= self._metadata_columns(messages, tp, schema.columns)
+        arrays |= self._metadata_columns(messages, tp, schema.columns, largest)
         in_file = (name for name in schema.columns if name in arrays and name not in self._rules.partition_columns)
         stored = {name: arrays[name] for name in in_file if _has_values(arrays[name])}
         if not stored:
@@ -164,7 +166,7 @@ class WholeBatches:
         return {KEY_COLUMN: keys}
 
     def _metadata_columns(
-        self, messages: Sequence[Message], tp: TopicPartition, known: Mapping[str, pa.DataType]
+        self, messages: Sequence[Message], tp: TopicPartition, known: Mapping[str, pa.DataType], largest: int
     ) -> Mapping[str, pa.Array]:
         if not self._metadata:
             return {}
@@ -172,6 +174,10 @@ class WholeBatches:
         if lost_metadata(self._metadata, origins):
             raise OneByOneError
         columns = metadata_columns(self._metadata, origins, [tp] * len(messages))
+        most = self._max_record_bytes
+        headers_bytes = columns["__headers"].nbytes if "__headers" in columns else 0  # of all messages: seldom too many
+        if largest + headers_bytes > most and any(message_size(one) > most for one in messages):
+            raise OneByOneError
         if any(_has_values(array) and known.get(name) != array.type for name, array in columns.items()):
             raise OneByOneError
         return columns

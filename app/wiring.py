@@ -53,9 +53,6 @@ _SESSION_MS = 20_000
 _FRESH_SECONDS = _SESSION_MS / 1000 / 2
 # Half of the client's default: what a message takes beside its bytes does not count there.
 _FETCHED_AHEAD_KB = 32 * 1024
-# Of a partition in one answer, compressed: an eighth of the client's default. All of it is decompressed at once, and
-# 400 kB may be 400 MB then. The rate of a partition is the same on a broker nearby.
-_FETCHED_AT_ONCE_BYTES = 128 * 1024
 # One Spark job a second at most: a job costs a tenth of a CPU-second, and another 5 ms for each file.
 _GATHER_SECONDS = 1.0
 _SWEEP_SECONDS = 600.0
@@ -250,7 +247,7 @@ def new_application(
             "client.id": new_client_id(settings, place),
             "session.timeout.ms": _SESSION_MS,
             "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
-            "max.partition.fetch.bytes": _FETCHED_AT_ONCE_BYTES,
+            "max.partition.fetch.bytes": settings.memory.fetched_at_once_bytes,
             "topic.metadata.refresh.interval.ms": _METADATA_MS,
         },
         "commit_interval": settings.commit_interval,

@@ -107,6 +107,29 @@ def test_a_kafka_timestamp_that_readers_do_not_know_is_rescued_and_the_row_arriv
     assert [row["ts_ms"] for row in rows[1:3]] == [nanoseconds, later]
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_kafka_timestamp_is_rescued_beside_a_field_of_that_name(path: Path, at_once: bool) -> None:
+    lane = Lane(Table(metadata=("__timestamp",)), at_once=at_once)
+    lane.stage(messages(b'{"__kafka_timestamp":1,"ts_ms":1}'), path)
+    lane.stage([KafkaMessage(b'{"__kafka_timestamp":"x","ts_ms":1}', at=1, timestamp_ms=2**60)], path)
+    (text,) = pq.read_table(path)["_rescued_data"].to_pylist()
+    assert json.loads(text) == {"__kafka_timestamp": "x", "___kafka_timestamp": 2**60}
+
+
+def test_a_kafka_timestamp_is_not_rescued_where_folders_have_the_field_of_its_column() -> None:
+    table = Table(("__timestamp",), metadata=("__timestamp",))
+    odd = KafkaMessage(b'{"ts_ms":1,"__timestamp":"q"}', at=1, timestamp_ms=2**60)
+    assert_both_agree(table, [messages(b'{"ts_ms":1}'), [odd]])
+
+
+def test_headers_make_a_message_too_big_for_both_lanes() -> None:
+    table = Table(metadata=("__headers",))
+    first = messages(b'{"ts_ms":1,"x":1}', raw_headers=[("h", b"1")])
+    for size in (MAX_RECORD_BYTES - 18, MAX_RECORD_BYTES - 17, MAX_RECORD_BYTES):
+        heavy = messages(b'{"ts_ms":1,"x":1}', b'{"ts_ms":1,"x":2}', first=1, raw_headers=[("h", b"v" * size)])
+        assert_both_agree(table, [first, heavy])
+
+
 def test_timestamps_at_the_ends_of_the_calendar_are_read(path: Path) -> None:
     rows = _timestamps([-62_135_596_800_000, 253_402_300_799_999], path, at_once=True)
     assert [row["__timestamp"].year for row in rows] == [1, 9999]

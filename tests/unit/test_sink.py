@@ -1,6 +1,7 @@
 """The sink between the consumer and the pipeline: when it seals, what a flush waits for, how much it holds."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from quixstreams.context import set_message_context
@@ -339,6 +340,21 @@ def test_keys_and_headers_take_memory_too() -> None:
     heavy.sink.add_messages(TP, [KafkaMessage(b"{}", b"k" * 5_000, raw_headers=[("h", b"x" * 5_000)])])
     assert plain.sink.room_for(2) - heavy.sink.room_for(2) > 0
     assert heavy.sink._buffer.bytes - plain.sink._buffer.bytes > 10_000
+
+
+def test_the_key_of_a_message_that_is_kept_takes_memory_beside_that_of_its_row() -> None:
+    plain, heavy = Bench(), Bench()
+    for bench, key in ((plain, b"k"), (heavy, b"k" * 5_000)):
+        bench.sink.begin_record(KafkaMessage(b"{}", key, 1))
+        bench.add(1)
+    assert heavy.sink.held_bytes - plain.sink.held_bytes == len(b"k" * 5_000) - 1
+
+
+def test_the_headers_of_a_rejected_record_take_memory() -> None:
+    plain, heavy = Bench(), Bench()
+    plain.sink.reject(rejected(1), "Mend it")
+    heavy.sink.reject(replace(rejected(1), headers=[("h", b"x" * 5_000)]), "Mend it")
+    assert heavy.sink.held_bytes - plain.sink.held_bytes > len(b"x" * 5_000)
 
 
 def test_half_a_buffer_is_a_batch_even_if_the_writer_is_busy() -> None:
