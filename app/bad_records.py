@@ -26,13 +26,22 @@ class NotARowError(ValueError):
         self.hint = hint
 
 
+_HINT_NO_OBJECT = "Turn it into a dict or filter it out in transform() of app/transform.py, or set ON_BAD_RECORD"
+
+
+class NullValueError(NotARowError):
+    """A value that is null: a tombstone, unless ``transform()`` has made null of another value."""
+
+    def __init__(self, cause: str = "its value is null (a tombstone)") -> None:
+        super().__init__(f"{cause}, and a row needs an object with fields", _HINT_NO_OBJECT)
+
+
 def no_object(value: object) -> NotARowError:
     """The error for a value that has no columns."""
-    kind = "null (a tombstone)" if value is None else f"of type {type(value).__name__}"
-    return NotARowError(
-        f"its value is {kind}, and a row needs an object with fields",
-        "Turn it into a dict or filter it out in transform() of app/transform.py, or set ON_BAD_RECORD",
-    )
+    if value is None:
+        return NullValueError()
+    kind = type(value).__name__
+    return NotARowError(f"its value is of type {kind}, and a row needs an object with fields", _HINT_NO_OBJECT)
 
 
 def too_big(size: int, limit: int) -> NotARowError:

@@ -6,7 +6,7 @@ from typing import Any
 from quixstreams.models import Row as FrameworkRow
 from quixstreams.models import Topic
 
-from app.bad_records import NotARowError, no_object
+from app.bad_records import NotARowError, NullValueError, no_object
 from app.big_messages import TooBigError, message_size, truncated
 from app.message_headers import headers_of
 from app.model import Message, Rejected, Row, TopicPartition, known_timestamp
@@ -58,6 +58,8 @@ def not_decompressed(message: Message, offset: int) -> Refusal:
 
 def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
     """A record at which ``transform()`` failed, or that became no row; ``message`` where it is known and no other's."""
+    if isinstance(error, NullValueError) and row.value is not None:
+        error = NullValueError("transform() made null of it, as a function does that returns nothing")
     is_ours = isinstance(error, NotARowError)
     raised = cut(f"transform() raised {error!r}", _LONGEST_REASON)
     reason = str(error) if is_ours else f"{raised}{at(line_of(error))}"

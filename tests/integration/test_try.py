@@ -188,6 +188,15 @@ def test_a_function_that_would_end_the_process_refuses_its_record(tmp_path: Path
     assert '{"n":3' in done.stdout
 
 
+def test_a_function_that_returns_nothing_is_no_tombstone(tmp_path: Path) -> None:
+    text = "def transform(sdf):\n    return sdf.apply(lambda value: value.update(room='attic'))\n"
+    done = run(customised(tmp_path / "tree", text), "try", records='{"n": 1}\nnull\n')
+    assert done.returncode == 1, done.stderr
+    first, second, *_ = done.stdout.splitlines()
+    assert "transform() made null of it, as a function does that returns nothing" in first
+    assert "transform() raised AttributeError" in second
+
+
 def test_other_deserializers_and_an_envelope(tmp_path: Path) -> None:
     text = "def transform(sdf):\n    return sdf.apply(lambda v, k, t, h: {'v': v, 'k': k}, metadata=True)\n"
     tree = customised(tmp_path / "tree", text)
