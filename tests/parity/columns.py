@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.fitting import MAX_DEPTH
+from app.fitting import LONGEST_NAME, MAX_DEPTH, MAX_LISTS
 from app.rescue import RESCUED_COLUMN
 from tests.parity.case import Record
 from tests.parity.comparing import Finding
@@ -194,8 +194,26 @@ def levels(finding: Finding) -> bool:
     return (
         finding.kind in ("cell", "rescued", "type")
         and finding.column in finding.rescued
-        and max(map(depth, values_of(finding))) > MAX_DEPTH
+        and any(depth(value) > MAX_DEPTH or _list_levels(value) > MAX_LISTS for value in values_of(finding))
     )
+
+
+def _list_levels(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, list) + max(map(_list_levels, inner), default=0)
+
+
+def names(finding: Finding) -> bool:
+    """Names that some readers refuse."""
+    is_long = len((finding.column or "").encode()) > LONGEST_NAME
+    has_empty = any(_has_empty_name(value) for value in values_of(finding))
+    kinds = ("cell", "rescued", "type", "bounds")
+    return finding.kind in kinds and finding.column in finding.rescued and (is_long or has_empty)
+
+
+def _has_empty_name(value: Any) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (isinstance(value, dict) and "" in value) or any(map(_has_empty_name, inner))
 
 
 def virtual_lists(finding: Finding) -> bool:

@@ -27,6 +27,10 @@ def _deep(levels: int) -> Any:
     return {"a": _deep(levels - 1)} if levels else 1
 
 
+def _listed(levels: int) -> Any:
+    return [_listed(levels - 1)] if levels else 1
+
+
 FLAT = (
     _case("flat records", [{"n": 1, "x": 1.5, "s": "a", "b": True}, {"n": -1, "x": -2.5, "s": "", "b": False}]),
     _case("several batches of one kind", [{"n": 1, "s": "a"}], [{"n": 2, "s": "b"}], [{"n": 3, "s": "c"}]),
@@ -297,7 +301,12 @@ INTENDED = (
         [record({"__key": "own", "v": 1}), record({"_rescued_data": "x"})],
         shows=("fields named `__key` or `_rescued_data`",),
     ),
-    _case("40 levels", [{"deep": _deep(40), "v": 1}], shows=("objects of more than 32 levels",)),
+    _case("40 levels", [{"deep": _deep(40), "v": 1}], shows=("objects of more than 32 levels, lists of more than 12",)),
+    _case(
+        "14 lists", [{"deep": _listed(14), "v": 1}], shows=("objects of more than 32 levels, lists of more than 12",)
+    ),
+    _case("a long name", [{"n" * 300: 1, "v": 1}], shows=("names of more than 255 bytes, empty names in objects",)),
+    _case("an empty name", [{"o": {"": 1}, "v": 1}], shows=("names of more than 255 bytes, empty names in objects",)),
     _case("a column of nulls", [{"a": None, "b": 1}, {"a": {}}], shows=("columns without any value",)),
     _case("no key", [record({"v": 1}, key=None)], shows=("columns without any value",)),
     _case(
