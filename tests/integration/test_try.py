@@ -100,6 +100,7 @@ def test_a_mistake_is_one_message_with_its_line(
     (tmp_path / "transform.py").write_text(text)
     monkeypatch.setattr(app, "__path__", [str(tmp_path), *app.__path__])
     monkeypatch.delitem(sys.modules, "app.transform", raising=False)
+    monkeypatch.delattr(app, "transform", raising=False)
     monkeypatch.setattr("app.user_code.ROOT", tmp_path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
     before = signal.getsignal(signal.SIGTERM)
@@ -108,6 +109,7 @@ def test_a_mistake_is_one_message_with_its_line(
     finally:
         signal.signal(signal.SIGTERM, before)
         sys.modules.pop("app.transform", None)
+        vars(app).pop("transform", None)  # else later tests would have this one
     told = capsys.readouterr()
     assert code == 2, told.err
     [line] = told.err.splitlines()
