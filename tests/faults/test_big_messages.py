@@ -28,7 +28,7 @@ def produce(place: Place, codec: str, *values: bytes, key: bytes = b"key") -> No
             "compression.type": codec,
             "message.max.bytes": 1_000 * MB,
             "batch.size": 1_000 * MB,
-            "linger.ms": 1_000,
+            "linger.ms": 60_000,  # until the flush: with less, a slow machine sends the first one by itself
         }
     )
     for value in values:
