@@ -49,7 +49,8 @@ from app.metrics import Metrics
 from app.model import Message, TopicPartition
 from app.other_sinks import OtherSinks
 from app.raw_lane import RawLane
-from app.rejections import not_decompressed, not_deserialized, not_processed
+from app.refusals import not_decompressed, not_deserialized
+from app.rejections import not_processed
 from app.sink import LakeSink
 from app.start_position import Start
 from app.topology import is_untouched

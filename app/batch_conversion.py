@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from app.bad_records import BadRecords
 from app.bad_rows import BadRowsError
-from app.file_groups import refuse_too_long
 from app.metadata import lost_metadata, metadata_columns
 from app.model import KEY_COLUMN, Batch, Rejected, Row
-from app.partitioning import PartitionSpec, partition_columns
+from app.partition_values import partition_columns, refuse_too_long
+from app.partitioning import PartitionSpec
 from app.pieces import Rows, in_one
 from app.records import Conversion, Rules, convert, most_leaves
-from app.rejections import MessageReader, Refusal, not_written
+from app.refusals import ReadMessage, Refusal, not_written
 from app.rescue import Rescue
 from app.schema import TableSchema
 from app.stretches import FEW, Pace, Stretch, stretches
@@ -96,7 +96,7 @@ class BatchConverter:
         rules: how the table's settings bear on them.
         metadata: names of ``METADATA_COLUMNS``.
         bad_records: what becomes of rows that cannot be written.
-        whole_batches, reader: convert messages, many at once and one by one; batches of rows need neither.
+        whole_batches, read_message: convert messages, many at once and one by one; batches of rows need neither.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class BatchConverter:
         metadata: Sequence[str],
         bad_records: BadRecords,
         whole_batches: WholeBatches | None = None,
-        reader: MessageReader | None = None,
+        read_message: ReadMessage | None = None,
     ) -> None:
         self._spec = spec
         self._table_root = table_root
@@ -118,7 +118,7 @@ class BatchConverter:
         self._metadata = [name for name in metadata if name not in rules.partition_columns]
         self._bad_records = bad_records
         self._whole_batches = whole_batches
-        self._reader = reader
+        self._read_message = read_message
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Convert a batch.
@@ -197,7 +197,7 @@ class BatchConverter:
     def _read(self, work: _Work, stretch: Stretch) -> _Lines:
         lines = _Lines([], [], [])
         for place, message in zip(stretch.places, stretch.of(work.batch), strict=True):
-            read = self._reader.read(message) if self._reader else None
+            read = self._read_message(message) if self._read_message else None
             if isinstance(read, Row):
                 lines.rows.append(read)
                 lines.parts.append(stretch.part)

@@ -14,11 +14,9 @@ import pyarrow.parquet as pq
 
 from app.errors import DataError
 from app.lenient_json import to_json
-from app.lineage import file_name
-from app.metadata import HEADERS
+from app.message_headers import HEADERS
 from app.model import BatchPart, Headers, Rejected, TopicPartition
-
-FOLDER = "_dead_letter"
+from app.partitioning import dead_letter_root, file_name
 
 _MS = pa.timestamp("ms", tz="UTC")
 SCHEMA = pa.schema(
@@ -48,17 +46,6 @@ class DeadLetter(NamedTuple):
 
     record: Rejected
     rejected_at: datetime
-
-
-def object_roots(table_root: str) -> tuple[str, str]:
-    """What the keys of all objects of a table start with: those in its folder, and its dead letters."""
-    return f"{table_root}/", f"{dead_letter_root(table_root)}/"
-
-
-def dead_letter_root(table_root: str) -> str:
-    """The folder of a table's dead letter: ``lake/readings`` → ``lake/_dead_letter/readings``."""
-    root, slash, table = table_root.rpartition("/")
-    return f"{root}{slash}{FOLDER}/{table}"
 
 
 def dead_letter_key(table_root: str, part: BatchPart) -> str:

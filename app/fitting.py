@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from app.error_text import shown
 from app.leaves import fit_leaf, to_python
 from app.lenient_json import to_json
-from app.rescue import joined, shown
+from app.rescue import joined
 from app.type_names import type_name
 
 MAX_DEPTH = 32  # levels of lists and structs; pyarrow reads no more than 100 of Parquet, where each list has two

@@ -5,14 +5,11 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import unquote
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from app.errors import FatalError, RetryableError
-from app.journal_entry import group_folder, journal_folder
-from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -114,27 +111,6 @@ def check_rights(admin: AdminClient, topic: str, group: str) -> None:
     told = {"include_authorized_operations": True, "request_timeout": _ANSWER_SECONDS}
     _require_read(lambda: admin.describe_topics(TopicCollection([topic]), **told)[topic], f"topic {topic}")
     _require_read(lambda: admin.describe_consumer_groups([group], **told)[group], f"consumer group {group}")
-
-
-def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> None:
-    """Tell of journals of other consumer groups in the table: each group writes every row once.
-
-    Raises:
-        ConnectorError: of the store.
-    """
-    root, own = journal_folder(table_root), group_folder(table_root, group)
-    others = {
-        key.removeprefix(root).split("/")[0]
-        for key in (found.key for found in store.list(root))
-        if key.endswith(".json") and not key.startswith(own) and "/" in key.removeprefix(root)
-    }
-    if others:
-        logger.warning(
-            "the table was written by other consumer groups too (%s): rows of topics that both consume are in it once "
-            "for each group. If CONSUMER_GROUP was changed, records that the former group wrote come again; to avoid "
-            "that, name the former group",
-            ", ".join(sorted(unquote(name) for name in others)),
-        )
 
 
 def _other_tables(admin: AdminClient, group: str, own_client_id: str) -> list[str]:

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from app.catalog.base import Catalog, CatalogTable, TableProperties
+from app.catalog.base import Catalog
 from app.catalog.query_api import QueryApi
 from app.catalog.quix import QuixCatalog
+from app.catalog_table import CatalogTable, TableProperties
 from app.location import Place, adopted
 from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec
 from app.registrar import Registrar

@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass
 
-from app.catalog.base import CatalogTable
+from app.catalog_table import CatalogTable
 from app.errors import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,11 @@
 from operator import methodcaller
 from typing import Any
 
+import pyarrow as pa
+
 from app.model import Message
+
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 # Called in any other way, Python's interpreter looks at what came back, and not at the error that came with it.
 _headers = methodcaller("headers")

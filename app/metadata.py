@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from app.message_headers import HEADERS
 from app.model import Headers, TopicPartition, known_timestamp
 
-HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 RESCUED_TIMESTAMP = "__kafka_timestamp"  # in _rescued_data: there __timestamp is the record's own field
 # The years 1 to 9999. Producers set timestamps as they like, nanoseconds for instance, and readers know no others.
 _READABLE_MS = range(-62_135_596_800_000, 253_402_300_800_000)

@@ -9,9 +9,8 @@ from app.dead_letter import write as write_dead_letter
 from app.delivery import Parcel
 from app.journal import Intent
 from app.journal_entry import JournaledFile
-from app.lineage import file_name
 from app.model import BatchPart, Rejected, StoredFile, WrittenFile
-from app.partitioning import data_key
+from app.partitioning import data_key, file_name
 from app.sidecar import sidecar_key, write_sidecar
 from app.storage.base import StoredObject
 

@@ -4,23 +4,34 @@ Folder strings are those the Quix data lake already holds: ``str()`` of bools an
 time columns zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). They are escaped the way Hive and Spark escape.
 """
 
+import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
-from numbers import Real
-from operator import attrgetter, itemgetter
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from app.model import BatchPart, OffsetRange, TopicPartition
 
-from app.bad_rows import BadRowsError
-from app.errors import ConfigError
-from app.fitting import is_empty
-from app.model import KEY_COLUMN, Row, known_timestamp
-from app.timestamps import TIME_COLUMNS, time_parts
+_MAX_TOPIC = 120  # leaves room for offsets and owner in a name of 255 bytes
+
+_MAX_OFFSET = 2**63 - 1
+
+_MAX_PARTITION = 2**31 - 1
+
+# Tokens of earlier releases had 8 digits.
+# Read from its end: no part after the topic can hold what separates it from the next, so there is one way only.
+_NUMBER = "(?:0|[1-9][0-9]{0,18})"
+
+_NAME = re.compile(
+    r"data_(?P<topic>[A-Za-z0-9._-]{1,120}(?:~[0-9a-f]{8})?)"
+    rf"-(?P<partition>{_NUMBER})_(?P<first>[0-9]{{19}})-(?P<last>{_NUMBER})"
+    rf"_(?P<owner>[0-9a-f]{{24}}|[0-9a-f]{{8}})-(?P<number>{_NUMBER})\.parquet"
+)
+
+FOLDER = "_dead_letter"
+
+RESCUED_COLUMN = "_rescued_data"
+
+TIME_COLUMNS = ("year", "month", "day", "hour")
 
 QUIX_NULL = "__None__"
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -90,121 +101,6 @@ def too_long(table_root: str, values: Mapping[str, str], name: str) -> str | Non
     return None
 
 
-def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array]:
-    """The partition values of every row, each from the row's own values: no row changes the folder of another.
-
-    Args:
-        rows: records; one that lacks the timestamp column has its Kafka timestamp there, any other column is null.
-        spec: the table's partitioning.
-
-    Returns:
-        One string array without nulls per folder column of the spec, each as long as the rows.
-
-    Raises:
-        BadRowsError: timestamps that cannot be used and values that are no text, in all rows that have any.
-    """
-    strings: dict[str, pa.Array] = {}
-    reasons: dict[int, str] = {}
-    if any(column in TIME_COLUMNS for column in spec.columns):
-        moments = _values(rows, spec.timestamp_column, spec)
-        reasons.update(_without_any_timestamp(rows, moments, spec.timestamp_column))
-        try:
-            strings.update(time_parts(moments))
-        except BadRowsError as error:
-            reasons.update(error.reasons)
-    for column in (column for column in spec.columns if column not in TIME_COLUMNS):
-        try:
-            strings[column] = _texts(_values(rows, column, spec), column)
-        except BadRowsError as error:
-            reasons = error.reasons | reasons
-    if reasons:
-        raise BadRowsError(dict(sorted(reasons.items())))
-    return [fill_null(strings[column], spec.null_value) for column in spec.columns]
-
-
-def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
-    """What the table holds in a column: the key and the timestamp column are completed from what Kafka says."""
-    if column == KEY_COLUMN:
-        return [row.key for row in rows]
-    records = map(attrgetter("value"), rows)
-    try:
-        return list(map(itemgetter(column), records))
-    except KeyError:  # some records lack it
-        if column == spec.timestamp_column:
-            return [row.value[column] if column in row.value else known_timestamp(row.timestamp) for row in rows]
-        return [row.value.get(column) for row in rows]
-
-
-def _without_any_timestamp(rows: Sequence[Row], moments: Sequence[Any], column: str) -> dict[int, str]:
-    """Why rows cannot be placed that Kafka gives no timestamp either; an explicit null is the record's own word."""
-    reason = f"it has no {column!r}, and its Kafka message has no timestamp"
-    without = (index for index, moment in enumerate(moments) if moment is None and column not in rows[index].value)
-    return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
-
-
-def fill_null(strings: pa.Array, null_value: str) -> pa.Array:
-    """The texts of a partition column with the null folder's for those that are null or empty."""
-    empty = pc.equal(strings, "")
-    return pc.if_else(pc.fill_null(empty, True), null_value, strings)
-
-
-def _texts(values: Sequence[Any], column: str) -> pa.Array:
-    """Text of each value as the folder shows it, null where it has none."""
-    with suppress(UnicodeEncodeError, pa.ArrowException):  # not all are text
-        return pa.array(values, pa.string())
-    if set(map(type, values)) <= {int, type(None)}:
-        with suppress(OverflowError, pa.ArrowException):  # not all have 64 bits
-            return pa.array(values, pa.int64()).cast(pa.string())
-    texts: list[str | None] = []
-    reasons: dict[int, str] = {}
-    for row, value in enumerate(values):
-        text = None
-        try:
-            text = _text(value)
-            if text is not None:
-                text.encode()
-        except (ValueError, RecursionError) as error:
-            # Half of a surrogate pair, or a number or nesting beyond what Python writes out.
-            reasons[row] = f"partition column {column!r} has a {type(value).__name__} that is no text: {error}"
-        texts.append(text)
-    if reasons:
-        raise BadRowsError(reasons)
-    return pa.array(texts, pa.string())
-
-
-def _text(value: Any) -> str | None:
-    if value is None or (isinstance(value, dict) and is_empty(value)):
-        return None
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).decode("utf-8", errors="backslashreplace")
-    if isinstance(value, Decimal) and value.is_nan():
-        return None
-    if isinstance(value, Real) and value != value:  # noqa: PLR0124 - NaN, also the one of NumPy
-        return None
-    return str(value)
-
-
-def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Number the distinct tuples of the arrays in the order they are first seen.
-
-    Codes are combined rather than strings joined: a joined string cannot tell ``("a-b", "c")`` from ``("a", "b-c")``.
-
-    Returns:
-        int32 array, as long as the inputs.
-    """
-    first, *others = (array.dictionary_encode() for array in arrays)
-    codes = first.indices
-    for encoded in others:
-        wide = pc.add(
-            pc.multiply(codes.cast(pa.int64()), pa.scalar(max(1, len(encoded.dictionary)), pa.int64())),
-            encoded.indices.cast(pa.int64()),
-        )
-        codes = wide.dictionary_encode().indices
-    return codes.cast(pa.int32())
-
-
 def spec_of_key(key: str, table_root: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The partition columns and (unescaped) values in a data file's key below the table's root."""
     folders = key.removeprefix(table_root).strip("/").split("/")[:-1]
@@ -218,52 +114,44 @@ def is_data_file(key: str, table_root: str) -> bool:
     return key.endswith(".parquet") and not any(part.startswith((".", "_")) and "=" not in part for part in parts)
 
 
-def check_spec(
-    configured: Sequence[str], existing: Iterable[tuple[str, ...]], where: str, virtual: Sequence[str] = ()
-) -> str | None:
-    """Compare the configured columns with those a table already has.
+def object_roots(table_root: str) -> tuple[str, str]:
+    """What the keys of all objects of a table start with: those in its folder, and its dead letters."""
+    return f"{table_root}/", f"{dead_letter_root(table_root)}/"
 
-    Args:
-        configured: the folders, or where a catalog is compared all levels of the tree.
-        existing: the specs that were found.
-        where: names the table in messages.
-        virtual: configured levels that are no folders.
+
+def dead_letter_root(table_root: str) -> str:
+    """The folder of a table's dead letter: ``lake/readings`` → ``lake/_dead_letter/readings``."""
+    root, slash, table = table_root.rpartition("/")
+    return f"{root}{slash}{FOLDER}/{table}"
+
+
+def file_name(part: BatchPart) -> str:
+    """The name of a data file, unique for ever: offsets of the batch, the assignment's token, the batch's number.
+
+    Topics are restricted to ``[A-Za-z0-9._-]`` by Kafka, so they need no escaping; long ones are cut and hashed.
+    """
+    offsets = part.offsets
+    topic = topic_in_names(offsets.tp.topic)
+    return f"data_{topic}-{offsets.tp.partition}_{offsets.first:019d}-{offsets.last}_{part.owner}-{part.number}.parquet"
+
+
+def part_of(name: str) -> BatchPart | None:
+    """The inverse of ``file_name``, but for long topics, which stay as the name has them.
 
     Returns:
-        A warning when only the order differs, else ``None``.
-
-    Raises:
-        ConfigError: other columns; both specs are in the message.
+        What the file holds a part of, or ``None`` for a name that the connector does not give.
     """
-    for spec in existing:
-        if set(spec) != set(configured):
-            raise ConfigError(
-                "checking the table's partitioning",
-                f"{where} is partitioned by {_listed(spec)}, HIVE_COLUMNS says {_listed(configured)}",
-                f"Set HIVE_COLUMNS={_setting(spec, configured, virtual)} to go on with this table, "
-                "or TABLE_NAME to begin another",
-            )
-    for spec in existing:
-        if tuple(configured) != spec:
-            return (
-                f"{where} has its partition columns in the order {_listed(spec)}, HIVE_COLUMNS in the order "
-                f"{_listed(configured)}: both work, but readers that list folders find two orders"
-            )
-    return None
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    partition, first, last, number = (int(found[group]) for group in ("partition", "first", "last", "number"))
+    if partition > _MAX_PARTITION or not first <= last <= _MAX_OFFSET or number > _MAX_OFFSET:
+        return None
+    return BatchPart(OffsetRange(TopicPartition(found["topic"], partition), first, last), found["owner"], number)
 
 
-def _listed(columns: Sequence[str]) -> str:
-    return "[" + ", ".join(columns) + "]" if columns else "[] (no partitioning)"
-
-
-def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[str]) -> str:
-    """HIVE_COLUMNS for a spec that was found; virtual levels stay virtual, for folders do not tell of them."""
-    found = [f"~{name}" if name in virtual and name in configured else name for name in spec]
-    others = [f"~{name}" for name in virtual if name not in spec and name not in configured]
-    return ",".join(found + others)
-
-
-def null_value_of(values: Iterable[str]) -> str | None:
-    """Which null folder a table already uses, or ``None`` when none of its values is one."""
-    seen = set(values)
-    return next((name for name in (QUIX_NULL, HIVE_NULL) if name in seen), None)
+def topic_in_names(topic: str) -> str:
+    """A topic as file names show it. Kafka allows no ``~``: a topic that is cut looks like no other."""
+    if len(topic) <= _MAX_TOPIC:
+        return topic
+    return topic[:_MAX_TOPIC] + "~" + hashlib.sha256(topic.encode()).hexdigest()[:8]

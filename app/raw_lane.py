@@ -15,7 +15,7 @@ from app.big_messages import TooBigError, message_size
 from app.checkpoints import Checkpoints
 from app.kafka_errors import cannot_be_decompressed
 from app.model import Message, TopicPartition
-from app.rejections import not_deserialized
+from app.refusals import not_deserialized
 from app.sink import LakeSink
 
 logger = logging.getLogger(__name__)

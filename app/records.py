@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from app.bad_rows import BadRowsError
 from app.columns import FieldValues, fit_array, infer
+from app.error_text import shown
 from app.fitting import (
     FULL,
     MAX_LEAVES,
@@ -30,7 +31,8 @@ from app.fitting import (
 )
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
-from app.rescue import RESCUED_COLUMN, Rescue, shown
+from app.partitioning import RESCUED_COLUMN
+from app.rescue import Rescue
 from app.schema import TableSchema
 from app.sparse import sparse_fields
 

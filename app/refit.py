@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from app.columns import fit_array
 from app.fitting import Misfit
 from app.lenient_json import to_json
-from app.rescue import RESCUED_COLUMN, joined
+from app.partitioning import RESCUED_COLUMN
+from app.rescue import joined
 from app.schema import TableSchema
 from app.schema_differences import differences
 

@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from app.catalog.base import Catalog, CatalogTable, NotTakenError, TableProperties, TooLargeError
+from app.catalog.base import Catalog, NotTakenError, TooLargeError
+from app.catalog_table import CatalogTable, TableProperties
 from app.errors import FatalError
 from app.location import Place
 from app.model import StoredFile

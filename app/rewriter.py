@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.errors import ConnectorError, FatalError
+from app.partitioning import RESCUED_COLUMN
 from app.refit import Refitted, refit, same_rows
 from app.replaced_files import ReplacedFiles
-from app.rescue import RESCUED_COLUMN
 from app.retry import Stopped, until_it_works
 from app.schema import TableSchema
 from app.schema_differences import differences

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
+from app.error_text import cut
 from app.errors import ConfigError, FatalError
 from app.footers import read_footer
 from app.partitioning import is_data_file
-from app.rescue import cut
 from app.schema import EMPTY, TableSchema, join_types
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.type_names import type_name

@@ -21,7 +21,7 @@ from app.custody import Custody
 from app.customised import Customised, load_customised
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.exact_json import new_deserializer
-from app.group import check_members, check_rights, warn_of_other_groups
+from app.group import check_members, check_rights
 from app.health import Health
 from app.journal_entry import journal_folder
 from app.lake import Lake, new_schema, open_lake
@@ -41,6 +41,7 @@ from app.storage.probe import try_out
 from app.sweeper import Sweeper
 from app.topic_ids import TopicIds
 from app.topics import open_topic
+from app.unsettled import warn_of_other_groups
 from app.watching import Watch
 from app.wiring import (
     FLUSH_SECONDS,
@@ -150,7 +151,7 @@ class _Service:
         application, topic = self._open_topics(sink, watch, lake.place)
         transformed, is_untouched = _transformed(customised, application, topic)
         is_raw = is_untouched and can_read_whole_batches(self._settings)
-        reader = MessageReader(topic, self._settings.memory.max_record_bytes) if is_raw else None
+        reader = MessageReader(topic, self._settings.memory.max_record_bytes).read if is_raw else None
         stager = new_stager(self._settings, lake.place, lake.spec, schema, bad_records, reader)
         patiently(lambda: self._check_journals(lake, application.config.consumer_group))
         wait(spark_up)

@@ -23,9 +23,9 @@ from app.connection import (
     parse_connection,
 )
 from app.errors import ConfigError
+from app.partitioning import TIME_COLUMNS
 from app.setting_values import VIRTUAL_MARK, megabytes
 from app.sizing import MemoryPlan, plan_memory
-from app.timestamps import TIME_COLUMNS
 from app.variables import Variables
 
 DEFAULT_PREFIX: Final = "data"

@@ -9,10 +9,11 @@ from typing import Protocol, TypeVar
 
 from app.batch_conversion import BatchConverter, Converted, Patiently
 from app.encodings import without_dictionary
+from app.error_text import cut
 from app.file_groups import file_groups
 from app.model import Batch, BatchPart, Rejected, StagedFile
 from app.partitioning import PartitionSpec
-from app.rescue import Rescue, cut
+from app.rescue import Rescue
 from app.staged_file import write_staged
 
 logger = logging.getLogger(__name__)

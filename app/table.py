@@ -1,21 +1,13 @@
 """What must hold between the settings and a table that may exist already, in the store and in the catalog."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from app.catalog.base import CatalogTable
-from app.partitioning import (
-    HIVE_NULL,
-    QUIX_NULL,
-    PartitionSpec,
-    check_spec,
-    folder,
-    is_data_file,
-    null_value_of,
-    spec_of_key,
-)
+from app.catalog_table import CatalogTable
+from app.errors import ConfigError
+from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec, folder, is_data_file, spec_of_key
 from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -97,3 +89,54 @@ def check_catalog_table(table: CatalogTable, order: Sequence[str], virtual: Sequ
         warning = check_spec(order, [table.partition_spec], "the table in the catalog", virtual)
         if warning:
             logger.warning("%s", warning)
+
+
+def check_spec(
+    configured: Sequence[str], existing: Iterable[tuple[str, ...]], where: str, virtual: Sequence[str] = ()
+) -> str | None:
+    """Compare the configured columns with those a table already has.
+
+    Args:
+        configured: the folders, or where a catalog is compared all levels of the tree.
+        existing: the specs that were found.
+        where: names the table in messages.
+        virtual: configured levels that are no folders.
+
+    Returns:
+        A warning when only the order differs, else ``None``.
+
+    Raises:
+        ConfigError: other columns; both specs are in the message.
+    """
+    for spec in existing:
+        if set(spec) != set(configured):
+            raise ConfigError(
+                "checking the table's partitioning",
+                f"{where} is partitioned by {_listed(spec)}, HIVE_COLUMNS says {_listed(configured)}",
+                f"Set HIVE_COLUMNS={_setting(spec, configured, virtual)} to go on with this table, "
+                "or TABLE_NAME to begin another",
+            )
+    for spec in existing:
+        if tuple(configured) != spec:
+            return (
+                f"{where} has its partition columns in the order {_listed(spec)}, HIVE_COLUMNS in the order "
+                f"{_listed(configured)}: both work, but readers that list folders find two orders"
+            )
+    return None
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return "[" + ", ".join(columns) + "]" if columns else "[] (no partitioning)"
+
+
+def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[str]) -> str:
+    """HIVE_COLUMNS for a spec that was found; virtual levels stay virtual, for folders do not tell of them."""
+    found = [f"~{name}" if name in virtual and name in configured else name for name in spec]
+    others = [f"~{name}" for name in virtual if name not in spec and name not in configured]
+    return ",".join(found + others)
+
+
+def null_value_of(values: Iterable[str]) -> str | None:
+    """Which null folder a table already uses, or ``None`` when none of its values is one."""
+    seen = set(values)
+    return next((name for name in (QUIX_NULL, HIVE_NULL) if name in seen), None)

@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 
 from app.bad_rows import BadRowsError
 
-TIME_COLUMNS = ("year", "month", "day", "hour")
-
 # |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

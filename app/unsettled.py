@@ -1,11 +1,15 @@
 """Which of a table's objects are not settled: on their way into it, or undone and perhaps not deleted yet."""
 
+import logging
 from dataclasses import dataclass
+from urllib.parse import unquote
 
-from app.dead_letter import object_roots
-from app.journal_entry import journal_folder
+from app.journal_entry import group_folder, journal_folder
 from app.journal_object import read_entry
+from app.partitioning import object_roots
 from app.storage.base import ObjectStore
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +41,24 @@ def unsettled(store: ObjectStore, table_root: str) -> Unsettled:
         pending.update(entry.objects)
         revoked.update(item.key for item in entry.revoked)
     return Unsettled(frozenset(pending), frozenset(revoked))
+
+
+def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> None:
+    """Tell of journals of other consumer groups in the table: each group writes every row once.
+
+    Raises:
+        ConnectorError: of the store.
+    """
+    root, own = journal_folder(table_root), group_folder(table_root, group)
+    others = {
+        key.removeprefix(root).split("/")[0]
+        for key in (found.key for found in store.list(root))
+        if key.endswith(".json") and not key.startswith(own) and "/" in key.removeprefix(root)
+    }
+    if others:
+        logger.warning(
+            "the table was written by other consumer groups too (%s): rows of topics that both consume are in it once "
+            "for each group. If CONSUMER_GROUP was changed, records that the former group wrote come again; to avoid "
+            "that, name the former group",
+            ", ".join(sorted(unquote(name) for name in others)),
+        )

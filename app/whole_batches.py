@@ -16,11 +16,11 @@ from app.json_lines import has_field, is_native, parse
 from app.message_headers import headers_of
 from app.metadata import lost_metadata, metadata_columns
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, known_timestamp
-from app.partitioning import PartitionSpec, fill_null
+from app.partition_values import fill_null
+from app.partitioning import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.records import Rules, in_form_of
-from app.rescue import RESCUED_COLUMN
 from app.schema import TableSchema
-from app.timestamps import TIME_COLUMNS, time_parts_of_column
+from app.timestamps import time_parts_of_column
 
 # Of a partition column no type is stored, for it is in no file. These show in the folder as they are, whatever else the
 # column holds.

@@ -14,7 +14,6 @@ from app.bad_records import BadRecords
 from app.batch_conversion import BatchConverter
 from app.claims import Claims
 from app.custody import ByAssignment, ByJournal
-from app.dead_letter import object_roots
 from app.errors import ConfigError
 from app.first_offsets import FirstOffsets
 from app.group import OtherTables, client_id
@@ -24,12 +23,12 @@ from app.journal_entry import journal_key
 from app.kafka_watch import KafkaWatch
 from app.location import Place
 from app.metrics import Metrics
-from app.partitioning import PartitionSpec
+from app.partitioning import PartitionSpec, object_roots
 from app.positions import KafkaPositions
 from app.records import Rules
 from app.recovery import Recovery
+from app.refusals import ReadMessage
 from app.registrar import Registrar
-from app.rejections import MessageReader
 from app.schema_keeper import SchemaKeeper
 from app.settings import Settings
 from app.sink import LakeSink
@@ -84,9 +83,9 @@ def new_stager(
     spec: PartitionSpec,
     schema: SchemaKeeper,
     bad_records: BadRecords,
-    reader: MessageReader | None = None,
+    read_message: ReadMessage | None = None,
 ) -> Stager:
-    """Steps 1 and 2; ``reader`` reads single messages where the batches are to be of messages."""
+    """Steps 1 and 2; ``read_message`` reads single messages where the batches are to be of messages."""
     rules = Rules(spec.timestamp_column, frozenset(spec.columns), settings.column_types)
     converter = BatchConverter(
         spec=spec,
@@ -96,9 +95,9 @@ def new_stager(
         metadata=settings.metadata_columns,
         bad_records=bad_records,
         whole_batches=WholeBatches(spec, rules, settings.metadata_columns, settings.memory.max_record_bytes)
-        if reader
+        if read_message
         else None,
-        reader=reader,
+        read_message=read_message,
     )
     return Stager(converter, spec, settings.sort_column)
 

@@ -1,9 +1,9 @@
 """What the pipeline asks of a catalog."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
+from app.catalog_table import CatalogTable, TableProperties
 from app.errors import FatalError, RetryableError
 from app.model import StoredFile
 
@@ -14,38 +14,6 @@ class NotTakenError(RetryableError):
 
 class TooLargeError(FatalError):
     """The catalog, or a proxy before it, takes no request of this size. It has carried out nothing of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogTable:
-    """A table as the catalog holds it.
-
-    ``location`` has no slash at its end and is empty where the catalog holds none; ``partition_spec`` is empty until
-    the first files fill it.
-    """
-
-    location: str
-    partition_spec: tuple[str, ...]
-    properties: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TableProperties:
-    """What the settings say about a table, for those who read or rewrite its files.
-
-    Args:
-        partition_order: all partition columns, outermost first.
-        timestamp_column: where the time of a row is.
-        virtual_columns: those of the partition columns that have no folders.
-        sort_column: what files are ordered by; ``None`` for the order of arrival.
-        stats_columns: the only columns with bounds; empty for all that can have them.
-    """
-
-    partition_order: tuple[str, ...]
-    timestamp_column: str
-    virtual_columns: tuple[str, ...] = ()
-    sort_column: str | None = None
-    stats_columns: tuple[str, ...] = ()
 
 
 class Catalog(Protocol):

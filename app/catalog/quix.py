@@ -7,9 +7,10 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
-from app.catalog.base import CatalogTable, TableProperties, TooLargeError
+from app.catalog.base import TooLargeError
 from app.catalog.entries import MOST_BYTES, entry_with_bounds, portions
 from app.catalog.rest import Answer, Patience, RestClient, Service
+from app.catalog_table import CatalogTable, TableProperties
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import StoredFile
 

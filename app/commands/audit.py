@@ -14,13 +14,11 @@ import pyarrow.compute as pc
 from app.audit import DeadLetters, Findings, HeldBatch, PartitionAudit
 from app.commands.arguments import ArgumentParser
 from app.commands.audit_report import Misplaced, Report, as_json, as_text
-from app.dead_letter import dead_letter_root
 from app.file_ledger import FileLedger, ListedFile
 from app.lake import find_table
-from app.lineage import part_of
 from app.model import TopicPartition
 from app.offset_columns import read_offsets
-from app.partitioning import is_data_file
+from app.partitioning import dead_letter_root, is_data_file, part_of
 from app.ranges import Range, gaps, intersection, ranges_of
 from app.settings import Settings
 from app.storage.base import ObjectStore

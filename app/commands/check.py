@@ -14,7 +14,7 @@ from quixstreams.models.topics import Topic
 
 from app.application import LakeApplication
 from app.broker import find_topics
-from app.catalog.base import CatalogTable
+from app.catalog_table import CatalogTable
 from app.commands import checking
 from app.commands.answers import counted, tell
 from app.commands.arguments import ArgumentParser

@@ -16,8 +16,9 @@ from app.broker import find_topics
 from app.commands.answers import counted, tell
 from app.commands.arguments import ArgumentParser, moment
 from app.commands.sender import PRODUCER_SETTINGS, Sender
-from app.dead_letter import DeadLetter, dead_letter_root, read
+from app.dead_letter import DeadLetter, read
 from app.lake import find_table
+from app.partitioning import dead_letter_root
 from app.settings import Settings
 from app.storage.base import ObjectStore
 from app.unsettled import unsettled

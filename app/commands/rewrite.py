@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from app.catalog.base import Catalog, CatalogTable
+from app.catalog.base import Catalog
+from app.catalog_table import CatalogTable
 from app.commands.answers import counted, tell
 from app.commands.arguments import ArgumentParser
 from app.errors import ConfigError, FatalError, SparkLostError

@@ -26,8 +26,7 @@ from app.lenient_json import to_json
 from app.metrics import Metrics
 from app.model import Batch
 from app.offline import GivenMessage, NoJournals, OfflineApplication, Sent
-from app.partitioning import folder
-from app.rescue import RESCUED_COLUMN
+from app.partitioning import RESCUED_COLUMN, folder
 from app.scratch import make_scratch
 from app.settings import Settings
 from app.staging import Stager

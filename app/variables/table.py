@@ -8,8 +8,7 @@ from pydantic import SecretStr, ValidationInfo, field_validator
 from pydantic_settings import NoDecode
 
 from app import setting_values as parse
-from app.rescue import RESCUED_COLUMN
-from app.timestamps import TIME_COLUMNS
+from app.partitioning import RESCUED_COLUMN, TIME_COLUMNS
 from app.type_names import parse_column_types
 from app.variables.base import env, option, parsed, whole
 from app.variables.store import StoreVariables

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from app.catalog.base import CatalogTable, TableProperties
+from app.catalog_table import CatalogTable, TableProperties
 from app.errors import ConnectorError
 from app.model import StoredFile
 

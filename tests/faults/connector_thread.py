@@ -110,12 +110,18 @@ class ConnectorThread:
         return not self._thread.is_alive()
 
     @property
+    def waiting(self) -> set[int]:
+        """The assigned partitions that are not claimed yet."""
+        if self.application is None or not hasattr(self.application, "_admission"):
+            return set()
+        return {tp.partition for tp in tuple(self.application._admission._waiting)}
+
+    @property
     def partitions(self) -> set[int]:
         """The partitions that it consumes: assigned, and claimed."""
         if self.application is None or not hasattr(self.application, "_admission"):
             return set()
-        waiting = self.application._admission._waiting
-        return {tp.partition for tp in tuple(self.sink._buffer) if tp not in waiting}
+        return {tp.partition for tp in tuple(self.sink._buffer)} - self.waiting
 
     @property
     def waiting_rows(self) -> int:

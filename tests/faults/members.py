@@ -19,12 +19,11 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.rest import Patience
 from app.claims import Claims
 from app.custody import ByJournal
-from app.dead_letter import dead_letter_root
 from app.journal import Journal
 from app.journal_entry import group_folder, journal_key
 from app.location import Place
 from app.model import TopicPartition
-from app.partitioning import is_data_file
+from app.partitioning import dead_letter_root, is_data_file
 from app.pipeline import Pipeline
 from app.recovery import Recovery
 from app.registrar import Registrar

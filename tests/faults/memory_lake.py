@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import pyarrow.parquet as pq
 
-from app.catalog.base import CatalogTable, TableProperties
+from app.catalog_table import CatalogTable, TableProperties
 from app.errors import FatalError, RetryableError
 from app.journal_entry import JournalEntry, parse
-from app.lineage import part_of
 from app.model import StoredFile
+from app.partitioning import part_of
 from app.storage.base import ChangedError, Document, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen
 from tests.faults.lanes import Network

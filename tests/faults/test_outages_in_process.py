@@ -233,7 +233,7 @@ def test_a_member_comes_and_one_goes_while_the_store_is_away(quick: Place) -> No
     first.wait_until(lambda: len(first.sink._buffer.owners) == 1, "the rebalance")
     second.wait_until(lambda: second.application and second.sink.is_assigned, "the rebalance")
     assert isinstance(second.end(), RetryableError | None)
-    first.wait_until(lambda: len(first.application._admission._waiting) == 2, "the second rebalance")
+    first.wait_until(lambda: first.waiting == {0, 1}, "the second rebalance")
     assert first.partitions == set(), "nothing can be claimed"
     outage.ends_at = fast()
 

@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.model import BatchPart, FileGroup, OffsetRange, Row, StagedFile, TopicPartition
-from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec, data_key, partition_columns, too_long
+from app.partition_values import partition_columns
+from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec, data_key, too_long
 from app.spark import SparkWriter
 from app.storage.local import LocalStore
 from app.table import open_table

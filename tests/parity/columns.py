@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.fitting import LONGEST_NAME, MAX_DEPTH, MAX_LISTS
-from app.rescue import RESCUED_COLUMN
+from app.partitioning import RESCUED_COLUMN
 from tests.parity.case import Record
 from tests.parity.comparing import Finding
 from tests.parity.contents import (

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.bad_records import BadRecords, OnBadRecord
 from app.batch_conversion import BatchConverter, Schema
-from app.catalog.base import TableProperties
+from app.catalog_table import TableProperties
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
 from app.partitioning import HIVE_NULL, PartitionSpec
 from app.records import Rules

@@ -15,10 +15,10 @@ from app.bad_records import BadRecords
 from app.batch_conversion import BatchConverter
 from app.exact_json import new_deserializer
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
-from app.partitioning import HIVE_NULL, PartitionSpec
+from app.partitioning import HIVE_NULL, RESCUED_COLUMN, PartitionSpec
 from app.records import Rules
-from app.rejections import MessageReader, Refusal
-from app.rescue import RESCUED_COLUMN
+from app.refusals import Refusal
+from app.rejections import MessageReader
 from app.schema import TableSchema
 from app.staging import Staged, Stager
 from app.type_names import parse_column_types
@@ -79,7 +79,7 @@ class Lane:
             metadata=table.metadata,
             bad_records=BadRecords("dead-letter", lambda _: None),
             whole_batches=WholeBatches(spec, rules, table.metadata, max_record_bytes) if at_once else None,
-            reader=self.reader,
+            read_message=self.reader.read if self.reader else None,
         )
         self._stager = Stager(converter, spec, None)
         self._batches = 0

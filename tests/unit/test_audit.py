@@ -13,8 +13,8 @@ from app import dead_letter
 from app.commands.audit import audit
 from app.errors import ConfigError, FatalError
 from app.file_ledger import FileLedger
-from app.lineage import file_name, topic_in_names
 from app.model import Rejected, TopicPartition
+from app.partitioning import file_name, topic_in_names
 from app.settings import Settings
 from app.storage.base import StoredObject
 from app.storage.local import LocalStore

@@ -65,7 +65,7 @@ class Life:
         topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer="str")
         self._reader = MessageReader(topic, settings.memory.max_record_bytes)
         self._at_once = at_once
-        reader = self._reader if at_once else None
+        reader = self._reader.read if at_once else None
         self._stager = new_stager(settings, place, spec, self.schema, new_bad_records(settings), reader)
         self._path = folder / "staged.parquet"
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from app import dead_letter
 from app.errors import DataError
-from app.lineage import file_name
 from app.model import BatchPart, OffsetRange, Rejected, TopicPartition
+from app.partitioning import dead_letter_root, file_name
 
 TP = TopicPartition("readings", 3)
 NOW = datetime(2025, 3, 4, 5, 6, 7, 8000, tzinfo=UTC)
@@ -35,8 +35,8 @@ def rejected(**fields: Any) -> Rejected:
 
 
 def test_the_folder_is_beside_the_table() -> None:
-    assert dead_letter.dead_letter_root("lake/time/readings") == "lake/time/_dead_letter/readings"
-    assert dead_letter.dead_letter_root("readings") == "_dead_letter/readings"
+    assert dead_letter_root("lake/time/readings") == "lake/time/_dead_letter/readings"
+    assert dead_letter_root("readings") == "_dead_letter/readings"
 
 
 def test_a_file_is_named_like_the_data_files_of_its_batch() -> None:

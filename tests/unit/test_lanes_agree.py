@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import batch_conversion, stretches
-from app.rescue import RESCUED_COLUMN
+from app.partitioning import RESCUED_COLUMN
 from app.whole_batches import WholeBatches
 from tests.fakes.kafka_message import KafkaMessage
 from tests.parity.case import Case, Record

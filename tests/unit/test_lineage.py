@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.lineage import file_name, part_of, topic_in_names
 from app.model import BatchPart, OffsetRange, TopicPartition
+from app.partitioning import file_name, part_of, topic_in_names
 from tests.unit.batches import part
 
 TOKEN = "0a1b2c3d4e5f607100000003"

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from app.catalog.base import CatalogTable
+from app.catalog_table import CatalogTable
 from app.errors import ConfigError
 from app.location import Place, adopted
 

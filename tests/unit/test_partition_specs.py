@@ -5,17 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import ConfigError
-from app.partitioning import (
-    HIVE_NULL,
-    QUIX_NULL,
-    PartitionSpec,
-    check_spec,
-    data_key,
-    folder,
-    is_data_file,
-    null_value_of,
-    spec_of_key,
-)
+from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec, data_key, folder, is_data_file, spec_of_key
+from app.table import check_spec, null_value_of
 from tests.unit.batches import spec
 
 

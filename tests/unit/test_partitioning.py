@@ -11,13 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.bad_rows import BadRowsError
-from app.partitioning import (
-    HIVE_NULL,
-    QUIX_NULL,
-    folder,
-    group_ids,
-    partition_columns,
-)
+from app.partition_values import group_ids, partition_columns
+from app.partitioning import HIVE_NULL, QUIX_NULL, folder
 from tests.unit.batches import NOON, row, spec
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from app import columns
 from app.lenient_json import to_json
+from app.partitioning import RESCUED_COLUMN
 from app.records import Conversion, Rules, convert
-from app.rescue import RESCUED_COLUMN
 from app.schema import EMPTY, TableSchema
 from app.type_names import parse_column_types
 from tests.unit.batches import row

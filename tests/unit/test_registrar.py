@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.catalog.base import CatalogTable, NotTakenError, TableProperties, TooLargeError
+from app.catalog.base import NotTakenError, TooLargeError
+from app.catalog_table import CatalogTable, TableProperties
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.location import Place
 from app.model import StoredFile

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.catalog.base import TableProperties
+from app.catalog_table import TableProperties
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.location import Place
 from app.refit import NotPossibleError

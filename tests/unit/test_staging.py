@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.errors import DataError
-from app.lineage import file_name
 from app.model import Batch, StagedFile, TopicPartition
-from app.partitioning import HIVE_NULL, PartitionSpec
+from app.partitioning import HIVE_NULL, PartitionSpec, file_name
 from app.schema import TableSchema
 from tests.unit.batches import NOON, TP, batch, batch_of, row, spec, stager
 

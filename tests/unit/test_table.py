@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.catalog.base import CatalogTable
+from app.catalog_table import CatalogTable
 from app.errors import ConfigError
 from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec
 from app.storage.local import LocalStore

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.catalog.base import CatalogTable, TableProperties
 from app.catalog.quix import QuixCatalog
+from app.catalog_table import CatalogTable, TableProperties
 from app.errors import ConnectorError
 from app.model import StoredFile
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.catalog.base import CatalogTable
 from app.catalog.quix import QuixCatalog
+from app.catalog_table import CatalogTable
 from app.errors import FatalError, RetryableError
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.unit.catalog.catalog_bench import created, error_of_registering, stored

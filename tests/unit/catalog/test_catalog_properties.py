@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from quixstreams import __version__ as quixstreams_version
 
-from app.catalog.base import TableProperties
 from app.catalog.quix import QuixCatalog
+from app.catalog_table import TableProperties
 from app.model import StoredFile
 from tests.fakes.catalog_server import CatalogServer, Trouble
 

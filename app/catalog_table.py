@@ -1,0 +1,37 @@
+"""What a catalog holds of a table, and what the settings say of it there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table as the catalog holds it.
+
+    ``location`` has no slash at its end and is empty where the catalog holds none; ``partition_spec`` is empty until
+    the first files fill it.
+    """
+
+    location: str
+    partition_spec: tuple[str, ...]
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperties:
+    """What the settings say about a table, for those who read or rewrite its files.
+
+    Args:
+        partition_order: all partition columns, outermost first.
+        timestamp_column: where the time of a row is.
+        virtual_columns: those of the partition columns that have no folders.
+        sort_column: what files are ordered by; ``None`` for the order of arrival.
+        stats_columns: the only columns with bounds; empty for all that can have them.
+    """
+
+    partition_order: tuple[str, ...]
+    timestamp_column: str
+    virtual_columns: tuple[str, ...] = ()
+    sort_column: str | None = None
+    stats_columns: tuple[str, ...] = ()
