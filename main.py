@@ -18,9 +18,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run the connector as the environment says, or the command that is named, and return the exit code."""
     from dotenv import load_dotenv  # noqa: PLC0415 - see above: the handler comes first
 
-    from app import commands, observe, service  # noqa: PLC0415
+    from app import commands, logs  # noqa: PLC0415
+    from app.config.settings import load_settings  # noqa: PLC0415
     from app.errors import ConfigError  # noqa: PLC0415
-    from app.settings import load_settings  # noqa: PLC0415
+    from app.service.run import run  # noqa: PLC0415
 
     load_dotenv(Path(__file__).with_name(".env"))  # for local runs; the environment wins
     try:
@@ -28,12 +29,12 @@ def main(arguments: Sequence[str]) -> int:
             commands.require(arguments[0])
         settings = load_settings(offline=bool(arguments) and arguments[0] in commands.OFFLINE)
     except ConfigError as error:
-        observe.announce_failure(error)
+        logs.announce_failure(error)
         return error.exit_code
-    observe.set_up_logging(settings.loglevel, settings.log_format)
+    logs.set_up_logging(settings.loglevel, settings.log_format)
     if arguments:
         return commands.run(arguments[0], settings, arguments[1:])
-    return service.run(settings)
+    return run(settings)
 
 
 if __name__ == "__main__":

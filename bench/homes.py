@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from app.storage.azure import AzureStore
+from app.storage.azure.store import AzureStore
 from app.storage.base import ObjectStore, StoredObject
-from app.storage.gcs import GcsStore
-from app.storage.local import LocalStore
+from app.storage.gcs.store import GcsStore
+from app.storage.local.store import LocalStore
 from bench.lake import DOWNLOADS_AT_ONCE
 from dev.azurite import LocalAzurite
 from dev.gcs_server import LocalGcsServer

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from app.jvm import spark_conf, use_scratch_file_system
+from app.spark.jvm import spark_conf, use_scratch_file_system
 
 _OPTIONS = "SPARK_SUBMIT_OPTS"  # Spark's launcher adds them to the command line of its Java process
 

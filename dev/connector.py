@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.variables import Variables
+from app.config.variables import Variables
 from dev.child import Child
 
 REPO = Path(__file__).resolve().parent.parent

@@ -1,1 +1,1 @@
-"""Where the files are made known. ``base.Catalog`` is the contract, ``quix`` the REST catalog of Quix."""
+"""Catalogs that know the table's files, and what they learn of each file."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from app.catalog_table import CatalogTable, TableProperties
 from app.errors import FatalError, RetryableError
 from app.model import StoredFile
+from app.table.catalog_table import CatalogTable, TableProperties
 
 
 class NotTakenError(RetryableError):

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote
 
 from app.catalog.entries import entry, portions
-from app.catalog.rest import Patience, RestClient, Service
+from app.catalog.rest_client import Patience, RestClient, Service
 from app.errors import ConnectorError
 from app.model import StoredFile
 

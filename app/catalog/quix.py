@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 from app.catalog.base import TooLargeError
 from app.catalog.entries import MOST_BYTES, entry_with_bounds, portions
-from app.catalog.rest import Answer, Patience, RestClient, Service
-from app.catalog_table import CatalogTable, TableProperties
+from app.catalog.rest_client import Answer, Patience, RestClient, Service
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import StoredFile
+from app.table.catalog_table import CatalogTable, TableProperties
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from app.commands.audit import audit
-from app.commands.check import check
-from app.commands.replay import replay
-from app.commands.rewrite import rewrite
-from app.commands.try_out import try_out
+from app.commands.audit.command import audit
+from app.commands.check.command import check
+from app.commands.replay.command import replay
+from app.commands.rewrite.command import rewrite
+from app.commands.try_out.command import try_out
+from app.config.settings import Settings
 from app.errors import ConfigError, ConnectorError, FatalError
-from app.settings import Settings
 
 logger = logging.getLogger(__name__)
 

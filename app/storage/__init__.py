@@ -1,1 +1,1 @@
-"""Where the files go. One module per backend, one behaviour (``base.ObjectStore``) for all."""
+"""One bucket or folder: put, list, read, write under a condition. One contract (``base``), one package per SDK."""

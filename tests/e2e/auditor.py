@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
-from app.variables import Variables
+from app.config.variables import Variables
 from tests.e2e.connector import REPO
 
 

@@ -13,7 +13,7 @@ from typing import Self
 
 import requests
 
-from app.variables import Variables
+from app.config.variables import Variables
 from dev.server import free_ports, tail
 
 REPO = Path(__file__).resolve().parents[2]

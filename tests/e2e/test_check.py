@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from app.schema import TableSchema
-from app.variables import Variables
+from app.config.variables import Variables
+from app.table.schema import TableSchema
 from dev.minio import LocalMinio
 from dev.server import free_ports
 from tests.e2e.connector import REPO

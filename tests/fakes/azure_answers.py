@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from app.storage.azure import AzureStore
+from app.storage.azure.store import AzureStore
 from tests.fakes.canned_server import Answer
 
 SERVED = {"x-ms-request-id": "1", "x-ms-version": "2026-01-01"}

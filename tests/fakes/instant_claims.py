@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from app.claims import Claim
+from app.journal.claims import Claim
+from app.journal.start_offset import Start
 from app.model import TopicPartition
-from app.start_position import Start
 
 
 class InstantClaims:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import ConnectorError, RetryableError
-from app.journal_entry import JournalEntry, parse
+from app.journal.entry import JournalEntry, parse
 from app.storage.base import Document
 from tests.fakes.moody_store import MoodyStore
 

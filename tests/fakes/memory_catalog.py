@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from app.catalog_table import CatalogTable, TableProperties
 from app.errors import ConnectorError
 from app.model import StoredFile
+from app.table.catalog_table import CatalogTable, TableProperties
 
 
 class MemoryCatalog:

@@ -1,10 +1,10 @@
 """The table's schema without a store."""
 
-from app.schema import EMPTY, TableSchema
+from app.table.schema import EMPTY, TableSchema
 
 
 class MemorySchema:
-    """What ``app.schema_keeper.SchemaKeeper`` is to the staging step; ``asked`` holds what was wanted."""
+    """What ``app.table.schema_store.SchemaKeeper`` is to the staging step; ``asked`` holds what was wanted."""
 
     def __init__(self, current: TableSchema = EMPTY) -> None:
         self.current = current

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.errors import ConnectorError
 from app.storage.base import Document, StoredObject
-from app.storage.local import LocalStore
+from app.storage.local.store import LocalStore
 
 
 class MoodyStore(LocalStore):

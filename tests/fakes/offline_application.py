@@ -7,10 +7,10 @@ from typing import Any
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic, TopicConfig
 
-from app.metrics import Metrics
-from app.offline import OfflineApplication, Sent, messages
-from app.wiring import new_bad_records, new_sink
-from tests.unit.environment import load
+from app.consumer.offline import OfflineApplication, Sent, messages
+from app.monitoring.metrics import Metrics
+from app.service.build import new_bad_records, new_sink
+from tests.support.environment import load
 
 TOPIC = "sensors"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.s3 import S3Store
+from app.storage.s3.store import S3Store
 from dev.broker import Broker
 from dev.minio import LocalMinio
 from tests.fakes.catalog_server import CatalogServer
@@ -33,8 +33,8 @@ def site(s3_server: LocalMinio) -> Iterator[Site]:
         FaultProxy(catalog.url) as to_catalog,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr("app.storage.s3_config._READ_TIMEOUT", STORE_TIMEOUT)
-        patch.setattr("app.storage.s3_config._ATTEMPTS", 1)
+        patch.setattr("app.storage.s3.client_config._READ_TIMEOUT", STORE_TIMEOUT)
+        patch.setattr("app.storage.s3.client_config._ATTEMPTS", 1)
         store = S3Store(
             bucket,
             region=s3_server.region,

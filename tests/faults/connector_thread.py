@@ -30,20 +30,20 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from quixstreams.dataframe import StreamingDataFrame
 
-import app.service
-import app.stores
-import app.wiring
-from app.application import LakeApplication
-from app.customised import Customised, load_customised
-from app.journal_entry import group_folder, journal_folder
-from app.pipeline import Pipeline
-from app.settings import Settings
-from app.sink import LakeSink
+import app.service.build
+import app.service.run
+import app.service.stores
+from app.config.settings import Settings
+from app.consumer.application import LakeApplication
+from app.consumer.sink import LakeSink
+from app.journal.entry import group_folder, journal_folder
+from app.pipeline.pipeline import Pipeline
+from app.service.customised import Customised, load_customised
 from app.storage.base import ObjectStore
 from dev.broker import QUIET, Broker, Record
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.services.offsets import committed_offsets
-from tests.unit.environment import load
+from tests.support.environment import load
 
 PATIENCE = 120.0
 SESSION_MS = 6_000  # the shortest that brokers allow; also how long a connector may not poll
@@ -197,7 +197,7 @@ def _customised() -> Customised:
     return dataclasses.replace(load_customised(), transform=here.transform)
 
 
-class _Service(app.service._Service):
+class _Service(app.service.run._Service):
     """As in production, but for signals, which come to a process and not to a thread."""
 
     def _listen_to_signals(self) -> None:
@@ -257,17 +257,19 @@ class Place:
         self._connectors: list[ConnectorThread] = []
         kafka.create_topic(self.topic, partitions)
         for name, value in {
-            "app.service.SparkWriter": _NoSpark,
-            "app.lake.new_store": lambda settings: _HERE.connector.store or app.stores.new_store(settings),
-            "app.service.load_customised": _customised,
-            "app.starting.PATIENCE_SECONDS": 0.0,
-            "app.starting.PAUSE_SECONDS": 0.05,
-            "app.wiring.LakeApplication": _Application,
-            "app.wiring._GATHER_SECONDS": 0.0,
-            "app.wiring.REVOKE_SECONDS": 1.0,  # below a fifth of what the consumer may not poll
-            "app.flush_wait._PATIENCE_SECONDS": 0.3,
-            "app.flush_wait._PAUSE_SECONDS": 0.3,
-            "app.flush_wait._LOOK_SECONDS": 0.02,
+            "app.service.run.SparkWriter": _NoSpark,
+            "app.service.lake.new_store": lambda settings: (
+                _HERE.connector.store or app.service.stores.new_store(settings)
+            ),
+            "app.service.run.load_customised": _customised,
+            "app.service.starting.PATIENCE_SECONDS": 0.0,
+            "app.service.starting.PAUSE_SECONDS": 0.05,
+            "app.service.build.LakeApplication": _Application,
+            "app.service.build._GATHER_SECONDS": 0.0,
+            "app.service.build.REVOKE_SECONDS": 1.0,  # below a fifth of what the consumer may not poll
+            "app.consumer.flush._PATIENCE_SECONDS": 0.3,
+            "app.consumer.flush._PAUSE_SECONDS": 0.3,
+            "app.consumer.flush._LOOK_SECONDS": 0.02,
             "app.retry._FIRST_PAUSE": 0.02,
             "app.retry._LONGEST_PAUSE": 0.1,
         }.items():

@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow.parquet as pq
 
 from app.catalog.quix import QuixCatalog
-from app.catalog.rest import Patience
-from app.claims import Claims
-from app.custody import ByJournal
-from app.journal import Journal
-from app.journal_entry import group_folder, journal_key
-from app.location import Place
+from app.catalog.registrar import Registrar
+from app.catalog.rest_client import Patience
+from app.journal.claims import Claims
+from app.journal.entry import group_folder, journal_key
+from app.journal.journal import Journal
+from app.journal.ownership import ByJournal
+from app.journal.recovery import Recovery
+from app.journal.start_offset import KafkaPosition
+from app.journal.topic_ids import TopicIds
 from app.model import TopicPartition
-from app.partitioning import dead_letter_root, is_data_file
-from app.pipeline import Pipeline
-from app.recovery import Recovery
-from app.registrar import Registrar
-from app.start_position import KafkaPosition
+from app.pipeline.pipeline import Pipeline
 from app.storage.base import ObjectStore
-from app.storage.s3 import S3Store
-from app.topic_ids import TopicIds
+from app.storage.s3.store import S3Store
+from app.table.layout import dead_letter_root, is_data_file
+from app.table.location import Place
 from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.proxy import FaultProxy
-from tests.unit.batches import batch_of, properties, row, spec, stager
+from tests.support.batches import batch_of, properties, row, spec, stager
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 import pyarrow.parquet as pq
 
-from app.catalog_table import CatalogTable, TableProperties
 from app.errors import FatalError, RetryableError
-from app.journal_entry import JournalEntry, parse
+from app.journal.entry import JournalEntry, parse
 from app.model import StoredFile
-from app.partitioning import part_of
 from app.storage.base import ChangedError, Document, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen
+from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.layout import part_of
 from tests.faults.lanes import Network
 
 URI = "s3://lake"

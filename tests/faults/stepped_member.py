@@ -11,31 +11,31 @@ from unittest.mock import patch
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.context import message_context
 
-import app.assignment
-import app.checkpoints
-import app.claims
-from app.application import LakeApplication
-from app.bad_records import BadRecords
-from app.claims import Claims
-from app.custody import ByJournal
+import app.consumer.assignment
+import app.consumer.checkpoints
+import app.journal.claims
+from app.bad_records.policy import BadRecords
+from app.catalog.registrar import Registrar
+from app.consumer.application import LakeApplication
+from app.consumer.sink import LakeSink
 from app.errors import ConnectorError
-from app.journal import Journal
-from app.journal_entry import journal_key
-from app.location import Place
+from app.journal.claims import Claims
+from app.journal.entry import journal_key
+from app.journal.journal import Journal
+from app.journal.ownership import ByJournal
+from app.journal.recovery import Recovery
+from app.journal.sweeper import Sweeper
+from app.journal.topic_ids import TopicIds
 from app.model import TopicPartition
-from app.pipeline import Pipeline
-from app.recovery import Recovery
-from app.registrar import Registrar
+from app.pipeline.pipeline import Pipeline
 from app.retry import Stopped
-from app.sink import LakeSink
-from app.sweeper import Sweeper
-from app.topic_ids import TopicIds
+from app.table.location import Place
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
 from tests.faults.lanes import AtOnce, Lane, LaneLock, LanePool, LaneStop, pause
 from tests.faults.memory_lake import DEAD_LETTERS, ROOT, URI, MemoryStore, WatchfulCatalog
-from tests.unit.batches import properties, spec, stager
+from tests.support.batches import properties, spec, stager
 
 MAX_BUFFER_BYTES = 6_000
 LARGEST_RECORD = 2_000  # as the sink counts it, with a wide margin
@@ -302,11 +302,11 @@ def time_stands_still(clock: Clock) -> Iterator[None]:
     """Let those parts that take no clock look at this one."""
     fake = SimpleNamespace(monotonic=clock, sleep=clock.advance)
     with ExitStack() as patches:
-        patches.enter_context(patch.object(app.checkpoints, "time", fake))
-        patches.enter_context(patch.object(app.claims, "time", fake))
+        patches.enter_context(patch.object(app.consumer.checkpoints, "time", fake))
+        patches.enter_context(patch.object(app.journal.claims, "time", fake))
         # Tokens order what is done for several partitions: with random ones, no run could be repeated.
         tokens = (f"{number:024x}" for number in count())
-        patches.enter_context(patch.object(app.assignment, "new_token", lambda: next(tokens)))
+        patches.enter_context(patch.object(app.consumer.assignment, "new_token", lambda: next(tokens)))
         patches.enter_context(patch("quixstreams.internal_consumer.consumer.monotonic", clock))
         yield
 

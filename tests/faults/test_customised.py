@@ -85,7 +85,7 @@ def test_a_second_sink_that_asks_for_a_pause_loses_and_doubles_nothing_of_the_ta
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it puts off is not committed, so that no journal may tell of it as done."""
-    monkeypatch.setattr("app.claims._ADVANCE_SECONDS", 0.0)
+    monkeypatch.setattr("app.journal.claims._ADVANCE_SECONDS", 0.0)
     is_busy = True
 
     def refuse() -> None:

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from app.commands.audit import audit
+from app.commands.audit.command import audit
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal_entry import journal_folder
+from app.journal.entry import journal_folder
 from app.storage.probe import try_out
-from app.storage.s3 import S3Store
+from app.storage.s3.store import S3Store
 from tests.faults.members import BATCHES, Member, Site, Table
 from tests.faults.proxy import Request, Rule, Say, on
 from tests.faults.steps import leave_behind, s3_error
 from tests.services.minio_rights import restricted_keys
-from tests.unit.environment import load
+from tests.support.environment import load
 
 POLICY = Path(__file__).parents[2] / "docs/deploy/iam-policy.json"
 ACTIONS = ("s3:ListBucket", "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
@@ -32,8 +32,8 @@ class PartsLeftError(Exception):
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.storage.s3_sender.PART_BYTES", PART)
-    monkeypatch.setattr("app.storage.s3_sender._LARGEST_SINGLE", PART)
+    monkeypatch.setattr("app.storage.s3.upload.PART_BYTES", PART)
+    monkeypatch.setattr("app.storage.s3.upload._LARGEST_SINGLE", PART)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from app.storage.base import ObjectStore
 from tests.faults.members import BATCHES, TOPIC, Member, Site, Table, rows_of, wait_until
 from tests.faults.proxy import FaultProxy, Hold, Matches, Request, Rule, nth, on
 from tests.faults.steps import DATA, JOURNAL
-from tests.unit.batches import batch_of
+from tests.support.batches import batch_of
 
 MANY = tuple(TopicPartition(TOPIC, number) for number in range(64))
 WORKERS = 8

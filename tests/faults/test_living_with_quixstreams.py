@@ -47,7 +47,7 @@ def _frozen(connector: ConnectorThread) -> Iterator[None]:
 def test_a_rebalance_during_back_pressure_leaves_no_partition_paused(
     place: Place, store: MoodyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.flush_wait._PAUSE_SECONDS", 3600.0)  # nothing but the rebalance ends it
+    monkeypatch.setattr("app.consumer.flush._PAUSE_SECONDS", 3600.0)  # nothing but the rebalance ends it
     store.refuse = lambda _: AWAY
     first = place.connector(store=store)
     place.produce(100)
@@ -218,7 +218,7 @@ def test_a_partition_stays_paused_until_it_is_claimed_and_others_go_on(place: Pl
 def test_a_stop_during_an_outage_ends_in_time_and_says_what_is_left(
     place: Place, store: MoodyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.wiring._STOP_SECONDS", 0.5)
+    monkeypatch.setattr("app.service.build._STOP_SECONDS", 0.5)
     connector = place.connector(LAZY, store=store)
     place.produce(100)
     _has_read(connector, 100)

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from app.consumer.sink import LakeSink
 from app.errors import RetryableError
-from app.journal import Journal
-from app.sink import LakeSink
+from app.journal.journal import Journal
 from app.storage.base import Document, StoredObject
-from app.storage.local import LocalStore
+from app.storage.local.store import LocalStore
 from dev.kafka import LocalKafka
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.connector_thread import ConnectorThread, Place
@@ -57,16 +57,16 @@ def _quicken(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("service", "starting", "pipeline", "claims", "checkpoints"):
         monkeypatch.setattr(f"app.{module}.time", clocks)
     for name, value in {
-        "app.wiring.LakeSink": partial(LakeSink, clock=fast),
-        "app.wiring.Journal": partial(Journal, clock=fast),
-        "app.wiring.REVOKE_SECONDS": 55.0,
+        "app.service.build.LakeSink": partial(LakeSink, clock=fast),
+        "app.service.build.Journal": partial(Journal, clock=fast),
+        "app.service.build.REVOKE_SECONDS": 55.0,
         "app.retry._FIRST_PAUSE": 0.5 / SPEED,
         "app.retry._LONGEST_PAUSE": 30.0 / SPEED,
-        "app.flush_wait._LOOK_SECONDS": 0.25 / SPEED,
-        "app.flush_wait._PATIENCE_SECONDS": 3.0,
-        "app.flush_wait._PAUSE_SECONDS": 5.0,
-        "app.starting.PATIENCE_SECONDS": 60.0,
-        "app.starting.PAUSE_SECONDS": 2.0,
+        "app.consumer.flush._LOOK_SECONDS": 0.25 / SPEED,
+        "app.consumer.flush._PATIENCE_SECONDS": 3.0,
+        "app.consumer.flush._PAUSE_SECONDS": 5.0,
+        "app.service.starting.PATIENCE_SECONDS": 60.0,
+        "app.service.starting.PAUSE_SECONDS": 2.0,
         "quixstreams.internal_consumer.consumer.monotonic": fast,
     }.items():
         monkeypatch.setattr(name, value)
@@ -291,7 +291,7 @@ def test_the_broker_goes_away(
 ) -> None:
     with Place(mortal_kafka, tmp_path, monkeypatch) as place:
         _quicken(monkeypatch)
-        monkeypatch.setattr("app.positions._ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr("app.journal.group_offsets._ANSWER_SECONDS", 1.0)
         place.produce(RECORDS, size=SIZE)
         store = StoppingStore(place.store_folder, step, mortal_kafka.stop)
         connector = place.connector(LOAD, store=store)

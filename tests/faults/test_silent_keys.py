@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from quixstreams.dataframe import StreamingDataFrame
 
 import app.transform
+from app.consumer.sink import LakeSink
 from app.errors import ConfigError, RetryableError
-from app.silence import Silence
-from app.sink import LakeSink
+from app.stream_timeouts.tracker import Silence
 from dev.broker import QUIET
 from dev.kafka import LocalKafka
 from tests.fakes.clock import Clock
@@ -68,7 +68,7 @@ class Watched:
         self.topic = f"{place.topic}-timeouts"
         self._flows: dict[ConnectorThread, Flow] = {}
         place.kafka.create_topic(self.topic)
-        monkeypatch.setattr("app.watching.Silence", self._new_silence)
+        monkeypatch.setattr("app.service.stream_timeouts.Silence", self._new_silence)
 
     def _new_silence(self, **arguments: Any) -> Silence:
         connector: ConnectorThread = connector_thread._HERE.connector

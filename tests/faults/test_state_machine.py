@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from app.journal_entry import journal_key
+from app.journal.entry import journal_key
 from app.model import TopicPartition
 from tests.faults.crowd import Crowd, Moves, counted, has_nothing, may_learn, one_of, owns
 from tests.faults.kafka_model import TOPIC

@@ -13,9 +13,9 @@ from quixstreams import State
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import DataError, FatalError, RetryableError
+from app.journal.group_offsets import KafkaPositions
+from app.journal.start_offset import KafkaPosition
 from app.model import TopicPartition
-from app.positions import KafkaPositions
-from app.start_position import KafkaPosition
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import ConnectorThread, Place
 
@@ -88,7 +88,7 @@ def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
 @pytest.mark.parametrize("place", [2], indirect=True)  # of one partition nothing is sent on
 def test_records_that_are_grouped_anew_are_sent_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal of the input hears of what was sent on now and then only."""
-    monkeypatch.setattr("app.claims._ADVANCE_SECONDS", 3600.0)
+    monkeypatch.setattr("app.journal.claims._ADVANCE_SECONDS", 3600.0)
     for life in (1, 2):
         connector = place.connector(transform=lambda sdf: sdf.group_by("pad", name="by-pad"))
         connector.wait_until_consuming()
@@ -189,7 +189,7 @@ def test_a_commit_that_fails_in_passing_ends_the_connector_and_no_record_is_reje
 def test_back_pressure_while_records_come_again_writes_none_of_them_twice(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.flush_wait._PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr("app.consumer.flush._PAUSE_SECONDS", 0.2)
     first = _started(place, ONLY_AT_THE_END)
     place.produce(100)
     first.wait_until(lambda: _is_in_the_table(place, 100), "the table")

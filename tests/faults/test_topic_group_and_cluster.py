@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from app.commit_mark import CommitMark, read_mark
-from app.end_offsets import EndOffsets
+from app.consumer.end_offsets import EndOffsets
+from app.consumer.group import check_members
 from app.errors import ConfigError, RetryableError
-from app.group import check_members
+from app.journal.commit_mark import CommitMark, read_mark
 from app.model import TopicPartition
 from dev.kafka import LocalKafka
 from tests.fakes.moody_store import MoodyStore
@@ -247,7 +247,7 @@ class TestTwoTablesStartedTogether:
             check_members(*arguments)
             together.wait(60)  # nobody has joined yet
 
-        monkeypatch.setattr("app.service.check_members", check_and_wait)
+        monkeypatch.setattr("app.service.run.check_members", check_and_wait)
         names = ["readings", "other"]
         members = [place.connector(TABLE_NAME=name) for name in names]
         place.produce(100)

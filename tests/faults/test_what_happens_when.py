@@ -104,7 +104,7 @@ class TestExpiredRecords:
     def test_during_a_pause(
         self, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr("app.flush_wait._PAUSE_SECONDS", 6.0)  # nothing is fetched meanwhile
+        monkeypatch.setattr("app.consumer.flush._PAUSE_SECONDS", 6.0)  # nothing is fetched meanwhile
         store = MoodyStore(place.store_folder)
         first = place.connector(store=store)
         place.produce(100)
@@ -157,7 +157,7 @@ class TestTableDeleted:
     def test_while_it_is_written(
         self, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        monkeypatch.setattr("app.fences._PATIENCE_SECONDS", 0.5)
+        monkeypatch.setattr("app.consumer.fences._PATIENCE_SECONDS", 0.5)
         connector = place.connector()
         place.produce(100)
         place.wait_until_committed(100, by=connector)

@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from app.model import Row, TopicPartition
-from app.parcels import data_file
-from app.schema import TableSchema
-from app.schema_keeper import SchemaKeeper
-from app.spark import SparkWriter
+from app.pipeline.upload_items import data_file
+from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
-from tests.unit.batches import NOON, batch_of, spec, stager
+from app.table.schema import TableSchema
+from app.table.schema_store import SchemaKeeper
+from tests.support.batches import NOON, batch_of, spec, stager
 
 TABLE = "data/readings"
 

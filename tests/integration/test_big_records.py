@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from app.config.memory import SMALLEST_CONTAINER_MB, MemoryPlan, plan_memory
 from app.model import Row
-from app.sizing import SMALLEST_CONTAINER_MB, MemoryPlan, plan_memory
-from app.spark import SparkWriter
+from app.spark.writer import SparkWriter
 from tests.services.spark import started_spark
-from tests.unit.batches import TP, batch_of, row, spec, stager
+from tests.support.batches import TP, batch_of, row, spec, stager
 
 AROUND = 100  # bytes of a message beside its one long text
 

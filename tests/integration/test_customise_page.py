@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import quixstreams
 
-from app.variables import Variables
+from app.config.variables import Variables
 from tests.e2e.connector import REPO
 from tests.services.customise_page import PAGE, TESTS, TRIED, Example
 

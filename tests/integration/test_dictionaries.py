@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.encodings import without_dictionary
 from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition
-from app.spark import SparkWriter
-from app.staged_file import write_staged
+from app.spark.encodings import without_dictionary
+from app.spark.staged_file import write_staged
+from app.spark.writer import SparkWriter
 from tests.services.spark import forget_java, new_spark_writer
 
 ROWS = 30_000

@@ -10,14 +10,14 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from app.journal import Journal
-from app.journal_entry import journal_key
+from app.journal.entry import journal_key
+from app.journal.group_offsets import KafkaPositions
+from app.journal.journal import Journal
 from app.model import TopicPartition
-from app.positions import KafkaPositions
 from dev.broker import Broker
-from tests.unit.claims_bench import FORMER, Bench, claim_of
-from tests.unit.claims_bench import P0 as CLAIMED
-from tests.unit.journal_bench import BODY, ROOTS, intent, key_of
+from tests.unit.journal.claims_bench import FORMER, Bench, claim_of
+from tests.unit.journal.claims_bench import P0 as CLAIMED
+from tests.unit.journal.journal_bench import BODY, ROOTS, intent, key_of
 
 
 class Topic:

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from app.convert.partition_values import partition_columns
 from app.model import BatchPart, FileGroup, OffsetRange, Row, StagedFile, TopicPartition
-from app.partition_values import partition_columns
-from app.partitioning import HIVE_NULL, QUIX_NULL, PartitionSpec, data_key, too_long
-from app.spark import SparkWriter
-from app.storage.local import LocalStore
-from app.table import open_table
+from app.spark.writer import SparkWriter
+from app.storage.local.store import LocalStore
+from app.table.compatibility import open_table
+from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, data_key, too_long
 from tests.services.spark import started_spark
 
 PLAIN = (

@@ -17,13 +17,13 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from app.schema import TableSchema
-from app.spark import SparkWriter
-from app.storage.local import LocalStore
-from app.type_names import type_name
+from app.spark.writer import SparkWriter
+from app.storage.local.store import LocalStore
+from app.table.schema import TableSchema
+from app.table.type_names import type_name
 from tests.integration.lake_writer import TABLE, LakeWriter
 from tests.services.spark import kept_variables, started_spark
-from tests.unit.batches import NOON
+from tests.support.batches import NOON
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 

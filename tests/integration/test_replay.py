@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from app import dead_letter
+from app.bad_records import dead_letter
 from app.model import Rejected, TopicPartition
 from dev.broker import Broker
 from dev.minio import LocalMinio

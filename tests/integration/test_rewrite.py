@@ -17,19 +17,19 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from app.location import Place
-from app.registrar import Registrar
-from app.replaced_files import ReplacedFiles
-from app.rewriter import Rewriter, SkippedError
-from app.schema import TableSchema
-from app.storage.s3 import S3Store
+from app.catalog.registrar import Registrar
+from app.commands.rewrite.replaced_files import ReplacedFiles
+from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
+from app.storage.s3.store import S3Store
+from app.table.location import Place
+from app.table.schema import TableSchema
 from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.fakes.memory_schema import MemorySchema
 from tests.services.minio_rights import restricted_keys
 from tests.services.spark import forget_java, kept_variables
-from tests.unit.batches import properties
+from tests.support.batches import properties
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 

@@ -19,11 +19,11 @@ import pytest
 from py4j.java_gateway import JavaObject
 from pyspark.errors import PySparkException
 
-from app import spark
+from app.catalog.column_stats import column_stats
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
-from app.spark import SparkWriter
-from app.statistics import column_stats
+from app.spark import writer as spark
+from app.spark.writer import SparkWriter
 from tests.services.spark import forget_java, new_spark_writer
 
 ROW_GROUP_ROWS = 100_000

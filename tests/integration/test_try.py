@@ -13,10 +13,10 @@ import pytest
 
 import app
 from app import commands
-from app.variables import Variables
+from app.config.variables import Variables
 from tests.e2e.connector import REPO
 from tests.e2e.scenario import customised
-from tests.unit.environment import load
+from tests.support.environment import load
 
 GOOD = '{"ts_ms": 1704067200000, "n": 1}\n'
 _BLANK = {str(each.validation_alias): "" for each in Variables.model_fields.values()}
@@ -101,7 +101,7 @@ def test_a_mistake_is_one_message_with_its_line(
     monkeypatch.setattr(app, "__path__", [str(tmp_path), *app.__path__])
     monkeypatch.delitem(sys.modules, "app.transform", raising=False)
     monkeypatch.delattr(app, "transform", raising=False)
-    monkeypatch.setattr("app.user_code.ROOT", tmp_path)
+    monkeypatch.setattr("app.consumer.user_code.ROOT", tmp_path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
     before = signal.getsignal(signal.SIGTERM)
     try:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.fitting import LONGEST_NAME, MAX_DEPTH, MAX_LISTS
-from app.partitioning import RESCUED_COLUMN
+from app.convert.values import LONGEST_NAME, MAX_DEPTH, MAX_LISTS
+from app.table.layout import RESCUED_COLUMN
 from tests.parity.case import Record
 from tests.parity.comparing import Finding
 from tests.parity.contents import (

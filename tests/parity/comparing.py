@@ -8,7 +8,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from app.partitioning import RESCUED_COLUMN, folder
+from app.table.layout import RESCUED_COLUMN, folder
 from tests.parity.case import Case, Record
 from tests.parity.lake import FoundFile, Outcome, Request, Row
 

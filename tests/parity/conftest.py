@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from app.spark import SparkWriter
+from app.spark.writer import SparkWriter
 from tests.parity.running import TRIED
 from tests.services.spark import started_spark
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from app.partitioning import TIME_COLUMNS
+from app.table.layout import TIME_COLUMNS
 from tests.parity.case import Record
 from tests.parity.comparing import Finding
 

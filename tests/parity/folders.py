@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from app.partitioning import QUIX_NULL, TIME_COLUMNS, escape
-from app.timestamps import time_parts
+from app.convert.timestamps import time_parts
+from app.table.layout import QUIX_NULL, TIME_COLUMNS, escape
 from tests.parity.comparing import Finding
 from tests.parity.contents import (
     column_values,

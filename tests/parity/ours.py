@@ -8,19 +8,19 @@ from pathlib import Path
 from quixstreams.context import set_message_context
 from quixstreams.models.messagecontext import MessageContext
 
-from app.bad_records import NotARowError
-from app.custody import ByAssignment
-from app.lake import new_catalog, new_place, new_query_api, new_registrar, new_schema, new_spec
-from app.metrics import Metrics
+from app.bad_records.policy import NotARowError
+from app.config.settings import Settings
+from app.journal.ownership import ByAssignment
 from app.model import Rejected, TopicPartition
-from app.pipeline import Pipeline, Writer
-from app.settings import Settings
-from app.storage.local import LocalStore
-from app.wiring import new_bad_records, new_sink, new_stager
+from app.monitoring.metrics import Metrics
+from app.pipeline.pipeline import Pipeline, Writer
+from app.service.build import new_bad_records, new_sink, new_stager
+from app.service.lake import new_catalog, new_place, new_query_api, new_registrar, new_schema, new_spec
+from app.storage.local.store import LocalStore
 from tests.fakes.catalog_server import CatalogServer
 from tests.parity.case import BUCKET, PREFIX, QUERY_TOKEN, TABLE, TOPIC, Case, Record
 from tests.parity.lake import Lake, Outcome
-from tests.unit.environment import load
+from tests.support.environment import load
 
 _PARTITIONS = 4
 _LONG = 30.0  # seconds, for a server of our own

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from app.pipeline import Writer
+from app.pipeline.pipeline import Writer
 from tests.fakes.catalog_server import CatalogServer
 from tests.parity.case import BUCKET, Case
 from tests.parity.comparing import Finding, compare

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.catalog.registrar import MovedError
 from app.errors import ConfigError
-from app.registrar import MovedError
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.fakes.catalog_contract import Table

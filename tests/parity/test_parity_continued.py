@@ -8,8 +8,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from app.partitioning import QUIX_NULL
-from app.spark import SparkWriter
+from app.spark.writer import SparkWriter
+from app.table.layout import QUIX_NULL
 from tests.fakes.catalog_server import CatalogServer
 from tests.parity.case import BUCKET, NOON, ROOT, TABLE, Case, Record
 from tests.parity.lake import Outcome

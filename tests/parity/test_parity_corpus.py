@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.spark import SparkWriter
+from app.spark.writer import SparkWriter
 from tests.parity.case import Case
 from tests.parity.corpus import CORPUS
 from tests.parity.differences import ALWAYS, TITLES

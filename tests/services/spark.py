@@ -11,7 +11,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from app.spark import SparkWriter
+from app.spark.writer import SparkWriter
 
 
 def new_spark_writer(scratch: Path, **changed: Any) -> SparkWriter:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from app.java_log import java_log
 from app.log_lines import JsonLines, formatter
-from tests.unit.pipeline_line import wait_until
+from app.spark.java_log import java_log
+from tests.unit.pipeline.pipeline_line import wait_until
 
 
 def record(message: str, *arguments: object, **more: Any) -> logging.LogRecord:
-    made = logging.LogRecord("app.job", logging.INFO, "x.py", 1, message, arguments, more.pop("exc_info", None))
+    made = logging.LogRecord(
+        "app.pipeline.in_flight", logging.INFO, "x.py", 1, message, arguments, more.pop("exc_info", None)
+    )
     made.created = 1_700_000_000.25
     made.__dict__.update(more)
     return made
@@ -31,7 +33,7 @@ def test_what_is_on_a_line() -> None:
     assert line(record("sealed %d rows", 7)) == {
         "time": "2023-11-14T22:13:20.250+00:00",
         "level": "INFO",
-        "logger": "app.job",
+        "logger": "app.pipeline.in_flight",
         "message": "sealed 7 rows",
     }
 
@@ -60,7 +62,7 @@ def test_fields_of_any_kind_are_no_error() -> None:
 
 
 def test_text_is_for_a_person() -> None:
-    assert formatter("text").format(record("sealed %d rows", 7)).endswith(" INFO app.job: sealed 7 rows")
+    assert formatter("text").format(record("sealed %d rows", 7)).endswith(" INFO app.pipeline.in_flight: sealed 7 rows")
 
 
 # --- what Java prints -----------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(REPO))
 
-import app.service  # noqa: E402 - the path comes first
-import app.wiring  # noqa: E402
+import app.service.build  # noqa: E402
+import app.service.run  # noqa: E402 - the path comes first
 from tests.fakes.arrow_writer import ArrowWriter  # noqa: E402
 
 
 class LightWriter(ArrowWriter):
-    """As ``app.spark.SparkWriter``, and ready at once."""
+    """As ``app.spark.writer.SparkWriter``, and ready at once."""
 
     alive = True
 
@@ -31,6 +31,6 @@ class LightWriter(ArrowWriter):
         """Nothing was started."""
 
 
-vars(app.service)["SparkWriter"] = LightWriter
-app.wiring._SESSION_MS = 6_000  # the shortest that brokers allow
+vars(app.service.run)["SparkWriter"] = LightWriter
+app.service.build._SESSION_MS = 6_000  # the shortest that brokers allow
 runpy.run_path(str(REPO / "main.py"), run_name="__main__")

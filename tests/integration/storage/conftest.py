@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.azure import AzureStore
-from app.storage.gcs import GcsStore
-from app.storage.local import LocalStore
-from app.storage.s3 import S3Store
+from app.storage.azure.store import AzureStore
+from app.storage.gcs.store import GcsStore
+from app.storage.local.store import LocalStore
+from app.storage.s3.store import S3Store
 from dev.azurite import LocalAzurite
 from dev.gcs_server import LocalGcsServer
 from dev.minio import LocalMinio

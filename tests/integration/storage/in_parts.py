@@ -10,5 +10,5 @@ LARGE = random.Random(7).randbytes(2 * PART + 100)  # noqa: S311 - two whole par
 
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send files in parts from the size of one on."""
-    monkeypatch.setattr("app.storage.s3_sender.PART_BYTES", PART)
-    monkeypatch.setattr("app.storage.s3_sender._LARGEST_SINGLE", PART)
+    monkeypatch.setattr("app.storage.s3.upload.PART_BYTES", PART)
+    monkeypatch.setattr("app.storage.s3.upload._LARGEST_SINGLE", PART)

@@ -8,8 +8,8 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from app.errors import ConfigError, FatalError
-from app.storage.azure import AzureStore
-from app.storage.azure_client import BLOCK
+from app.storage.azure.client import BLOCK
+from app.storage.azure.store import AzureStore
 from app.storage.base import find
 from dev.azurite import LocalAzurite
 

@@ -14,7 +14,7 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.identity import DefaultAzureCredential
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.storage.azure import AzureStore
+from app.storage.azure.store import AzureStore
 from dev.azurite import LocalAzurite
 from tests.fakes.canned_server import Answer, CannedServer
 

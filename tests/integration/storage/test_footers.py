@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.errors import FatalError
-from app.footers import read_footer
-from app.schema import TableSchema
-from app.schema_keeper import SchemaKeeper
+from app.table.parquet_reader import read_footer
+from app.table.schema import TableSchema
+from app.table.schema_store import SchemaKeeper
 from tests.integration.storage.place import Place
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from app.errors import ConfigError, RetryableError
 from app.storage.base import ChangedError
-from app.storage.gcs import GcsStore
-from app.storage.gcs_bucket import ASKED
-from app.storage.gcs_client import RETRY
+from app.storage.gcs.bucket import ASKED
+from app.storage.gcs.client import RETRY
+from app.storage.gcs.store import GcsStore
 from dev.gcs_server import LocalGcsServer
 from tests.faults.proxy import Answer, Cut, FaultProxy, Lost, Request, Rule, Say, nth, on
 

@@ -13,7 +13,7 @@ import pytest
 
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.base import ChangedError
-from app.storage.local import LocalStore
+from app.storage.local.store import LocalStore
 from app.storage.os_errors import translate
 
 NOBODY = 65534

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.commands.audit.offset_columns import read_offsets
 from app.errors import FatalError
-from app.offset_columns import read_offsets
 from tests.integration.storage.place import Place
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import FatalError
 from app.storage.base import Document, StoredObject
-from app.storage.local import LocalStore
+from app.storage.local.store import LocalStore
 from app.storage.probe import try_out
 from tests.integration.storage.place import Place
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.storage.s3 import S3Store
+from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from dev.server import free_ports
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from app.storage.base import ChangedError
-from app.storage.s3 import S3Store
+from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from tests.services.no_conditions import ignoring_conditions
 

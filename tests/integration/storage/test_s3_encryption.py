@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.storage.base import ChangedError
-from app.storage.s3 import S3Store
+from app.storage.s3.store import S3Store
 from dev.minio import KMS_KEY, LocalMinio
 from tests.integration.storage.in_parts import LARGE, small_parts
 

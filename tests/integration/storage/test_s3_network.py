@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.storage.s3 import S3Store
+from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from tests.fakes.forward_proxy import ForwardProxy
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import FatalError, RetryableError
 from app.storage.base import ChangedError
-from app.storage.s3 import S3Store
+from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from tests.faults.proxy import Answer, FaultProxy, Hold, Lost, Rule, Say, from_on, nth, on
 from tests.integration.storage.in_parts import LARGE, small_parts

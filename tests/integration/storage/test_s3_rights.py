@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from app.errors import FatalError
-from app.storage.s3 import S3Store
+from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from tests.services.minio_rights import restricted_keys
 

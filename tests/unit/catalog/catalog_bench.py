@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from app.catalog.quix import QuixCatalog
-from app.catalog_table import CatalogTable, TableProperties
 from app.errors import ConnectorError
 from app.model import StoredFile
+from app.table.catalog_table import CatalogTable, TableProperties
 
 LOCATION = "s3://lake/data/sensors"
 WANTED = TableProperties(("place", "day"), "ts_ms")

@@ -1,0 +1,156 @@
+"""The dead letter: records that cannot become rows, kept as they came, with the reason, in Parquet beside the table.
+
+There is one file per topic-partition and batch, named like the data files of the batch:
+``<root>/_dead_letter/<table>/data_….parquet``.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.errors import DataError
+from app.lenient_json import to_json
+from app.message_headers import HEADERS
+from app.model import BatchPart, Headers, Rejected, TopicPartition
+from app.table.layout import dead_letter_root, file_name
+
+_MS = pa.timestamp("ms", tz="UTC")
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", _MS),
+        ("key", pa.binary()),
+        ("key_json", pa.string()),
+        ("value", pa.binary()),
+        ("value_json", pa.string()),
+        ("headers", HEADERS),
+        ("reason", pa.string()),
+        ("rejected_at", _MS),
+        ("truncated", pa.bool_()),
+        ("value_size", pa.int64()),
+    ]
+)
+_LATER = frozenset({"truncated", "value_size"})  # columns that the files of older releases lack
+_UNKNOWN_SIZE = -1
+_ROWS_AT_ONCE = 1024  # when reading: a record may have a megabyte
+
+
+class DeadLetter(NamedTuple):
+    """A rejected record as the dead letter has kept it: key and value are bytes or ``None``."""
+
+    record: Rejected
+    rejected_at: datetime
+
+
+def dead_letter_key(table_root: str, part: BatchPart) -> str:
+    """The key of the file with the rejected records of one topic-partition and batch."""
+    return f"{dead_letter_root(table_root)}/{file_name(part)}"
+
+
+def to_table(rejected: Sequence[Rejected], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> pa.Table:
+    """The records as ``SCHEMA`` has them, whatever they are.
+
+    Bytes and text are in ``key`` and ``value``, text as UTF-8. What a deserializer or ``transform()`` has made into
+    something else is JSON in ``key_json`` and ``value_json``. Nothing at all, such as the value of a tombstone, is
+    null in both. ``truncated`` marks those of which only the beginning is kept; the whole had ``value_size``.
+    """
+    now = clock()
+    rows = [_row(record, now) for record in rejected]
+    columns = zip(*rows, strict=True) if rows else ([] for _ in SCHEMA)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
+
+
+def write(rejected: Sequence[Rejected], path: Path) -> None:
+    """Write the records as a Parquet file."""
+    pq.write_table(to_table(rejected), path, compression="zstd")
+
+
+def read(path: Path) -> Iterator[DeadLetter]:
+    """Yield the records of a file in its order; where it has no bytes of a key or value, those of the JSON.
+
+    Raises:
+        DataError: it is no file of a dead letter.
+    """
+    doing = f"reading {path.name} of the dead letter"
+    try:
+        with pq.ParquetFile(path) as file:
+            if not set(SCHEMA.names) - _LATER <= set(file.schema_arrow.names) <= set(SCHEMA.names):
+                cause = f"it has the columns {', '.join(file.schema_arrow.names)}"
+                raise DataError(doing, cause, "Move files that the connector did not write out of this folder")
+            for batch in file.iter_batches(_ROWS_AT_ONCE):
+                yield from map(_dead_letter, _with_plain_timestamps(batch).to_pylist())
+    except pa.ArrowException as error:
+        raise DataError(doing, str(error), "Delete the file, or put a sound copy of it in its place") from error
+
+
+def _with_plain_timestamps(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Timestamps in ms: producers set them, and some are beyond what a datetime can hold."""
+    at = SCHEMA.get_field_index("timestamp")
+    return batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
+
+
+def _row(record: Rejected, now: datetime) -> tuple[Any, ...]:
+    return (
+        _text(record.tp.topic),
+        record.tp.partition,
+        record.offset,
+        record.timestamp,
+        *_bytes_or_json(record.key),
+        *_bytes_or_json(record.value),
+        _headers(record.headers),
+        _text(record.reason),
+        now,
+        record.is_truncated,
+        record.value_size if record.value_size != _UNKNOWN_SIZE else None,
+    )
+
+
+def _bytes_or_json(value: Any) -> tuple[bytes | None, str | None]:
+    if value is None:
+        return None, None
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value), None
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass"), None
+    return None, to_json(value)
+
+
+def _headers(headers: Headers | None) -> list[dict[str, Any]] | None:
+    if headers is None:
+        return None
+    return [{"key": _text(key), "value": _bytes(*_bytes_or_json(value))} for key, value in headers]
+
+
+def _text(text: str) -> str:
+    """The text without what UTF-8 cannot hold: lone surrogates are spelt out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _dead_letter(row: dict[str, Any]) -> DeadLetter:
+    record = Rejected(
+        tp=TopicPartition(row["topic"], row["partition"]),
+        offset=row["offset"],
+        timestamp=row["timestamp"],
+        key=_bytes(row["key"], row["key_json"]),
+        value=_bytes(row["value"], row["value_json"]),
+        headers=[(header["key"], header["value"]) for header in row["headers"] or ()],
+        reason=row["reason"],
+        value_size=_value_size(row),
+    )
+    return DeadLetter(record, row["rejected_at"])
+
+
+def _value_size(row: dict[str, Any]) -> int | None:
+    if not row.get("truncated"):
+        return None
+    return _UNKNOWN_SIZE if row["value_size"] is None else int(row["value_size"])
+
+
+def _bytes(raw: bytes | None, json: str | None) -> bytes | None:
+    return json.encode() if raw is None and json is not None else raw

@@ -1,0 +1,186 @@
+"""Step 6: make the stored files known to the catalog, and the table itself before its first files."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from app.catalog.base import Catalog, NotTakenError, TooLargeError
+from app.errors import FatalError
+from app.model import StoredFile
+from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.compatibility import check_catalog_table
+from app.table.location import Place
+
+logger = logging.getLogger(__name__)
+
+
+class MovedError(FatalError):
+    """Somebody has registered the table at another place since the start, and the next start writes there."""
+
+    exit_code = 75
+
+
+class Registrar:
+    """Tells one table's catalog.
+
+    Args:
+        catalog: where; ``None`` registers nothing.
+        place: the table's folder.
+        wanted: what the settings say about the table.
+        topic: where the files come from.
+        known: the table as the catalog held it at the start, checked already; ``None`` if it did not know it.
+        on_registered: told of files after they were registered; must neither wait nor fail.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog | None,
+        place: Place,
+        wanted: TableProperties,
+        topic: str,
+        known: CatalogTable | None,
+        on_registered: Callable[[Sequence[StoredFile]], None] | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._place = place
+        self._wanted = wanted
+        self._topic = topic
+        self._known = known
+        self._on_registered = on_registered
+        self._is_prepared = False
+        self._address = place.uri
+        self._lock = threading.Lock()  # claims register too, and the catalog is for one thread at a time
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is a catalog that gets to know anything."""
+        return self._catalog is not None
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether files can be uploaded, as far as the catalog is concerned."""
+        return self._catalog is None or self._is_prepared
+
+    def prepare(self) -> None:
+        """See to it that the catalog has the table here, before the first upload: by now it may have it elsewhere.
+
+        Raises:
+            MovedError: it has.
+            ConnectorError: of the class that tells whether a repetition may help.
+        """
+        with self._lock:
+            if self._catalog is not None and not self._is_prepared:
+                self._prepare(self._catalog)
+
+    def new_registration(self) -> "Registration":
+        """For the files of one batch."""
+        return Registration(self._portions, self._add)
+
+    def register_again(self, files: Sequence[StoredFile]) -> None:
+        """Register files that may be registered already, without counting them for their source once more.
+
+        Raises:
+            ConnectorError: as ``Registration.run``.
+        """
+        Registration(self._portions, self._add, has_counted=True).run(files)
+
+    def _portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+        return self._catalog.portions(files) if self._catalog else iter(())
+
+    def _add(self, files: Sequence[StoredFile], *, count: bool) -> None:
+        """One request. The files get the address that the catalog knows the table by."""
+        self.prepare()
+        if self._catalog is None:
+            return
+        named = [replace(file, uri=self._address + file.uri.removeprefix(self._place.uri)) for file in files]
+        with self._lock:
+            self._catalog.add_files(named, self._topic if count else None)
+        if self._on_registered is not None:
+            self._on_registered(named)
+
+    def _prepare(self, catalog: Catalog) -> None:
+        table = self._known or self._found_meanwhile(catalog)
+        if table is None:
+            table = catalog.create_table(self._place.uri, self._wanted)
+            self._check(table)
+            logger.info("registered the table at %s in the catalog", self._place.uri)
+        else:
+            catalog.sync_properties(table, self._wanted)
+        self._known = table
+        self._address = table.location if "://" in table.location else self._place.uri
+        self._is_prepared = True
+        catalog.add_source(self._topic)
+
+    def _found_meanwhile(self, catalog: Catalog) -> CatalogTable | None:
+        """The table that another member has created since the start, if any has."""
+        table = catalog.table()
+        if table is not None:
+            self._check(table)
+        return table
+
+    def _check(self, table: CatalogTable) -> None:
+        check_catalog_table(table, self._wanted.partition_order, self._wanted.virtual_columns)
+        if table.location and not self._place.is_named_by(table.location):
+            raise MovedError(
+                f"registering the table at {self._place.uri}",
+                f"meanwhile another writer has registered it at {table.location}",
+                "Restart: the connector then writes there, beginning with what is not in the lake yet",
+            )
+
+
+class Registration:
+    """The registration of one batch's files, in as many requests as it takes. It remembers what is done.
+
+    A request without an answer may have been carried out. Asked again, its files come without their source, in whose
+    totals they would count twice; files that were not asked for yet come with it.
+
+    Args:
+        portions: divides files into those that one request takes.
+        add: one request; safe to repeat with the same files.
+        has_counted: whether the source's totals may have all of the files already.
+    """
+
+    def __init__(
+        self,
+        portions: Callable[[Sequence[StoredFile]], Iterator[Sequence[StoredFile]]],
+        add: Callable[..., None],
+        *,
+        has_counted: bool = False,
+    ) -> None:
+        self._portions = portions
+        self._add = add
+        self._has_counted = has_counted
+        self._registered: set[str] = set()
+        self._doubtful: set[str] = set()
+
+    def run(self, files: Sequence[StoredFile]) -> None:
+        """Register those of the files that are not registered yet; safe to repeat, also with others.
+
+        Raises:
+            ConnectorError: of the class that tells whether a repetition may help.
+        """
+        missing = [file for file in files if file.key not in self._registered]
+        doubtful = [file for file in missing if self._has_counted or file.key in self._doubtful]
+        fresh = [file for file in missing if not self._has_counted and file.key not in self._doubtful]
+        for these, count in ((doubtful, False), (fresh, True)):
+            for portion in self._portions(these):
+                self._ask(portion, count=count)
+
+    def _ask(self, files: Sequence[StoredFile], *, count: bool) -> None:
+        keys = {file.key for file in files}
+        try:
+            self._add(files, count=count)
+        except TooLargeError:
+            if len(files) == 1:
+                raise
+            half = len(files) // 2
+            self._ask(files[:half], count=count)
+            self._ask(files[half:], count=count)
+        except NotTakenError:
+            raise
+        except Exception:
+            self._doubtful |= keys
+            raise
+        else:
+            self._registered |= keys

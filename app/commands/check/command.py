@@ -1,0 +1,249 @@
+"""``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
+
+import contextlib
+import logging
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from quixstreams.models.topics import Topic
+
+from app.commands.answers import counted, tell
+from app.commands.arguments import ArgumentParser
+from app.commands.check.checks import Check, line, run
+from app.config.settings import Settings
+from app.config.targets import LocalTarget
+from app.consumer.application import LakeApplication
+from app.consumer.broker import find_topics
+from app.consumer.group import check_members, check_rights
+from app.consumer.topics import open_topic
+from app.monitoring.http_server import HttpServer
+from app.monitoring.metrics import Metrics
+from app.monitoring.probes import Health
+from app.service.build import new_application, new_bad_records, new_client_id, new_sink
+from app.service.customised import load_customised
+from app.service.lake import new_catalog, new_place, new_schema, new_spec
+from app.service.stores import new_store
+from app.service.stream_timeouts import Watch
+from app.spark.scratch import make_scratch
+from app.spark.writer import SparkWriter
+from app.storage.probe import try_out
+from app.table.catalog_table import CatalogTable
+from app.table.location import Place
+
+_BROKER_SECONDS: Final = 20.0  # an absent one is not waited for as at the start: somebody is waiting
+_ANSWER_SECONDS: Final = 30.0
+_TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
+_SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
+
+
+def check(settings: Settings, arguments: Sequence[str]) -> int:
+    """Try everything once, and leave nothing behind.
+
+    Returns:
+        1 if anything failed, else 0.
+    """
+    ArgumentParser("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.").parse_args(
+        arguments
+    )
+    root = logging.getLogger()
+    if root.level > logging.DEBUG:  # what is found is told below; warnings add to it
+        root.setLevel(max(root.level, logging.WARNING))
+    begin = time.monotonic()
+    failed = 0
+    with contextlib.closing(_Attempts(settings)) as attempts:
+        checks = attempts.checks()
+        width = max(len(each.name) for each in checks)
+        for each, result in run(checks):
+            tell(line(each, result, width))
+            failed += result.state == "FAIL"
+    took = f"{time.monotonic() - begin:.1f} s"
+    tell(f"all is well, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
+    return 1 if failed else 0
+
+
+class _Attempts:
+    """The single attempts. What one finds out, later ones use."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._scratch = make_scratch()
+        self._ends = contextlib.ExitStack()
+        self._store = new_store(settings, may_create=False)
+        self._known: CatalogTable | None = None
+        self._place: Place = new_place(settings, self._store, None)
+        self._application: LakeApplication | None = None
+        self._visible: Sequence[str] = ()  # topics as the broker calls them
+        self._topic: Topic | None = None
+        self._spark: SparkWriter | None = None
+
+    def checks(self) -> list[Check]:
+        """All of them, in the order in which they are told of."""
+        settings = self._settings
+        broker = settings.broker_address or "the Quix workspace"
+        after_catalog = ("catalog",) if settings.catalog else ()  # it may have the table elsewhere
+        checks = [
+            Check("broker", broker, self._reach_broker, _BROKER_SECONDS + _ANSWER_SECONDS),
+            Check("topic", settings.input_topic, self._open_topic, _ANSWER_SECONDS, needs=("broker",)),
+            Check("group", settings.consumer_group, self._look_at_group, _ANSWER_SECONDS, ("topic",), after_catalog),
+        ]
+        if settings.stream_timeout_topic:
+            topic = settings.stream_timeout_topic
+            checks.append(  # after the other topic, for quixstreams asks for one at a time
+                Check("silence", topic, self._find_silence_topic, _ANSWER_SECONDS, ("broker",), ("topic",))
+            )
+        elif settings.stream_timeout_ms:
+            checks.append(Check("silence", "on_stream_timeout()", self._find_silence_hook, _ANSWER_SECONDS))
+        names = tuple(check.name for check in checks)  # quixstreams asks for one topic at a time
+        checks.append(Check("transform", "app/transform.py", self._build, _ANSWER_SECONDS, after=names))
+        if settings.catalog:
+            checks.append(Check("catalog", settings.catalog.url, self._ask_catalog, _ANSWER_SECONDS))
+        checks += [
+            Check("store", settings.storage.uri, self._try_store, _ANSWER_SECONDS, after=after_catalog),
+            Check("table", settings.table, self._compare_table, _TABLE_SECONDS, needs=("store", *after_catalog)),
+        ]
+        if settings.http_port:
+            checks.append(Check("port", f"HTTP_PORT={settings.http_port}", self._try_port, _ANSWER_SECONDS))
+        spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
+        return [*checks, Check("spark", spark, self._start_spark, _SPARK_SECONDS)]
+
+    def close(self) -> None:
+        """End Java, and remove what the attempts have left on this machine."""
+        if self._spark:
+            self._spark.close()
+        self._ends.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # --- Kafka ------------------------------------------------------------------------------------------------------
+
+    def _reach_broker(self) -> str:
+        settings, metrics = self._settings, Metrics()
+        health = Health(loop_seconds=_ANSWER_SECONDS, clock=time.monotonic)
+        sink = new_sink(settings, new_bad_records(settings), metrics)
+        self._application = new_application(
+            settings, self._place, sink, health, metrics, self._scratch, may_create=False
+        )
+        self._visible = find_topics(
+            self._application.config.broker_address,
+            wait_seconds=_BROKER_SECONDS,
+            stop=threading.Event(),
+            clock=time.monotonic,
+        )
+        own = [name for name in self._visible if not name.startswith("__")]
+        return f"shows us {counted(len(own), 'topic')}"
+
+    def _open_topic(self) -> str:
+        settings = self._settings
+        topic = open_topic(
+            self._connected,
+            settings.input_topic,
+            self._visible,
+            variable="input",
+            right="Read",
+            value_deserializer=settings.value_deserializer,
+            key_deserializer=settings.key_deserializer,
+        )
+        self._topic = topic
+        return counted(topic.broker_config.num_partitions or 0, "partition")
+
+    def _look_at_group(self) -> str:
+        application = self._connected
+        group = application.config.consumer_group
+        assert self._topic is not None, "it was opened before"  # noqa: S101
+        check_rights(application.admin, self._topic.name, group)
+        check_members(application.admin, group, new_client_id(self._settings, self._place))
+        return "may read the topic, and nobody in it writes another table"
+
+    def _find_silence_topic(self) -> str:
+        name = str(self._settings.stream_timeout_topic)
+        open_topic(self._connected, name, self._visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
+        return "exists"
+
+    def _build(self) -> str:
+        customised = load_customised()
+        if self._application is None or self._topic is None:
+            return "loads; what it builds needs the topic"
+        dataframe = self._application.dataframe(self._topic)
+        if self._application.built(dataframe, customised.build(dataframe, self._application)):
+            return "changes nothing"
+        topics = ", ".join(self._application.internal_topics)
+        return f"builds a stream; its own topics are created where missing: {topics}" if topics else "builds a stream"
+
+    def _find_silence_hook(self) -> str:
+        Watch(self._settings, load_customised().on_stream_timeout)  # which looks for who is to be told
+        return "is defined"
+
+    @property
+    def _connected(self) -> LakeApplication:
+        assert self._application is not None, "the broker was reached before"  # noqa: S101
+        return self._application
+
+    # --- the lake ---------------------------------------------------------------------------------------------------
+
+    def _ask_catalog(self) -> str:
+        catalog = new_catalog(self._settings)
+        assert catalog is not None, "one is set"  # noqa: S101
+        self._known = catalog.check()
+        name = f"{self._settings.catalog_namespace}.{self._settings.table}"
+        if self._known is None:
+            return f"lets us in; table {name} is new to it"
+        self._place = new_place(self._settings, self._store, self._known)
+        return f"lets us in; has table {name} at {self._known.location or self._place.uri}"
+
+    def _try_store(self) -> str:
+        folder = f"{self._place.root}/_check-{secrets.token_hex(8)}"
+        self._ends.enter_context(_traces_removed(self._settings, folder))
+        self._store.connect(f"{folder}/")
+        try_out(self._store, f"{folder}/")
+        return "written, read, replaced, listed and deleted a probe"
+
+    def _compare_table(self) -> str:
+        spec = new_spec(self._settings, self._store, self._place, self._known)
+        new_schema(self._settings, self._store, self._place).look()
+        columns = f"partitioned by {', '.join(spec.order)}" if spec.order else "without partitions"
+        return f"at {self._place.uri}, {columns}"
+
+    # --- this machine -----------------------------------------------------------------------------------------------
+
+    def _try_port(self) -> str:
+        HttpServer(self._settings.http_host, self._settings.http_port, {})  # ends with the process
+        return "is free"
+
+    def _start_spark(self) -> str:
+        settings = self._settings
+        self._spark = SparkWriter(
+            master=settings.spark_master,
+            driver_memory=f"{settings.memory.heap_mb}m",
+            scratch=self._scratch,
+            compression=settings.parquet_compression,
+            row_group_rows=settings.row_group_rows,
+            on_lost=lambda _: None,  # whoever waits for it gets the error
+        )
+        self._spark.start().result()
+        return f"{self._spark.versions()}; written a small table in four parts"
+
+
+@contextlib.contextmanager
+def _traces_removed(settings: Settings, key: str) -> Iterator[None]:
+    """Remove the folder of this key, and the empty ones above it that were not there: only machines have folders."""
+    if not isinstance(settings.storage, LocalTarget):
+        yield
+        return
+    folder = settings.storage.folder / key
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        _remove_empty(missing)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """From the innermost on, as far as nothing else has come into them meanwhile."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()

@@ -1,0 +1,1 @@
+"""``python main.py replay``: sends records of the dead letter back to Kafka."""

@@ -1,0 +1,166 @@
+"""``python main.py replay``: brings records of the dead letter back to Kafka."""
+
+import argparse
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from quixstreams import Application
+
+from app.bad_records.dead_letter import DeadLetter, read
+from app.commands.answers import counted, tell
+from app.commands.arguments import ArgumentParser, moment
+from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
+from app.config.settings import Settings
+from app.consumer.broker import find_topics
+from app.journal.survey import unsettled
+from app.service.build import kafka_client_refused, kafka_connection
+from app.service.lake import find_table
+from app.storage.base import ObjectStore
+from app.table.layout import dead_letter_root
+
+logger = logging.getLogger(__name__)
+
+_BROKER_PATIENCE_SECONDS = 10.0  # somebody is waiting
+
+
+def replay(settings: Settings, arguments: Sequence[str]) -> int:
+    """Send the selected records of the table's dead letter to Kafka, or count them.
+
+    A file is deleted only after the broker has acknowledged all of its records, and only when asked to.
+
+    Raises:
+        ConnectorError: the store or Kafka fails; files whose records are not all acknowledged stay.
+    """
+    options = _options(arguments)
+    store, place = find_table(settings)
+    folder = f"{dead_letter_root(place.root)}/"
+    # Listed to the end first: what comes back is rejected again by an unchanged connector, and must not be found.
+    keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]
+    # Read after the listing: what is settled by now stays so. The rest is of batches that may be undone.
+    others = unsettled(store, place.root)
+    keys = [key for key in keys if key not in others.pending and key not in others.revoked]
+    with TemporaryDirectory(prefix="quix-replay-") as scratch:
+        letters = _Letters(store, Path(scratch), options.reason, options.since, options.until)
+        if options.dry_run:
+            _count(letters, keys, f"{store.uri}/{folder}")
+        elif keys:
+            sender = _new_sender(settings, options.to, Path(scratch))
+            _send(letters, keys, sender, delete=options.delete)
+        else:
+            tell(f"no dead letter in {store.uri}/{folder}")
+    return 0
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = ArgumentParser("replay", "Send the records of the table's dead letter to a topic again.")
+    parser.add_argument("--to", metavar="TOPIC", help="the topic for all of them (default: topic and partition of old)")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="only those whose reason contains this text")
+    parser.add_argument("--since", metavar="TIME", type=moment, help="only those rejected at or after it (ISO, UTC)")
+    parser.add_argument("--until", metavar="TIME", type=moment, help="only those rejected before it (ISO, UTC)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--dry-run", action="store_true", help="send nothing, count them by reason")
+    what.add_argument("--delete", action="store_true", help="delete each file once all of its records are sent")
+    return parser.parse_args(arguments)
+
+
+class _Letters:
+    """The selected records of files in the store."""
+
+    def __init__(
+        self, store: ObjectStore, scratch: Path, reason: str, since: datetime | None, until: datetime | None
+    ) -> None:
+        self._store = store
+        self._scratch = scratch
+        self._reason = reason
+        self._since = since
+        self._until = until
+        self.left_out = 0  # of the file read last
+        self.truncated = 0  # of all files
+
+    def of(self, key: str) -> Iterator[DeadLetter]:
+        """Yield the selected records of one file."""
+        path = self._scratch / key.rpartition("/")[2]
+        self._store.download(key, path)
+        self.left_out = 0
+        for letter in read(path):
+            if self._is_selected(letter) and letter.record.is_truncated:
+                self.truncated += 1
+                self.left_out += 1
+            elif self._is_selected(letter):
+                yield letter
+            else:
+                self.left_out += 1
+        path.unlink()
+
+    def delete(self, key: str) -> None:
+        self._store.delete(key)
+
+    def _is_selected(self, letter: DeadLetter) -> bool:
+        return (
+            self._reason in letter.record.reason
+            and (self._since is None or letter.rejected_at >= self._since)
+            and (self._until is None or letter.rejected_at < self._until)
+        )
+
+
+def _count(letters: _Letters, keys: Sequence[str], where: str) -> None:
+    reasons: Counter[str] = Counter()
+    for key in keys:
+        reasons.update(letter.record.reason for letter in letters.of(key))
+    tell(f"{counted(reasons.total(), 'record')} selected in {counted(len(keys), 'file')} of {where}")
+    _tell_truncated(letters)
+    for reason, count in reasons.most_common():
+        tell(f"{count:>10,}  {reason}")
+
+
+def _tell_truncated(letters: _Letters) -> None:
+    if letters.truncated:
+        tell(
+            f"left out: {counted(letters.truncated, 'record')} too big to be kept whole (column truncated). "
+            "They can only be had from their topic, as long as it keeps them"
+        )
+
+
+def _send(letters: _Letters, keys: Sequence[str], sender: Sender, *, delete: bool) -> None:
+    deleted = 0
+    try:
+        for key in keys:
+            for letter in letters.of(key):
+                sender.send(letter.record)
+            sender.finish()
+            logger.info("acknowledged: all selected records of %s", key)
+            if delete and not letters.left_out:
+                letters.delete(key)
+                deleted += 1
+    finally:
+        kept = len(keys) - deleted
+        sent = counted(sender.acknowledged, "record")
+        tell(f"{sent} sent; {counted(deleted, 'file')} deleted, {counted(kept, 'file')} kept")
+        _tell_truncated(letters)
+
+
+def _new_sender(settings: Settings, to: str | None, scratch: Path) -> Sender:
+    try:
+        application = Application(
+            broker_address=kafka_connection(settings),
+            quix_sdk_token=settings.sdk_token.get_secret_value() if settings.sdk_token else None,
+            quix_portal_api=settings.portal_api,
+            producer_extra_config=PRODUCER_SETTINGS,
+            state_dir=scratch / "state",
+            auto_create_topics=False,
+            loglevel=None,  # logging is set up already
+        )
+        connection = application.config.broker_address
+    except Exception as error:
+        raise kafka_client_refused(error) from error
+    topics = find_topics(
+        connection, wait_seconds=_BROKER_PATIENCE_SECONDS, stop=threading.Event(), clock=time.monotonic
+    )
+    workspace = application.config.consumer_group_prefix if application.is_quix_app else ""
+    return Sender(application.get_producer(), topics, workspace=workspace, to=to)

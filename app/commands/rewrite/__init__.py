@@ -1,0 +1,1 @@
+"""``python main.py rewrite``: brings old files of the table to the table's present schema."""

@@ -1,0 +1,268 @@
+"""``python main.py rewrite``: brings old files of the table to the table's schema."""
+
+import argparse
+import logging
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from app.catalog.base import Catalog
+from app.commands.answers import counted, tell
+from app.commands.arguments import ArgumentParser
+from app.commands.rewrite.replaced_files import ReplacedFiles, notes
+from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
+from app.config.settings import Settings
+from app.convert.stored_rows import NotPossibleError
+from app.errors import ConfigError, FatalError, SparkLostError
+from app.journal.survey import Unsettled, unsettled
+from app.service.lake import new_catalog, new_place, new_registrar, new_schema, new_spec
+from app.service.stores import new_store
+from app.spark.scratch import make_scratch
+from app.spark.writer import SparkWriter
+from app.storage.base import ObjectStore, StoredObject
+from app.table.catalog_table import CatalogTable
+from app.table.layout import is_data_file
+from app.table.location import Place
+from app.table.parquet_reader import read_footer
+from app.table.schema import TableSchema
+from app.table.schema_differences import differences
+from app.table.schema_store import SchemaKeeper
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 1_000  # footers, as many as a listing has keys on a page
+
+
+def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
+    """Rewrite the files that keep readers from the table's schema, or tell which they are.
+
+    Raises:
+        ConnectorError: the store, the catalog or Spark fails, or files had to be left as they are.
+    """
+    options = _options(arguments)
+    store, catalog = new_store(settings), new_catalog(settings)
+    known = catalog.check() if catalog else None
+    place = new_place(settings, store, known)
+    keeper = new_schema(settings, store, place)
+    left = sum(1 for _ in notes(store, place.root))
+    if not options.dry_run:
+        keeper.open()
+        if left:
+            _finish(_new_replaced(settings, store, place, catalog, known))
+    elif left:
+        tell(f"{counted(left, 'file')} of a run that was cut off: the catalog would be told of them")
+    found = _schemas(store, place.root, options.folder, settings.max_write_workers)
+    found = _settled(found, unsettled(store, place.root))
+    wanted = _joined(found, frozenset(settings.column_types))
+    table = keeper.look().merge(wanted) if options.dry_run else keeper.extend(wanted)
+    plan = _plan(found, table)
+    of_all = f"of {counted(sum(map(len, found.values())), 'file')} in {place.uri}"
+    if not plan:
+        tell(f"nothing to do: the schema of each {of_all} is the table's")
+    elif options.dry_run:
+        for key, reason in plan:
+            tell(f"{key}: {reason}")
+        tell(f"{len(plan):,} {of_all} would be rewritten")
+    else:
+        tell(f"{len(plan):,} {of_all} to be rewritten")
+        replaced = _new_replaced(settings, store, place, catalog, known)
+        _rewrite(settings, plan, partial(_new_rewriter, settings, store, replaced, keeper))
+    return 0
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = ArgumentParser("rewrite", "Bring old files of the table to the table's schema, each under its own name.")
+    parser.add_argument(
+        "--folder",
+        action="append",
+        metavar="COLUMN=VALUE/...",
+        help="only files in this folder of the table, such as year=2024/month=05 (can be given several times)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="write nothing, list the files and what differs")
+    return parser.parse_args(arguments)
+
+
+Found = dict[pa.Schema, list[StoredObject]]
+Plan = list[tuple[str, str]]
+
+
+def _schemas(store: ObjectStore, root: str, folders: Sequence[str] | None, workers: int) -> Found:
+    """The files by their schemas, of which there are few."""
+    files = _data_files(store, root, folders)
+    found: Found = {}
+    with ThreadPoolExecutor(workers, "footers") as pool:
+        while page := list(islice(files, _AT_ONCE)):
+            for file, schema in zip(page, pool.map(lambda file: _schema(store, file), page), strict=True):
+                if schema is not None:
+                    found.setdefault(schema, []).append(file)
+    return found
+
+
+def _settled(found: Found, others: Unsettled) -> Found:
+    """The files without those of unfinished batches, whose sizes the journals go by, and of undone ones.
+
+    The journals are read after the listing: what is settled by then stays so.
+    """
+    left_out = others.pending | others.revoked
+    return {schema: [file for file in files if file.key not in left_out] for schema, files in found.items()}
+
+
+def _data_files(store: ObjectStore, root: str, folders: Sequence[str] | None) -> Iterator[StoredObject]:
+    """The table's data files, or those in the folders, none of them twice.
+
+    Raises:
+        ConfigError: a folder has no data files.
+    """
+    below = sorted({f"{root}/{name.strip('/')}/" for name in folders}) if folders else [f"{root}/"]
+    outermost = [name for name in below if not any(name != other and name.startswith(other) for other in below)]
+    for prefix in outermost:
+        some = False
+        for found in store.list(prefix):
+            if is_data_file(found.key, root):
+                some = True
+                yield found
+        if folders and not some:
+            raise ConfigError(
+                f"listing {store.uri}/{prefix}",
+                "there are no data files",
+                "Give --folder as it is below the table, such as year=2024/month=05",
+            )
+
+
+def _schema(store: ObjectStore, file: StoredObject) -> pa.Schema | None:
+    """The schema in a file's footer, ``None`` for a file that was changed or deleted after it was listed."""
+    try:
+        return read_footer(store, file.key, file.size).schema.to_arrow_schema().remove_metadata()
+    except FatalError:
+        if file in store.list(file.key):
+            raise
+        logger.info("%s was changed or deleted meanwhile", file.key)
+        return None
+
+
+def _joined(schemas: Iterable[pa.Schema], fixed: frozenset[str]) -> TableSchema:
+    """All that the files have: types wider than the table's widen it, where the user did not fix them."""
+    joined = TableSchema()
+    for schema in schemas:
+        try:
+            columns = TableSchema.from_arrow(schema).columns
+        except ValueError as error:
+            logger.warning("a file's schema is not taken into the table's: %s", error)
+            continue
+        joined = joined.merge(TableSchema({name: kind for name, kind in columns.items() if name not in fixed}))
+    return joined
+
+
+def _plan(found: Found, table: TableSchema) -> Plan:
+    """Keys in their order, each with what differs."""
+    plan: Plan = []
+    for schema, files in found.items():
+        reason = ", ".join(map(str, differences(schema, table)))
+        if reason:
+            plan += [(file.key, reason) for file in files]
+    return sorted(plan)
+
+
+def _new_replaced(
+    settings: Settings, store: ObjectStore, place: Place, catalog: Catalog | None, known: CatalogTable | None
+) -> ReplacedFiles:
+    return ReplacedFiles(
+        store,
+        place.root,
+        new_registrar(settings, catalog, place, known),
+        new_spec(settings, store, place, known).virtual,
+        frozenset(settings.stats_columns) or None,
+    )
+
+
+def _finish(replaced: ReplacedFiles) -> None:
+    scratch = make_scratch()
+    try:
+        finished = replaced.finish(scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if finished:
+        tell(f"{counted(finished, 'file')} of a run that was cut off: the catalog knows them now")
+
+
+def _rewrite(settings: Settings, plan: Plan, new_rewriter: Callable[[SparkWriter, Path], Rewriter]) -> None:
+    scratch = make_scratch()
+    spark = SparkWriter(
+        master=settings.spark_master,
+        driver_memory=f"{settings.memory.heap_mb}m",
+        scratch=scratch,
+        compression=settings.parquet_compression,
+        row_group_rows=settings.row_group_rows,
+        on_lost=_tell_lost,
+    )
+    try:
+        spark_up = spark.start()
+        rewriter = new_rewriter(spark, scratch)
+        spark_up.result()
+        try:
+            _run(rewriter, plan)
+        finally:
+            rewriter.close()
+    finally:
+        spark.close()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _tell_lost(error: SparkLostError) -> None:
+    logger.debug("%s", error)  # whoever asks Spark for the next file gets this error
+
+
+def _new_rewriter(
+    settings: Settings,
+    store: ObjectStore,
+    replaced: ReplacedFiles,
+    keeper: SchemaKeeper,
+    spark: SparkWriter,
+    scratch: Path,
+) -> Rewriter:
+    return Rewriter(
+        store=store,
+        writer=spark,
+        schema=keeper,
+        replaced=replaced,
+        fixed=frozenset(settings.column_types),
+        scratch=scratch,
+    )
+
+
+def _run(rewriter: Rewriter, plan: Plan) -> None:
+    """Rewrite what is planned, and tell of each file and, however it ends, of all."""
+    done = skipped = left = rescued = 0
+    try:
+        for number, (key, reason) in enumerate(plan, 1):
+            line = f"{number:,}/{len(plan):,} {key}: {reason}"
+            try:
+                file = rewriter.rewrite(key)
+            except SkippedError as error:
+                skipped += 1
+                tell(f"{line}; skipped: {error}")
+            except NotPossibleError as error:
+                left += 1
+                tell(f"{line}; left as it is: {error}")
+            else:
+                done += 1
+                rescued += file.rescued
+                kept = f", {counted(file.rescued, 'value')} to _rescued_data" if file.rescued else ""
+                tell(f"{line}; {counted(file.rows, 'row')}, {file.size_before:,} → {file.size:,} bytes{kept}")
+                if file.is_last:
+                    raise KeyboardInterrupt
+    finally:
+        to_do = len(plan) - done - skipped - left
+        tell(
+            f"{counted(done, 'file')} rewritten, {skipped:,} skipped, {left:,} left as they are, {to_do:,} to do; "
+            f"{counted(rescued, 'value')} to _rescued_data"
+        )
+    if left:
+        raise FatalError(
+            "rewriting the table", f"{counted(left, 'file')} could not be rewritten", "The reasons are above"
+        )

@@ -1,0 +1,203 @@
+"""Files that ``rewrite`` replaces: what sidecar and catalog say of them follows, if need be in a later run.
+
+A file that is replaced has the table's schema, so no later run would come back to it. Whoever dies in between, or does
+not learn whether it was replaced, leaves a note of it, written before. Each run has one:
+``<table>/_journal/rewrite-<random>.json``.
+"""
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from app.catalog.column_stats import column_stats
+from app.catalog.registrar import Registrar
+from app.catalog.virtual_index import sidecar_key, write_sidecar
+from app.errors import FatalError
+from app.journal.entry import journal_folder
+from app.model import StoredFile
+from app.storage.base import ObjectStore, StoredObject, find
+from app.table.layout import spec_of_key
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_RUN = timedelta(days=1)  # between a note and the replacement that it is about
+
+
+class Note(NamedTuple):
+    """That the version ``replaces`` of a file is about to be replaced, or was.
+
+    ``name`` and ``etag`` are the note's own; ``catalog`` says whether a catalog was to be told.
+    """
+
+    name: str
+    etag: str
+    key: str
+    replaces: str
+    catalog: bool
+    written_at: datetime
+
+
+class ReplacedFiles:
+    """Brings sidecars and the catalog in line with files of a table.
+
+    Args:
+        store, table_root: where the table is.
+        registrar: tells the catalog.
+        virtual_columns: those of the partition columns that have no folders.
+        stats_columns: the only columns with zone maps; ``None`` for all that can have them.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        table_root: str,
+        registrar: Registrar,
+        virtual_columns: Sequence[str],
+        stats_columns: frozenset[str] | None,
+    ) -> None:
+        self._store = store
+        self._table_root = table_root
+        self._registrar = registrar
+        self._virtual = virtual_columns
+        self._stats_columns = stats_columns
+        self._note = f"{_notes(table_root)}{secrets.token_hex(8)}.json"
+        self._etag: str | None = None  # of the own note
+        self._is_told = True
+
+    def note(self, key: str, etag: str) -> None:
+        """Note, before it is replaced, that this version of a file will be; all is told of the one before."""
+        if self._virtual or self._registrar.is_needed:
+            body = _body(key=key, replaces=etag, catalog=self._registrar.is_needed)
+            self._is_told = False  # also where the answer is lost
+            self._etag = self._store.write(self._note, body, replaces=self._etag)
+
+    def not_replaced(self) -> None:
+        """The file that was noted last is certainly not replaced."""
+        self._is_told = True
+
+    def end(self) -> None:
+        """No other file is replaced: the note goes, unless something is left to be told."""
+        if self._etag is not None and self._is_told:
+            self._forget(self._note, self._etag)
+            self._etag = None
+
+    def _forget(self, name: str, etag: str) -> None:
+        """Who may not delete, and needs that for nothing else, leaves an empty note."""
+        try:
+            self._store.delete(name)
+        except FatalError as error:
+            logger.debug("%s: an empty note stays", error)
+            self._store.write(name, _body(), replaces=etag)
+
+    def tell(
+        self,
+        stored: StoredObject,
+        path: Path,
+        changed: Collection[str],
+        patiently: Callable[[Callable[[], Any]], bool],
+    ) -> bool:
+        """Bring the sidecar and the catalog up to date.
+
+        Args:
+            stored: the file.
+            path: a copy of it; another file may be made beside it.
+            changed: its columns that are others than before.
+            patiently: does one of the steps; ``False`` where it was given up.
+
+        Returns:
+            Whether all was told.
+        """
+        names, values = spec_of_key(stored.key, self._table_root)
+        partition_values = dict(zip(names, values, strict=True))
+        index = path.with_name("sidecar.parquet")
+        told = True
+        if set(changed).intersection(self._virtual) and write_sidecar(path, self._virtual, partition_values, index):
+            told = patiently(lambda: self._store.upload(index, sidecar_key(stored.key)))
+        if self._registrar.is_needed:
+            metadata = pq.read_metadata(path)
+            file = StoredFile(
+                key=stored.key,
+                uri=f"{self._store.uri}/{stored.key}",
+                size=stored.size,
+                rows=metadata.num_rows,
+                partition_values=partition_values,
+                last_modified=stored.last_modified,
+                column_stats=column_stats(metadata, self._stats_columns),
+            )
+            told = patiently(lambda: self._registrar.register_again([file])) and told
+        self._is_told = told
+        return told
+
+    def finish(self, scratch: Path) -> int:
+        """Tell of the files that earlier runs have replaced, and perhaps told nobody of.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            ConnectorError: of the store or the catalog; the notes that are left stay for the next run.
+        """
+        finished = 0
+        for note in list(notes(self._store, self._table_root)):
+            if note.catalog and not self._registrar.is_needed:
+                logger.warning("%s was rewritten, and a catalog is to be told of it: run it with CATALOG_URL", note.key)
+                continue
+            with TemporaryDirectory(dir=scratch) as folder:
+                path = Path(folder) / "file.parquet"
+                etag = self._download(note.key, path)
+                stored = find(self._store, note.key) if etag else None
+                if etag == note.replaces and datetime.now(UTC) - note.written_at < _LONGEST_RUN:
+                    continue  # another run may be at it
+                if stored is not None and etag != note.replaces:
+                    self.tell(stored, path, self._virtual, _at_once)
+                    finished += 1
+            self._forget(note.name, note.etag)
+        return finished
+
+    def _download(self, key: str, path: Path) -> str | None:
+        try:
+            return self._store.download(key, path)
+        except FatalError:
+            if find(self._store, key) is not None:
+                raise
+            return None
+
+
+def notes(store: ObjectStore, table_root: str) -> Iterator[Note]:
+    """Yield the notes that runs have left; what cannot be read is told of and left alone."""
+    for found in store.list(_notes(table_root)):
+        document = store.read(found.key)
+        if document is None:
+            continue
+        try:
+            fields = json.loads(document.body)
+            key, replaces, catalog = str(fields["key"]), str(fields["replaces"]), bool(fields["catalog"])
+        except (ValueError, KeyError, TypeError):
+            key, replaces, catalog = "none", "", False
+        if not key:
+            continue
+        if not key.startswith(f"{table_root}/") or ".." in key.split("/"):
+            logger.warning("%s/%s is no note of a rewrite, and left alone", store.uri, found.key)
+            continue
+        yield Note(found.key, document.etag, key, replaces, catalog, found.last_modified)
+
+
+def _body(key: str = "", replaces: str = "", *, catalog: bool = False) -> bytes:
+    return json.dumps({"version": 1, "key": key, "replaces": replaces, "catalog": catalog}).encode()
+
+
+def _notes(table_root: str) -> str:
+    """What the keys of notes begin with; no journal's does, for those lie in folders of their consumer groups."""
+    return f"{journal_folder(table_root)}rewrite-"
+
+
+def _at_once(work: Callable[[], Any]) -> bool:
+    work()
+    return True

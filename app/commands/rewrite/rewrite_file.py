@@ -1,0 +1,198 @@
+"""One file of a table brought to the table's schema and put in the old one's place, under the same key.
+
+At any moment readers find the old file or the new one, whole: whoever ends the process leaves a table that is readable.
+"""
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.commands.rewrite.replaced_files import ReplacedFiles
+from app.convert.stored_rows import Refitted, refit, same_rows
+from app.errors import ConnectorError, FatalError
+from app.retry import Stopped, until_it_works
+from app.storage.base import ChangedError, ObjectStore, StoredObject
+from app.table.layout import RESCUED_COLUMN
+from app.table.schema import TableSchema
+from app.table.schema_differences import differences
+
+logger = logging.getLogger(__name__)
+
+_RESCUED = TableSchema({RESCUED_COLUMN: pa.string()})
+
+
+class WholeWriter(Protocol):
+    """``app.spark.writer.SparkWriter`` in production."""
+
+    def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path: ...
+
+
+class Schema(Protocol):
+    """The table's schema; ``app.table.schema_store.SchemaKeeper`` in production."""
+
+    @property
+    def current(self) -> TableSchema: ...
+    def extend(self, wanted: TableSchema) -> TableSchema: ...
+
+
+class SkippedError(Exception):
+    """Why a file needs no rewriting any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """What was done to a file.
+
+    Sizes are in bytes; ``rescued`` counts values that went to ``_rescued_data``; ``is_last`` tells of a signal that was
+    put off while the file was being replaced.
+    """
+
+    rows: int
+    size_before: int
+    size: int
+    rescued: int
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _NewFile:
+    path: Path
+    refitted: Refitted
+    changed: frozenset[str]
+
+
+class Rewriter:
+    """Rewrites files, one after the other; for the main thread.
+
+    Args:
+        store: where the table is.
+        writer: writes the new files.
+        schema: what the files are brought to.
+        replaced: tells the catalog of the new files.
+        fixed: columns whose type the user fixed.
+        scratch: a folder for copies of the file at hand: of the old one, of all its rows uncompressed, of the new one.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        writer: WholeWriter,
+        schema: Schema,
+        replaced: ReplacedFiles,
+        fixed: frozenset[str],
+        scratch: Path,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._schema = schema
+        self._replaced = replaced
+        self._fixed = fixed
+        self._scratch = scratch
+
+    def rewrite(self, key: str) -> Rewritten:
+        """Rewrite one file.
+
+        Raises:
+            SkippedError: it is gone, or somebody else has changed it meanwhile.
+            NotPossibleError: it has types or values that this connector cannot write; it stays as it is.
+            ConnectorError: of the store, the catalog or Spark.
+        """
+        with TemporaryDirectory(dir=self._scratch) as folder:
+            old = Path(folder) / "old.parquet"
+            etag = self._download(key, old)
+            new = self._make(key, old, Path(folder))
+            if new.refitted.rescued:
+                self._schema.extend(_RESCUED)
+            with _finishing() as stop:
+                self._replaced.note(key, etag)
+                stored = self._replace(new.path, key, etag)
+                if not self._replaced.tell(stored, new.path, new.changed, partial(_patiently, stop=stop)):
+                    logger.warning("%s is rewritten, but %s", key, _LEFT)
+            rows = pq.read_metadata(new.path).num_rows
+            return Rewritten(rows, old.stat().st_size, stored.size, new.refitted.rescued, stop.is_set())
+
+    def close(self) -> None:
+        """No other file follows. Never raises: the next run finds out what is left to do."""
+        try:
+            self._replaced.end()
+        except ConnectorError as error:
+            logger.info("%s", error)
+
+    def _download(self, key: str, path: Path) -> str:
+        try:
+            return self._store.download(key, path)
+        except FatalError:
+            if any(found.key == key for found in self._store.list(key)):
+                raise
+            raise SkippedError("it was deleted meanwhile") from None
+
+    def _make(self, key: str, old: Path, folder: Path) -> _NewFile:
+        """The new file, its rows compared before anybody sees them with those that Spark was given."""
+        table = self._schema.current
+        changed = frozenset(each.column for each in differences(pq.read_schema(old), table))
+        if not changed:
+            raise SkippedError("it has the table's schema by now")
+        staged = folder / "staged.parquet"
+        refitted = refit(old, staged, table, self._fixed)
+        written = self._writer.write_whole(staged, refitted.columns, folder / "out")
+        same_number = pq.read_metadata(old).num_rows == pq.read_metadata(written).num_rows
+        if not same_number or not same_rows(staged, written, refitted.columns):
+            raise FatalError(
+                f"checking the new {self._store.uri}/{key}",
+                "it does not hold the rows of the old one",
+                "The old file stays in its place; please report this as a bug",
+            )
+        return _NewFile(written, refitted, changed)
+
+    def _replace(self, path: Path, key: str, etag: str) -> StoredObject:
+        try:
+            return self._store.replace(path, key, replaces=etag)
+        except ChangedError:
+            self._replaced.not_replaced()
+            raise SkippedError("somebody else has changed it meanwhile") from None
+
+
+_LEFT = "the catalog still has its former size and bounds: the next run of rewrite tells it"
+
+
+def _patiently(work: Callable[[], Any], stop: threading.Event) -> bool:
+    """Do it, however long it takes; ``False`` where the process is to end."""
+    try:
+        until_it_works(work, stop=stop, on_wait=lambda _: None, clock=time.monotonic)
+    except Stopped:
+        return False
+    return True
+
+
+@contextmanager
+def _finishing() -> Iterator[threading.Event]:
+    """Put signals off until the work inside is done; the event tells of one."""
+    asked = threading.Event()
+
+    def remember(_number: int, _frame: FrameType | None) -> None:
+        asked.set()
+
+    former = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        try:
+            yield asked
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+    except SkippedError:
+        if asked.is_set():
+            raise KeyboardInterrupt from None
+        raise

@@ -1,0 +1,244 @@
+"""``python main.py try``: what becomes of sample records, without Kafka, Java or a store."""
+
+import json
+import logging
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from quixstreams.context import message_context
+
+from app.bad_records.policy import BadRecords
+from app.commands.answers import counted, tell
+from app.commands.arguments import ArgumentParser
+from app.config.settings import Settings
+from app.consumer.application import LakeApplication
+from app.consumer.exact_json import new_deserializer
+from app.consumer.offline import GivenMessage, NoJournals, OfflineApplication, Sent
+from app.errors import ConfigError, ConnectorError
+from app.lenient_json import to_json
+from app.model import Batch
+from app.monitoring.metrics import Metrics
+from app.monitoring.probes import Health
+from app.pipeline.stage import Stager
+from app.service.build import can_read_whole_batches, new_application, new_sink, new_stager
+from app.service.customised import load_customised
+from app.service.lake import new_place, new_schema, new_spec
+from app.service.stores import new_store
+from app.spark.scratch import make_scratch
+from app.table.layout import RESCUED_COLUMN, folder
+
+_OFFSET: Final = "__offset"
+_ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
+
+
+def try_out(settings: Settings, arguments: Sequence[str]) -> int:
+    """Put the records of standard input, or of a file, through all steps but Spark's.
+
+    Returns:
+        1 if any record cannot become a row, else 0.
+
+    Raises:
+        ConfigError: ``app/transform.py`` is wrong, or a line is no record.
+    """
+    parser = ArgumentParser("try", "Show what becomes of sample records, one JSON value a line on standard input.")
+    parser.add_argument("file", nargs="?", type=Path, help="instead of standard input")
+    parser.add_argument(
+        "--envelope",
+        action="store_true",
+        help='lines are objects with "value" and, if wanted, "key", "timestamp" (ms) and "headers" (an object)',
+    )
+    given = parser.parse_args(arguments)
+    root = logging.getLogger()
+    if root.level > logging.DEBUG:  # what is found is told below; warnings add to it
+        root.setLevel(max(root.level, logging.WARNING))
+    scratch = make_scratch()
+    try:
+        lines = list(_lines(given.file))
+        records = list(_records(lines, settings, envelope=given.envelope))
+        return _Trial(settings, scratch, records, [number for number, _ in lines]).run()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+class _Trial:
+    """Stands in for the pipeline, from which the sink expects no more: batches are staged and told at once."""
+
+    is_idle = True
+    held_bytes = 0
+    failure: ConnectorError | None = None
+    obstacle = None
+
+    def __init__(
+        self, settings: Settings, scratch: Path, records: Sequence[GivenMessage], line_numbers: Sequence[int]
+    ) -> None:
+        self._settings = settings = settings.offline(scratch / "lake")
+        self._scratch = scratch
+        self._line_numbers = line_numbers  # by the offset
+        self._metadata = settings.metadata_columns
+        self._told: dict[int, list[tuple[str, str]]] = {}  # by the offset
+        self._counts = Counter[str]()
+        self._rescued = 0
+        bad_records = BadRecords("dead-letter", lambda _: None)  # they are told here, each by itself
+        self._sink = new_sink(settings, bad_records, Metrics())
+        store = new_store(settings)
+        place = new_place(settings, store, None)
+        store.connect(f"{place.root}/")
+        self._spec = new_spec(settings, store, place, None)
+        schema = new_schema(settings, store, place)
+        schema.open()
+        with_offset = settings.model_copy(update={"metadata_columns": (*dict.fromkeys((*self._metadata, _OFFSET)),)})
+        self._stager: Stager = new_stager(with_offset, place, self._spec, schema, bad_records)
+        health = Health(loop_seconds=60.0, clock=time.monotonic)
+        self._application: LakeApplication = new_application(
+            settings,
+            place,
+            self._sink,
+            health,
+            Metrics(),
+            scratch,
+            kind=OfflineApplication,
+            state_dir=scratch / "state",
+            records=iter(records),
+            tell=self._note_sent,
+        )
+        self._sink.connect(self)
+
+    def run(self) -> int:
+        application, settings = self._application, self._settings
+        topic = application.topic(
+            settings.input_topic,
+            value_deserializer=new_deserializer(settings.value_deserializer),
+            key_deserializer=new_deserializer(settings.key_deserializer),
+        )
+        application.keep_messages(topic)
+        dataframe = application.dataframe(topic)
+        transformed = load_customised().build(dataframe, application)
+        is_untouched = application.built(dataframe, transformed)
+        transformed.sink(self._sink)
+        application.connect(NoJournals())
+        application.run()
+        self._tell(is_untouched=is_untouched)
+        return 1 if self._counts["bad"] else 0
+
+    # --- what the sink asks of the pipeline -------------------------------------------------------------------------
+
+    def submit(self, batch: Batch) -> None:
+        """Convert and stage it, and note what came of it."""
+        path = self._scratch / f"{batch.number}.parquet"
+        staged = self._stager.stage(batch, path, lambda work: work())
+        for _, rejected in staged.rejected:
+            for record in rejected:
+                self._note("bad", record.offset, record.reason)
+        if staged.file:
+            for row in pq.ParquetFile(path).read().to_pylist():
+                group = staged.file.groups[row.pop(staged.file.group_column)]
+                offset = row[_OFFSET] if _OFFSET in self._metadata else row.pop(_OFFSET)
+                self._rescued += row.get(RESCUED_COLUMN) is not None
+                values = {column: value for column, value in row.items() if value is not None}
+                self._note("row", offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")
+
+    def wait_delivered(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - as the pipeline
+        """It is done when it was submitted."""
+        return True
+
+    def wait_for_change(self, seconds: float) -> None:
+        """Nothing is ever under way."""
+
+    # --- what is told -----------------------------------------------------------------------------------------------
+
+    def _note(self, what: str, offset: int, text: str) -> None:
+        self._counts[what] += 1
+        self._told.setdefault(offset, []).append((what, text))
+
+    def _note_sent(self, sent: Sent) -> None:
+        self._note("sent", message_context().offset, f"to {sent.to}: {_shown(sent.key)} {_shown(sent.value)}")
+
+    def _tell(self, *, is_untouched: bool) -> None:
+        for offset, number in enumerate(self._line_numbers):
+            told = self._told.get(offset, [])
+            if not {"row", "bad"}.intersection(what for what, _ in told):
+                self._note("none", offset, "no row")
+            for what, text in self._told[offset]:
+                tell(f"{what:<4}  line {number}  {text}")
+        counts = self._counts
+        tell(
+            f"{counted(len(self._line_numbers), 'record')}: {counted(counts['row'], 'row')}, "
+            f"{self._rescued:,} of them with values in {RESCUED_COLUMN}; {counts['bad']:,} bad, "
+            f"{counts['none']:,} without a row, {counts['sent']:,} sent elsewhere"
+        )
+        if is_untouched and can_read_whole_batches(self._settings):
+            tell("transform() changes nothing: thousands of messages are taken at once")
+        elif is_untouched:
+            tell("transform() changes nothing; the deserializers or ON_BAD_RECORD want records one by one all the same")
+        if self._application.keeps_state:
+            tell("State began empty and is dropped again; changelogs, and what depends on partitions, are not tried")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, str) else to_json(value)
+
+
+def _lines(file: Path | None) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers as an editor has them."""
+    try:
+        with file.open("rb") if file else sys.stdin.buffer as stream:
+            yield from ((number, line) for number, each in enumerate(stream, 1) if (line := each.strip()))
+    except OSError as error:
+        raise ConfigError(
+            f"reading {file}", error.strerror or str(error), "Name a file with one record a line"
+        ) from None
+
+
+def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, *, envelope: bool) -> Iterator[GivenMessage]:
+    now = int(time.time() * 1000)
+    for offset, (number, line) in enumerate(lines):
+        if not envelope:
+            yield GivenMessage(settings.input_topic, offset, line, None, now, None)
+            continue
+        try:
+            yield _unpacked(line, offset, settings, now)
+        except (ValueError, RecursionError) as error:
+            hint = "With --envelope each line is a JSON object, as `python main.py try --help` tells"
+            raise ConfigError(f"reading line {number}", str(error), hint) from None
+
+
+def _unpacked(line: bytes, offset: int, settings: Settings, now: int) -> GivenMessage:
+    """The message that an envelope describes.
+
+    Raises:
+        ValueError: it describes none.
+        RecursionError: it is nested too deeply.
+    """
+    record = json.loads(line)
+    if not isinstance(record, dict) or "value" not in record or not _ENVELOPE.issuperset(record):
+        raise ValueError(f"it is no object of {', '.join(sorted(_ENVELOPE))}, where value has to be there")
+    value, timestamp, headers = record["value"], record.get("timestamp"), record.get("headers")
+    if timestamp is None:
+        timestamp = now
+    if type(timestamp) is not int or not -(2**63) <= timestamp < 2**63:  # true is an int too
+        raise ValueError(f"its timestamp is {json.dumps(timestamp)}, no whole number of milliseconds")
+    if not (headers is None or isinstance(headers, dict)):
+        raise ValueError(f"its headers are {json.dumps(headers)}, no object of names and texts")
+    as_is = settings.value_deserializer != "json" and isinstance(value, str)
+    return GivenMessage(
+        settings.input_topic,
+        offset,
+        None if value is None else value.encode() if as_is else json.dumps(value).encode(),
+        _bytes(record.get("key")),
+        timestamp,
+        [(name, _bytes(text) or b"") for name, text in (headers or {}).items()] or None,
+    )
+
+
+def _bytes(text: Any) -> bytes | None:
+    if text is None:
+        return None
+    return text.encode() if isinstance(text, str) else json.dumps(text).encode()

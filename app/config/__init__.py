@@ -1,0 +1,1 @@
+"""The environment → one frozen ``Settings``; all wrong variables are reported at once."""

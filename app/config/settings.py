@@ -1,0 +1,296 @@
+"""The settings as the connector uses them: what the environment says, and what follows from it.
+
+What the user sets wins over what the platform injects.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+
+from app.config.memory import MemoryPlan, plan_memory
+from app.config.parsers import VIRTUAL_MARK, megabytes
+from app.config.targets import (
+    AzureTarget,
+    CatalogTarget,
+    GcsTarget,
+    LocalTarget,
+    S3Target,
+    StorageAddress,
+    StorageTarget,
+    parse_connection,
+)
+from app.config.variables import Variables
+from app.errors import ConfigError
+from app.table.layout import TIME_COLUMNS
+
+DEFAULT_PREFIX: Final = "data"
+PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
+
+_LONGEST_SHOWN = 100
+_NOWHERE = "127.0.0.1:9"  # a broker for those who never ask it
+
+
+class SettingsError(ConfigError):
+    """Wrong or missing settings. ``problems`` holds one line for each, all of them at once."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        self.problems = problems
+        super().__init__("reading the settings", "; ".join(problems))
+
+    def __str__(self) -> str:
+        count = "1 setting is" if len(self.problems) == 1 else f"{len(self.problems)} settings are"
+        return "\n".join([f"{count} wrong:", *(f"  - {problem}" for problem in self.problems)])
+
+
+class Settings(Variables):
+    """The variables, and the values that follow from several of them. Nothing is looked up outside."""
+
+    @property
+    def broker_address(self) -> str | None:
+        """``host:port,…`` of the brokers; ``None`` when the platform's token leads to them."""
+        return self.bootstrap_servers or self.platform_broker_address
+
+    @property
+    def uses_platform_storage(self) -> bool:
+        """Does the store come from the platform's connection, because the user named none?"""
+        return self.s3_bucket is None and self.storage_url is None
+
+    @property
+    def storage(self) -> StorageTarget:
+        """The store to write to. Only a store that the user named may be created."""
+        if self.platform_connection is not None and self.uses_platform_storage:
+            return parse_connection(self.platform_connection.get_secret_value(), default_region=self.aws_region)
+        address = self.storage_url or StorageAddress("s3", str(self.s3_bucket))
+        match address.scheme:
+            case "s3":
+                return self._s3(address.name)
+            case "gs":
+                return GcsTarget(address.name, _revealed(self.gcs_credentials_json), may_create=True)
+            case "az":
+                return self._azure(address.name)
+            case "file":
+                return LocalTarget(Path(address.name))
+
+    def _s3(self, bucket: str) -> S3Target:
+        return S3Target(
+            bucket=bucket,
+            region=self.aws_region,
+            endpoint_url=self.aws_endpoint_url,
+            access_key=_revealed(self.aws_access_key_id),
+            secret_key=_revealed(self.aws_secret_access_key),
+            session_token=_revealed(self.aws_session_token),
+            may_create=True,
+        )
+
+    def _azure(self, container: str) -> AzureTarget:
+        return AzureTarget(
+            container=container,
+            account=self.azure_storage_account,
+            endpoint_url=self.azure_endpoint_url,
+            connection_string=_revealed(self.azure_storage_connection_string),
+            key=_revealed(self.azure_storage_key),
+            sas_token=_revealed(self.azure_storage_sas_token),
+            may_create=True,
+        )
+
+    @property
+    def root(self) -> str:
+        """Prefix of every key, without slashes around it: ``<root>/<table>/…``."""
+        if not self.uses_platform_storage:
+            return self.s3_prefix or DEFAULT_PREFIX
+        prefix = self.s3_prefix or PLATFORM_PREFIX
+        return f"{self.workspace_id}/{prefix}" if self.workspace_id else prefix
+
+    @property
+    def table(self) -> str:
+        """The table's name: ``TABLE_NAME``, else the topic's."""
+        return self.table_name or self.input_topic
+
+    @property
+    def hive_columns(self) -> tuple[str, ...]:
+        """The partition columns that are folders, outermost first."""
+        return tuple(entry for entry in self.partitions if not entry.startswith(VIRTUAL_MARK))
+
+    @property
+    def virtual_columns(self) -> tuple[str, ...]:
+        """The partition columns without folders: they stay in the files, and ``.vidx/`` says which values are where."""
+        return tuple(name for name in self.partition_order if name not in self.hive_columns)
+
+    @property
+    def partition_order(self) -> tuple[str, ...]:
+        """All partition columns, outermost first."""
+        return tuple(entry.removeprefix(VIRTUAL_MARK) for entry in self.partitions)
+
+    @property
+    def catalog(self) -> CatalogTarget | None:
+        """The catalog to register in, if there is one.
+
+        The platform's token goes to the host it was made for and to no other.
+        """
+        url = self.catalog_url or self.platform_catalog_url
+        if url is None:
+            return None
+        token = self.catalog_auth_token
+        if token is None and self.platform_catalog_url and _origin(url) == _origin(self.platform_catalog_url):
+            token = self.platform_catalog_token
+        return CatalogTarget(url, _revealed(token))
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """MB for the rows in Python and for the Java heap, fitted to the container where the user left it open."""
+        heap_mb = megabytes(self.spark_driver_memory) if self.spark_driver_memory else None
+        return plan_memory(self.memory_limit_mb, self.max_buffer_mb, heap_mb)
+
+    def offline(self, folder: Path) -> "Settings":
+        """The same for a table in this folder, and for no broker at all."""
+        nobody = ("sdk_token", "portal_api", "security_protocol", "sasl_mechanism", "sasl_username", "sasl_password")
+        changed = dict.fromkeys((*nobody, "ssl_ca_location", "s3_bucket", "platform_connection"))
+        address = StorageAddress("file", str(folder))
+        return self.model_copy(update=changed | {"bootstrap_servers": _NOWHERE, "storage_url": address})
+
+    def summary(self) -> list[str]:
+        """Return the effective configuration in a few lines, without secrets."""
+        return [
+            f"input: topic {self.input_topic} of {self._broker_in_words()}",
+            f"consumer: group {self.consumer_group}, starts at {self.auto_offset_reset} when it has no offsets, "
+            f"{self.delivery_guarantee}",
+            f"records: key {self.key_deserializer}, value {self.value_deserializer}, bad ones: {self.on_bad_record}",
+            f"silence: {self._silence_in_words()}",
+            f"store: {self.storage.uri}/{self.root}/{self.table}, {self._access_in_words()}",
+            f"partitions: {self._partitions_in_words()}",
+            f"files: {self._files_in_words()}",
+            f"catalog: {self._catalog_in_words()}",
+            f"writing: batches of {self.batch_size:,} rows, commit every {self.commit_interval:g} s, "
+            f"{self.max_write_workers} uploads at once, buffer {self.memory.buffer_mb:,} MB",
+            f"spark: {self.spark_master}, heap {self.memory.heap_mb:,} MB",
+            f"health: {f'{self.http_host}:{self.http_port}' if self.http_port else 'off'}, log level {self.loglevel}"
+            + (", as JSON" if self.log_format == "json" else ""),
+        ]
+
+    def _broker_in_words(self) -> str:
+        if self.broker_address is None:
+            return "the Quix workspace"
+        login = [word for word in (self.security_protocol, self.sasl_mechanism) if word]
+        return self.broker_address + (f" ({', '.join(login)})" if login else "")
+
+    def _silence_in_words(self) -> str:
+        if self.stream_timeout_ms is None:
+            return "not watched"
+        event = f", told on topic {self.stream_timeout_topic}" if self.stream_timeout_topic else ""
+        return f"a key is silent after {self.stream_timeout_ms:,} ms{event}"
+
+    def _access_in_words(self) -> str:
+        words = [_access_in_words(self.storage)]
+        if self.s3_sse:
+            words.append(f"encrypted with {self.s3_sse_kms_key_id or self.s3_sse}")
+        return ", ".join(words)
+
+    def _partitions_in_words(self) -> str:
+        if not self.partitions:
+            return "none"
+        words = [" / ".join(self.partitions)]
+        if self.hive_columns:
+            words.append(f"missing values in {self.null_partition}")
+        if any(column in TIME_COLUMNS for column in self.hive_columns):
+            words.append(f"time from {self.timestamp_column} in UTC")
+        return ", ".join(words)
+
+    def _files_in_words(self) -> str:
+        words = [self.parquet_compression, f"row groups of {self.row_group_rows:,} rows"]
+        if self.sort_column:
+            words.append(f"ordered by {self.sort_column}")
+        if self.column_types:
+            words.append(f"fixed types for {', '.join(self.column_types)}")
+        if self.metadata_columns:
+            words.append(f"with {', '.join(self.metadata_columns)}")
+        return ", ".join(words)
+
+    def _catalog_in_words(self) -> str:
+        if self.catalog is None:
+            return "none"
+        access = "with a token" if self.catalog.token else "without a token"
+        registering = "tables are created and files registered" if self.auto_discover else "nothing is registered"
+        return f"{self.catalog.url}, {access}, namespace {self.catalog_namespace}, {registering}"
+
+
+def load_settings(*, offline: bool = False) -> Settings:
+    """Read the settings from the environment; for use offline, neither a broker nor a store need be among them.
+
+    Raises:
+        SettingsError: one or more of them are wrong; it names them all.
+    """
+    try:
+        return Settings(**_stand_ins() if offline else {})
+    except ValidationError as error:
+        problems = tuple(_problem(details) for details in error.errors(include_input=False))
+    raise SettingsError(problems)  # outside the handler: the cause holds the values, secrets included
+
+
+def _stand_ins() -> dict[str, Any]:
+    """What may be missing offline, by the variables."""
+
+    def has(*variables: str) -> bool:
+        return all(os.environ.get(variable, "").strip() for variable in variables)
+
+    stand_ins = {}
+    by_token = has("Quix__Sdk__Token", "Quix__Portal__Api")
+    if not (has("KAFKA_BOOTSTRAP_SERVERS") or has("Quix__Broker__Address") or by_token):
+        stand_ins["KAFKA_BOOTSTRAP_SERVERS"] = _NOWHERE
+    if not any(map(has, ("S3_BUCKET", "STORAGE_URL", "Quix__BlobStorage__Connection__Json"))):
+        stand_ins["S3_BUCKET"] = "offline"
+    return stand_ins
+
+
+def _problem(details: ErrorDetails) -> str:
+    variable = details.get("ctx", {}).get("variable") or _variable(str(details["loc"][0]))
+    return f"{variable}{_shown(variable)}: {details['msg'].removeprefix('Value error, ')}"
+
+
+def _variable(location: str) -> str:
+    field = Settings.model_fields.get(location)  # a default that does not fit is reported under the field's name
+    return str(field.validation_alias) if field else location
+
+
+def _shown(variable: str) -> str:
+    """Return ``="value"`` as the user set it, where that can be shown."""
+    value = os.environ.get(variable, "").strip()
+    if not value or variable in _secret_variables() or "@" in value or "?" in value:
+        return ""  # user:password@host and ?token=… may stand in an address
+    return "=" + json.dumps(value[:_LONGEST_SHOWN] + ("…" if len(value) > _LONGEST_SHOWN else ""), ensure_ascii=False)
+
+
+def _secret_variables() -> set[str]:
+    fields = Settings.model_fields.values()
+    return {str(field.validation_alias) for field in fields if field.annotation == (SecretStr | None)}
+
+
+def _access_in_words(storage: StorageTarget) -> str:
+    match storage:
+        case LocalTarget():
+            return "a local folder"
+        case S3Target():
+            keys = "keys as set" if storage.access_key else "keys from the machine's role or profile"
+            return f"{storage.endpoint_url or 'AWS'}, region {storage.region}, {keys}"
+        case GcsTarget():
+            return "credentials as set" if storage.credentials_json else "credentials from Google's default chain"
+        case AzureTarget(connection_string=str()):
+            return "connection string as set"
+        case AzureTarget():
+            keys = (
+                "key as set" if storage.key else "SAS token as set" if storage.sas_token else "the machine's identity"
+            )
+            return f"{storage.endpoint_url or f'account {storage.account}'}, {keys}"
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _revealed(secret: SecretStr | None) -> str | None:
+    return secret.get_secret_value() if secret else None

@@ -1,0 +1,66 @@
+"""What the table is called, how its files are made, and which catalog knows it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import pyarrow as pa
+from pydantic import SecretStr, ValidationInfo, field_validator
+from pydantic_settings import NoDecode
+
+from app.config import parsers as parse
+from app.config.fields import env, option, parsed, whole
+from app.config.store import StoreVariables
+from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
+from app.table.type_names import parse_column_types
+
+Compression = Literal["snappy", "zstd", "gzip", "none"]
+
+
+class TableVariables(StoreVariables):
+    """The table in the store and in the catalog."""
+
+    # Injected by Quix Cloud
+    platform_catalog_url: Annotated[str | None, parsed(parse.http_url)] = env("Quix__Lakehouse__Catalog__Url", None)
+    platform_catalog_token: SecretStr | None = env("Quix__Lakehouse__Catalog__AuthToken", None)
+    platform_query_url: Annotated[str | None, parsed(parse.http_url)] = env("Quix__Lakehouse__Query__Url", None)
+    platform_query_token: SecretStr | None = env("Quix__Lakehouse__Query__AuthToken", None)
+
+    table_name: Annotated[str | None, parsed(parse.name)] = env("TABLE_NAME", None)
+    partitions: Annotated[tuple[str, ...], NoDecode, parsed(parse.partitions)] = env("HIVE_COLUMNS", "")
+    timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
+    null_partition: Annotated[str, parsed(parse.folder)] = env("NULL_PARTITION", "auto")
+    parquet_compression: Annotated[Compression, option(Compression, str.lower)] = env("PARQUET_COMPRESSION", "snappy")
+    row_group_rows: Annotated[int, whole(1)] = env("ROW_GROUP_ROWS", 1_000_000)
+    column_types: Annotated[Mapping[str, pa.DataType], NoDecode, parsed(parse_column_types)] = env("COLUMN_TYPES", "")
+    metadata_columns: Annotated[tuple[str, ...], NoDecode, parsed(parse.metadata_columns)] = env("METADATA_COLUMNS", "")
+    sort_column: str | None = env("SORT_COLUMN", None)
+    stats_columns: Annotated[tuple[str, ...], NoDecode, parsed(parse.columns)] = env("STATS_COLUMNS", "")
+
+    catalog_url: Annotated[str | None, parsed(parse.http_url)] = env("CATALOG_URL", None)
+    catalog_auth_token: SecretStr | None = env("CATALOG_AUTH_TOKEN", None)
+    auto_discover: Annotated[bool, parsed(parse.flag)] = env("AUTO_DISCOVER", True)
+    catalog_namespace: Annotated[str, parsed(parse.name)] = env("CATALOG_NAMESPACE", "default")
+
+    @field_validator("table_name")
+    @classmethod
+    def _table_has_a_name(cls, value: str | None, info: ValidationInfo) -> str | None:
+        topic = info.data["input_topic"]
+        if value is None and not parse.fits_as_name(topic):
+            raise ValueError(f'must be set, because the topic\'s name "{topic}" cannot name a table: {parse.NAME_RULE}')
+        return value
+
+    @field_validator("column_types")
+    @classmethod
+    def _rescued_data_is_text(cls, value: Mapping[str, pa.DataType]) -> Mapping[str, pa.DataType]:
+        if value.get(RESCUED_COLUMN, pa.string()) != pa.string():
+            raise ValueError(f"must leave out {RESCUED_COLUMN}, which is always text")
+        return value
+
+    @field_validator("timestamp_column")
+    @classmethod
+    def _time_is_kept(cls, value: str, info: ValidationInfo) -> str:
+        if value in TIME_COLUMNS and value in info.data.get("partitions", ()):
+            raise ValueError(
+                "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost"
+            )
+        return value

@@ -1,0 +1,44 @@
+"""The environment variables: their names, defaults and rules. What follows from them is in ``app.config.settings``.
+
+A variable that is empty counts as unset.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import ValidationInfo, field_validator
+
+from app.config import parsers as parse
+from app.config.fields import env, option, parsed, whole
+from app.config.memory import plan_memory
+from app.config.table import TableVariables
+from app.log_lines import LogFormat
+
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+
+
+class Variables(TableVariables):
+    """What the user and the platform have said. ``None`` stands for unset, or for a default that depends on the rest.
+
+    The last area: how much is written at once, and the process itself.
+    """
+
+    batch_size: Annotated[int, whole(1)] = env("BATCH_SIZE", 1000)
+    commit_interval: Annotated[float, parsed(parse.seconds)] = env("COMMIT_INTERVAL", 30)
+    max_write_workers: Annotated[int, whole(1, 256)] = env("MAX_WRITE_WORKERS", 10)
+    max_buffer_mb: Annotated[int | None, whole(1)] = env("MAX_BUFFER_MB", None)
+    spark_master: Annotated[str, parsed(parse.local_master)] = env("SPARK_MASTER", "local[*]")
+    spark_driver_memory: Annotated[str | None, parsed(parse.heap)] = env("SPARK_DRIVER_MEMORY", None)
+    memory_limit_mb: Annotated[int | None, whole(1)] = env("Quix__Deployment__Limits__Memory", None)  # by Quix Cloud
+
+    http_port: Annotated[int, whole(0, 65_535)] = env("HTTP_PORT", 8080)
+    http_host: str = env("HTTP_HOST", "127.0.0.1")
+    loglevel: Annotated[LogLevel, option(LogLevel, str.upper)] = env("LOGLEVEL", "INFO")
+    log_format: Annotated[LogFormat, option(LogFormat, str.lower)] = env("LOG_FORMAT", "text")
+
+    @field_validator("memory_limit_mb")
+    @classmethod
+    def _all_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if "max_buffer_mb" in info.data and "spark_driver_memory" in info.data:
+            heap = info.data["spark_driver_memory"]
+            plan_memory(value, info.data["max_buffer_mb"], heap and parse.megabytes(heap))
+        return value

@@ -1,0 +1,1 @@
+"""The quixstreams side: poll, buffer, flush, assignment, checkpoint, pause."""

@@ -1,0 +1,188 @@
+"""The records that wait to be sealed into a batch, of all assigned topic-partitions. For the consumer's thread."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from quixstreams.context import message_context
+from quixstreams.models import HeadersTuples
+
+from app.bad_records.policy import BadRecords, no_object, too_big
+from app.consumer.assignment import Assignment
+from app.consumer.row_size import RowSizer, deep_size
+from app.message_headers import headers_of
+from app.model import Batch, Message, Rejected, Row, TopicPartition
+
+# Of a message and its value as objects of Python; and the value a second time as columns.
+_MESSAGE_OVERHEAD = 300
+_COPIES = 2
+_MEASURED_EVERY = 64  # message, as to its key and headers
+
+
+class Buffer:
+    """Keeps records by assignment and counts them.
+
+    Args:
+        max_record_bytes: the largest message that becomes a row.
+        bad_records: what becomes of records that cannot become rows.
+
+    Attributes:
+        rows: how many records wait, rejected ones among them.
+        bytes: what they take in Python, estimated.
+        owners: the tokens of the assignments; safe to read from any thread.
+    """
+
+    def __init__(self, max_record_bytes: int, bad_records: BadRecords) -> None:
+        self._max_record_bytes = max_record_bytes
+        self._bad_records = bad_records
+        self._assignments: dict[TopicPartition, Assignment] = {}
+        self._sizer = RowSizer()
+        self._rows_of_record = 0
+        self._message: Message | None = None
+        self._beside_value = _MESSAGE_OVERHEAD  # of a message, in bytes
+        self.rows = 0
+        self.bytes = 0
+        self.owners: frozenset[str] = frozenset()
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        """Whether the partition is assigned."""
+        return tp in self._assignments
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        """The assigned partitions; safe from any thread."""
+        return iter(tuple(self._assignments))
+
+    def token(self, tp: TopicPartition) -> str | None:
+        """Token of the partition's assignment, if it has one now."""
+        assignment = self._assignments.get(tp)
+        return assignment.token if assignment else None
+
+    # --- assignments ------------------------------------------------------------------------------------------------
+
+    def assign(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """Begin a new life for each of these; returns their tokens."""
+        begun = {tp: Assignment(tp) for tp in tps}
+        self._assignments |= begun
+        self._assignments_changed()
+        return {tp: assignment.token for tp, assignment in begun.items()}
+
+    def unassign(self, tps: Iterable[TopicPartition]) -> None:
+        """End them: what waits of them is dropped."""
+        for tp in tps:
+            self._assignments.pop(tp, None)
+        self._assignments_changed()
+
+    def replay(self, tp: TopicPartition, first: int, last: int) -> None:
+        """Drop records of this partition between these offsets when they come, for they are in the lake already."""
+        self._assignments[tp].replay(first, last)
+
+    def rewind(self) -> None:
+        """The consumer goes back to its last commit: what is not sealed will be read again."""
+        for assignment in self._assignments.values():
+            assignment.rewind()
+        self.rows = self.bytes = 0
+
+    # --- records ----------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        value: Any,
+        key: Any,
+        timestamp: int,
+        headers: HeadersTuples,
+        topic: str,
+        partition: int,
+        offset: int,
+    ) -> None:
+        """Take one record; see ``LakeSink.add``."""
+        assignment = self._assignments[topic, partition]  # type: ignore[index] # a TopicPartition is such a tuple
+        if assignment.is_repeated(offset):
+            return
+        if not isinstance(value, dict):
+            raise no_object(value)
+        size = message_context().size
+        if size > self._max_record_bytes:
+            raise too_big(size, self._max_record_bytes)
+        message = self._message_of(assignment.rows, topic, partition, offset)
+        assignment.rows.append(Row(value, key, timestamp, offset, headers, message))
+        self._rows_of_record += 1
+        self.rows += 1
+        self.bytes += self._sizer.size((value, key, headers), size)
+        if message is not None:
+            self.bytes += _MESSAGE_OVERHEAD + size + len(message.key() or b"")
+
+    def _message_of(self, before: list[Row], topic: str, partition: int, offset: int) -> Message | None:
+        """The message that has become this one row: should it be refused, this is what can be sent again."""
+        if before and before[-1].offset == offset:  # it has become several
+            before[-1] = before[-1]._replace(message=None)
+            return None
+        message = self._message
+        if message is None or message.offset() != offset:  # given out late
+            return None
+        return message if (message.topic(), message.partition()) == (topic, partition) else None
+
+    def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
+        """Take messages of an assigned partition, by rising offsets."""
+        taken = self._assignments[tp].add_messages(messages)
+        if taken:
+            self._beside_value = _MESSAGE_OVERHEAD + _keys_and_headers(taken[::_MEASURED_EVERY])
+            self.rows += len(taken)
+            self.bytes += _COPIES * sum(map(len, taken)) + self._beside_value * len(taken)
+
+    def messages_in(self, room: int, message_bytes: int) -> int:
+        """How many messages like the last ones, with values of this size, take so many bytes here."""
+        return room // (_COPIES * message_bytes + self._beside_value)
+
+    def begin_record(self, message: Message | None = None) -> None:
+        """The processing of a record begins; see ``LakeSink.begin_record``."""
+        self._rows_of_record = 0
+        self._message = message
+
+    def reject(self, rejected: Rejected, hint: str) -> None:
+        """Put a record aside that cannot become a row; rows of it that were added already are taken out again.
+
+        Raises:
+            DataError: bad records are to end the process.
+        """
+        assignment = self._assignments[rejected.tp]
+        if assignment.is_repeated(rejected.offset):
+            return
+        if self._rows_of_record and not self._bad_records.ends_the_process:
+            del assignment.rows[-self._rows_of_record :]
+            self._rows_of_record = 0
+            self._count_waiting()
+        if self._bad_records.keep(rejected, hint):
+            assignment.rejected.append(rejected)
+            self.rows += 1
+            self.bytes += deep_size(rejected.key) + deep_size(rejected.value) + deep_size(rejected.headers)
+
+    def discard(self, tp: TopicPartition, offset: int) -> None:
+        """Drop all rows of a message that ends the process."""
+        if tp in self._assignments:
+            self._assignments[tp].discard(offset)
+            self._count_waiting()
+
+    def seal(self, number: int, reason: str) -> Batch | None:
+        """Take out what waits as the batch of this number; ``None`` where nothing does."""
+        sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.waiting]
+        if not sealed:
+            return None
+        parts, rows, messages, rejected = zip(*sealed, strict=True)
+        size, self.rows, self.bytes = self.bytes, 0, 0
+        return Batch(number, reason, parts, rows, size, tuple(chain.from_iterable(rejected)), messages)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _assignments_changed(self) -> None:
+        self.owners = frozenset(assignment.token for assignment in self._assignments.values())
+        self._count_waiting()
+
+    def _count_waiting(self) -> None:
+        before, self.rows = self.rows, sum(assignment.waiting for assignment in self._assignments.values())
+        self.bytes = self.bytes * self.rows // before if before else 0
+
+
+def _keys_and_headers(messages: Sequence[Message]) -> int:
+    """Bytes of a message's key and headers, on average."""
+    sizes = (deep_size(message.key()) + deep_size(headers_of(message)) for message in messages)
+    return sum(sizes) // len(messages)

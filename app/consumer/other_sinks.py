@@ -1,0 +1,97 @@
+"""Sinks that ``transform()`` attaches beside the lake's: a failure of theirs is told as theirs, and loses no record.
+
+quixstreams flushes all sinks before it commits offsets, the lake's last.
+"""
+
+import threading
+from collections.abc import Callable
+
+from quixstreams.sinks import BaseSink, SinkBackpressureError, SinkManager
+
+from app.consumer.user_code import at, line_of
+from app.errors import ConnectorError, FatalError, RetryableError
+
+
+class OtherSink:
+    """Stands before a sink where the framework starts and flushes it.
+
+    Args:
+        sink: what the user has given to ``sdf.sink()``.
+    """
+
+    def __init__(self, sink: BaseSink) -> None:
+        self._sink = sink
+        self._flushes = threading.Semaphore()
+
+    def __repr__(self) -> str:
+        return repr(self._sink)
+
+    def start(self) -> None:
+        """Connect it.
+
+        Raises:
+            FatalError: it fails.
+        """
+        self._guarded("connecting", self._sink.start)
+
+    def flush(self) -> None:
+        """Let it write what it has.
+
+        Raises:
+            SinkBackpressureError: it cannot now; quixstreams pauses and reads again.
+            FatalError: it fails.
+        """
+        with self._flushes:
+            self._guarded("flushing", self._sink.flush)
+
+    def on_paused(self) -> None:
+        """See ``BaseSink.on_paused``."""
+        self._guarded("pausing", self._sink.on_paused)
+
+    def refuse_late_flush(self) -> None:
+        """Raise if a flush that a revocation has left behind still runs.
+
+        At its end the sink may drop what it got since, as ``BatchingSink`` does, and the offsets of that would be
+        committed.
+        """
+        if not self._flushes.acquire(blocking=False):
+            raise RetryableError(
+                f"flushing the sink {self} of transform() before partitions were given away",
+                "it has not ended yet, and may drop what it gets from now on",
+                "The next start reads again what is not committed",
+            )
+        self._flushes.release()
+
+    def _guarded(self, doing: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (ConnectorError, SinkBackpressureError):
+            raise
+        except Exception as error:
+            raise FatalError(
+                f"{doing} the sink {self} of transform()",
+                f"{error!r}{at(line_of(error))}",
+                "Records since the last commit are read again at the next start, and may come to that sink twice",
+            ) from error
+
+
+class OtherSinks:
+    """All sinks of an application but the lake's.
+
+    Args:
+        manager: of the framework, before the lake's sink is attached.
+    """
+
+    def __init__(self, manager: SinkManager) -> None:
+        self._sinks = [OtherSink(sink) for sink in manager.sinks]
+        manager._sinks = dict(zip(manager._sinks, self._sinks, strict=True))
+
+    def start(self) -> None:
+        """Connect them, in turn; see ``OtherSink.start``."""
+        for sink in self._sinks:
+            sink.start()
+
+    def refuse_late_flush(self) -> None:
+        """See ``OtherSink.refuse_late_flush``."""
+        for sink in self._sinks:
+            sink.refuse_late_flush()

@@ -1,0 +1,165 @@
+"""Lets a partition be consumed once its journal is claimed, from where the claim says. For the consumer's thread."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from app.errors import RetryableError
+from app.journal.claims import Claim
+from app.journal.start_offset import Start
+from app.journal.topic_ids import recreated_error
+from app.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Claiming(Protocol):
+    """What is asked of ``app.journal.claims.Claims``."""
+
+    def begin(self, tokens: Mapping[TopicPartition, str]) -> None: ...
+    def finished(self) -> list[Claim]: ...
+    def is_same_topic(self, tp: TopicPartition) -> bool | None: ...
+    def check(self) -> None: ...
+
+
+class Admission:
+    """Keeps partitions paused until they are claimed.
+
+    Args:
+        consumer: the consumer of quixstreams.
+        claims: claims journals in the background.
+        begins: told where each admitted partition begins.
+    """
+
+    def __init__(self, consumer: Any, claims: Claiming, begins: Callable[[TopicPartition, Start], None]) -> None:
+        self._consumer = consumer
+        self._claims = claims
+        self._begins = begins
+        self._waiting: dict[TopicPartition, Claim | None] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no partition waits for its claim."""
+        return not self._waiting
+
+    def waits(self, tp: TopicPartition) -> bool:
+        """Whether this partition waits for its claim."""
+        return tp in self._waiting
+
+    def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
+        """Pause these partitions, just assigned, and claim them for the assignments with these tokens."""
+        self._consumer.pause([_kafka(tp) for tp in tokens])
+        self._waiting |= dict.fromkeys(tokens)
+        self._claims.begin(tokens)
+
+    def end(self, tps: Iterable[TopicPartition]) -> None:
+        """These partitions are not ours any more."""
+        for tp in tps:
+            self._waiting.pop(tp, None)
+
+    def turn(self) -> None:
+        """Resume what is claimed by now.
+
+        Raises:
+            ConnectorError: a claim failed for good, or topic or group are not as they were any more.
+        """
+        self._claims.check()
+        if not self._waiting:
+            return
+        claims = self._claims.finished()
+        self._waiting |= {claim.tp: claim for claim in claims if claim.tp in self._waiting}
+        _tell(claims)
+        if self._consumer.backpressured_tps:
+            return  # everything is paused, and will be resumed together
+        ready = [claim for claim in self._waiting.values() if claim and self._is_there(claim)]
+        self._admit({claim.tp: claim.start for claim in ready})
+        # The end of back-pressure resumes all partitions, these too.
+        self._consumer.pause([_kafka(tp) for tp in self._waiting])
+
+    def _is_there(self, claim: Claim) -> bool:
+        """Go to the claim's offset; ``False`` while the client is not that far."""
+        try:
+            self._consumer.seek(_kafka(claim.tp, claim.start.offset))
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._STATE:
+                return False
+            raise _not_there(claim.tp, claim.start.offset, error) from None
+        self._begins(claim.tp, claim.start)
+        return True
+
+    def _admit(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Resume partitions that are where they begin."""
+        if not starts:
+            return
+        self._commit([_kafka(tp, start.offset) for tp, start in starts.items() if start.moves_group])
+        self._consumer.resume([_kafka(tp) for tp in starts])
+        for tp in starts:
+            del self._waiting[tp]
+        listed = (f"{tp} from {start.offset}" for tp, start in sorted(starts.items()))
+        logger.info("claimed: %s", ", ".join(listed))
+
+    def put_right(self, tp: TopicPartition, given: int, expected: int) -> None:
+        """Go to the offset that is expected: the client gave one before it.
+
+        librdkafka goes back to a topic's beginning when a seek overtakes its own search for that beginning, which was
+        under way since the assignment: half a second later it searches again.
+
+        Raises:
+            RetryableError: the topic is not the one that was claimed, or Kafka does not tell.
+        """
+        if not self._claims.is_same_topic(tp):
+            raise recreated_error(tp, f"Kafka gives offset {given} where {expected} comes next")
+        try:
+            self._consumer.seek(_kafka(tp, expected))
+        except KafkaException as error:
+            raise _not_there(tp, expected, error) from None
+        logger.info("%s: the Kafka client went back to offset %s; sent on to %s again", tp, given, expected)
+
+    def check_topics(self, tps: Iterable[TopicPartition]) -> None:
+        """After a pause: a topic made anew meanwhile may have records beyond the offset where it is to go on.
+
+        Raises:
+            RetryableError: one of the topics is not the one that was claimed.
+        """
+        for tp in {tp.topic: tp for tp in tps if tp not in self._waiting}.values():
+            if self._claims.is_same_topic(tp) is False:
+                raise recreated_error(tp, "it has another id than before the pause")
+
+    def _commit(self, begins: list[KafkaTopicPartition]) -> None:
+        """Commit where the group begins: in one request, for one may take long where the coordinator is away.
+
+        A crash before its first commit must not move a start at the latest, and what is in the table already is no lag.
+        """
+        if not begins:
+            return
+        try:
+            self._consumer.commit(offsets=begins, asynchronous=False)
+        except KafkaException as error:
+            logger.warning("the group's offset is not committed yet (%s)", error.args[0].str())
+
+
+def _not_there(tp: TopicPartition, offset: int, error: KafkaException) -> RetryableError:
+    return RetryableError(f"going to offset {offset} of {tp}", error.args[0].str())
+
+
+def _kafka(tp: TopicPartition, *offset: int) -> KafkaTopicPartition:
+    return KafkaTopicPartition(tp.topic, tp.partition, *offset)
+
+
+def _tell(claims: Iterable[Claim]) -> None:
+    skipped = {claim.tp: claim.start.skipped for claim in claims if claim.start.skipped}
+    if skipped:
+        logger.warning(
+            "%s records after the group's committed offset are in the table already (%s), as after a crash or when "
+            "offsets were reset by hand: skipped. To read them again on purpose, stop, set the offsets back and "
+            "set START_FROM=committed for one start; they are then in the table twice unless deleted there first",
+            f"{sum(skipped.values()):,}",
+            ", ".join(f"{tp}: {count:,}" for tp, count in sorted(skipped.items())),
+        )
+    for claim in claims:
+        if claim.start.remark:
+            level = logging.ERROR if claim.start.is_loss else logging.WARNING
+            logger.log(level, "%s: %s", claim.tp, claim.start.remark)

@@ -1,0 +1,362 @@
+"""The sink as quixstreams sees it: rows in, batches out, and a flush that returns only when all is in the lake.
+
+Invariants kept here:
+1. ``flush`` returns only when every row added before it is uploaded and registered; only then offsets are committed.
+4. Memory is bounded: at ``max_buffer_bytes`` the sink asks for a checkpoint instead of taking more.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from quixstreams.models import HeadersTuples
+from quixstreams.sinks import BaseSink, SinkBackpressureError
+
+from app.bad_records.policy import BadRecords
+from app.consumer.buffer import Buffer
+from app.consumer.fences import Fences
+from app.consumer.flush import Delivering, FlushWait
+from app.errors import RetryableError
+from app.model import Batch, Message, Rejected, TopicPartition
+from app.monitoring.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+_BATCHES_IN_BUFFER = 2  # so that one is converted while the next comes in
+_FULL_SECONDS = 60.0  # with the deadline of a flush less than the client may stay away from its broker
+_LOOK_SECONDS = 0.25
+
+
+class BatchWriter(Delivering, Protocol):
+    """What the sink asks of the pipeline; see ``app.pipeline.pipeline.Pipeline``."""
+
+    @property
+    def is_idle(self) -> bool: ...
+    @property
+    def held_bytes(self) -> int: ...
+    def submit(self, batch: Batch) -> None: ...
+    def wait_for_change(self, seconds: float) -> None: ...
+
+
+class LakeSink(BaseSink):
+    """Buffers rows per topic-partition and seals them into batches for the pipeline.
+
+    A batch is sealed when ``batch_size`` rows wait and the pipeline has been idle for ``gather_seconds``; when the
+    buffer is half full; and at flush. Under load batches thus grow instead of multiplying, which is what spreads
+    Spark's fixed cost per job and per file.
+
+    Args:
+        batch_size: rows that are worth a batch, over all partitions.
+        gather_seconds: the shortest time between two batches that are sealed for their size.
+        max_buffer_bytes: most bytes of rows held in Python.
+        max_record_bytes: the largest message that becomes a row.
+        flush_seconds, revoke_seconds, stop_seconds: deadlines of a flush; see ``app.consumer.flush``.
+        bad_records: what becomes of records that cannot become rows.
+        metrics: told of pauses, and of partitions that another member writes.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch_size: int,
+        gather_seconds: float,
+        max_buffer_bytes: int,
+        max_record_bytes: int,
+        flush_seconds: float,
+        revoke_seconds: float,
+        stop_seconds: float,
+        bad_records: BadRecords,
+        metrics: Metrics | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        # quixstreams calls these around setup(), of which there is none: everything is connected before it starts.
+        super().__init__(on_client_connect_success=lambda: None)
+        self._pipeline: BatchWriter | None = None
+        self._batch_size = batch_size
+        self._gather_seconds = gather_seconds
+        self._max_buffer_bytes = max_buffer_bytes
+        self._wait = FlushWait(
+            flush_seconds=flush_seconds, revoke_seconds=revoke_seconds, stop_seconds=stop_seconds, clock=clock
+        )
+        self._clock = clock
+        self._metrics = metrics or Metrics()
+        self.max_record_bytes = max_record_bytes
+        self._buffer = Buffer(max_record_bytes, bad_records)
+        self._fences = Fences(clock)
+        self._last_batch = 0
+        self._flushed_batch = 0
+        self._gathering_since = clock()
+        self._full_since: float | None = None
+        self._is_due = False  # a checkpoint waits for the writer to take what waits
+        self._consumer_thread = threading.get_ident()
+        self._revoking = False
+        self._revocation = threading.Lock()  # held while a flush on another thread seals, and to end a revocation
+        self.on_sealed: Callable[[int], None] = lambda _: None  # told the number of each new batch
+        self.last_flush_ok = True
+        self.left_rows_behind = False  # when partitions were last given away, some rows were not committed yet
+
+    # --- called by quixstreams --------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        value: Any,
+        key: Any,
+        timestamp: int,
+        headers: HeadersTuples,
+        topic: str,
+        partition: int,
+        offset: int,
+    ) -> None:
+        """Buffer one record. Never blocks.
+
+        Raises:
+            NotARowError: the value is no dict, or the message is too big.
+        """
+        self._buffer.add(value, key, timestamp, headers, topic, partition, offset)
+
+    def flush(self) -> None:
+        """Seal the rest and wait until all batches sealed so far are in the lake.
+
+        Raises:
+            SinkBackpressureError: the destination does not take them now; quixstreams pauses and reads again.
+            RetryableError: the same while partitions are revoked or the process stops, where nothing can be paused.
+            ConnectorError: the pipeline failed for good.
+        """
+        with self._revocation:
+            revoking = self._revoking
+            if threading.get_ident() != self._consumer_thread and not revoking:
+                raise _too_late()
+            self._seal("buffer full" if self.is_full else "checkpoint")
+            last_batch = self._last_batch
+        try:
+            self._wait.until_delivered(self._writer, last_batch, revoking=revoking)
+            self._fences.refuse_flush(self._buffer.owners, self._wait.pause_seconds(revoking=revoking))
+        except SinkBackpressureError:
+            self._metrics.paused()
+            self.on_paused()
+            raise
+        except BaseException:
+            self.last_flush_ok = False
+            raise
+        self._flushed_batch = last_batch
+        self.last_flush_ok = True
+
+    def on_paused(self) -> None:
+        """The consumer pauses and goes back to its last commit: what is not sealed will be read again.
+
+        It may be another sink of ``transform()`` that asks for the pause; nothing is committed then either.
+        """
+        self.last_flush_ok = False
+        self._buffer.rewind()
+
+    # --- called by the application ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Nothing to connect: the store, the catalog and Spark are up before the application runs."""
+
+    def connect(self, pipeline: BatchWriter) -> None:
+        """Give the sink the pipeline that writes its batches, before the first row comes."""
+        self._pipeline = pipeline
+
+    def assign(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """Begin a new life for each of these topic-partitions, on the thread that consumes them.
+
+        Returns:
+            The tokens of the new assignments.
+        """
+        self._consumer_thread = threading.get_ident()
+        tokens = self._buffer.assign(tps)
+        self._flushed_batch = self._last_batch  # whatever became of them, they were of the former life
+        self.left_rows_behind = False
+        self.last_flush_ok = True  # a failed one of the former life says nothing about this one
+        return tokens
+
+    def replay(self, tp: TopicPartition, first: int, last: int) -> None:
+        """Records of this partition from the first to the last offset will come again, and are in the lake already."""
+        self._buffer.replay(tp, first, last)
+
+    def unassign(self, tps: Iterable[TopicPartition]) -> None:
+        """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""
+        # A batch that came through during a pause, after the flush that gave up on it, is not committed either.
+        uncommitted = self._buffer.rows > 0 or self._last_batch > self._flushed_batch
+        self.left_rows_behind = self.left_rows_behind or uncommitted
+        self._buffer.unassign(tps)
+
+    @property
+    def is_assigned(self) -> bool:
+        return bool(self._buffer.owners)
+
+    @property
+    def assigned(self) -> Iterable[TopicPartition]:
+        """The assigned partitions."""
+        return self._buffer
+
+    def is_assigned_to(self, tp: TopicPartition) -> bool:
+        return tp in self._buffer
+
+    def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
+        """Buffer messages of an assigned partition, by rising offsets; the pipeline makes rows of them."""
+        self._buffer.add_messages(tp, messages)
+
+    def room_for(self, message_bytes: int) -> int:
+        """How many more messages of this size the buffer takes."""
+        return self._buffer.messages_in(self._max_buffer_bytes - self.held_bytes, message_bytes)
+
+    def is_owner(self, token: str) -> bool:
+        """Whether the assignment with this token still stands; safe from any thread."""
+        return token in self._buffer.owners
+
+    def token(self, tp: TopicPartition) -> str | None:
+        """Token of the partition's assignment, if it has one now."""
+        return self._buffer.token(tp)
+
+    def fenced(self, token: str, reason: str) -> None:
+        """Another member writes this assignment's partition: its rows are dropped; safe from any thread."""
+        self._metrics.fenced()
+        self._fences.add(token, reason)
+
+    def turn(self) -> None:
+        """One turn of the consumer's loop is over: all offsets seen are complete. Seal if it is time to.
+
+        Raises:
+            ConnectorError: the pipeline failed for good.
+        """
+        self.raise_failure()
+        self._fences.end_if_lasting(self._buffer.owners)
+        if not self.is_full:
+            self._full_since = None
+        if self._buffer.bytes >= self._max_buffer_bytes // _BATCHES_IN_BUFFER:
+            self._seal("buffer half full")
+        elif not self._writer.is_idle:
+            self._gathering_since = self._clock()
+        elif self._is_due:
+            self._seal("checkpoint")
+        elif self._buffer.rows >= self._batch_size and self._has_gathered:
+            self._seal(f"{self._buffer.rows:,} rows waiting, writer idle")
+
+    @property
+    def _has_gathered(self) -> bool:
+        return self._clock() - self._gathering_since >= self._gather_seconds
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the buffer has reached its bound, so that a checkpoint is due."""
+        return self.held_bytes >= self._max_buffer_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of all rows held in Python, waiting or under way; safe from any thread."""
+        return self._buffer.bytes + self._writer.held_bytes
+
+    def begin_record(self, message: Message | None = None) -> None:
+        """The processing of a record begins; a message may hold several, all with its offset.
+
+        Args:
+            message: what it came in, where that is known and holds no other record.
+        """
+        self._buffer.begin_record(message)
+
+    def reject(self, rejected: Rejected, hint: str) -> None:
+        """Put a record aside that cannot become a row; rows of it that were added already are taken out again.
+
+        Raises:
+            DataError: bad records are to end the process.
+        """
+        self._buffer.reject(rejected, hint)
+
+    def discard(self, tp: TopicPartition, offset: int) -> None:
+        """Drop all rows of a message that ends the process."""
+        self._buffer.discard(tp, offset)
+
+    def revoking(self, active: bool) -> None:
+        """Partitions are being revoked: no flush may ask for a pause now.
+
+        quixstreams flushes on a thread of its own then, and leaves it behind when it takes too long. Once this is over,
+        such a flush must not seal what belongs to the next life any more.
+        """
+        with self._revocation:
+            self._revoking = active
+
+    def stopping(self) -> None:
+        """The process is asked to stop: the flush that runs or comes gets the shorter deadline."""
+        self._wait.stopping()
+
+    def is_delivered(self, number: int) -> bool:
+        """Whether all batches up to this one are in the lake; unknown, thus not, where rows of them were dropped."""
+        return self._writer.wait_delivered(number, 0.0) and not self._fences.any_of(self._buffer.owners)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that was added is in the lake."""
+        return not self._buffer.rows and self.is_delivered(self._last_batch)
+
+    @property
+    def last_batch(self) -> int:
+        """Number of the batch sealed last."""
+        return self._last_batch
+
+    def begin_checkpoint(self) -> bool:
+        """A checkpoint is due: begin to write what waits; ``False`` where a flush has to find out what is the matter.
+
+        A flush waits until the pipeline is empty, and then the pipeline waits for the next rows.
+        """
+        if self._is_in_trouble or self._fences.any_of(self._buffer.owners):
+            return False
+        self._is_due = self._buffer.rows > 0
+        return True
+
+    def committed(self, number: int) -> None:
+        """The offsets of all batches up to this one are committed."""
+        self._flushed_batch = max(self._flushed_batch, number)
+        self.last_flush_ok = True
+
+    def wait_for_room(self) -> bool:
+        """The buffer is full: wait a moment for the pipeline.
+
+        Returns:
+            Whether to go on; ``False`` where a flush has to find out why it stays full.
+        """
+        self._full_since = self._full_since or self._clock()
+        if self._is_in_trouble or self._clock() - self._full_since > _FULL_SECONDS:
+            return False
+        if self._buffer.rows and self._writer.is_idle:
+            self._seal("buffer full")
+        self._writer.wait_for_change(_LOOK_SECONDS)
+        return True
+
+    def raise_failure(self) -> None:
+        """Raise what stopped the pipeline, if anything did."""
+        failure = self._writer.failure
+        if failure is not None:
+            raise failure
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_in_trouble(self) -> bool:
+        return self._writer.obstacle is not None or self._writer.failure is not None
+
+    @property
+    def _writer(self) -> BatchWriter:
+        assert self._pipeline is not None, "connect() comes before the first row"  # noqa: S101
+        return self._pipeline
+
+    def _seal(self, reason: str) -> None:
+        self._is_due = False
+        batch = self._buffer.seal(self._last_batch + 1, reason)
+        if batch:
+            self._last_batch = batch.number
+            self._gathering_since = self._clock()
+            self._writer.submit(batch)
+            self.on_sealed(batch.number)
+
+
+def _too_late() -> RetryableError:
+    return RetryableError(
+        "flushing before the partitions are given away",
+        "they are gone already",
+        "Their offsets are not committed: the next owner of the partitions reads them again",
+    )

@@ -1,0 +1,269 @@
+"""A batch's records → one table of rows, in the types that all members have agreed on, and their partition values.
+
+Converts many messages at once (``json_batch``), and one by one those few where that is refused. Rows that come from a
+``transform()`` are converted one by one. Both ways keep the order of the batch and give the same result: the first value
+of a column decides its type.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import Protocol
+
+import pyarrow as pa
+
+from app.bad_records.bad_rows import BadRowsError
+from app.bad_records.policy import BadRecords
+from app.bad_records.refusals import ReadMessage, Refusal, not_written
+from app.bad_records.rescued import Rescue
+from app.convert.chunks import FEW, Pace, Stretch, stretches
+from app.convert.json_batch import OneByOneError, WholeBatches
+from app.convert.kafka_columns import lost_metadata, metadata_columns
+from app.convert.partition_values import partition_columns, refuse_too_long
+from app.convert.pieces import Rows, in_one
+from app.convert.rows import Conversion, Rules, convert, most_leaves
+from app.model import KEY_COLUMN, Batch, Rejected, Row
+from app.table.layout import PartitionSpec
+from app.table.schema import TableSchema
+
+_HINT = "Correct it in app/transform.py or at its producer"
+
+Patiently = Callable[[Callable[[], TableSchema]], TableSchema]
+
+
+class Schema(Protocol):
+    """The table's schema as all members share it; ``app.table.schema_store.SchemaKeeper`` in production."""
+
+    @property
+    def current(self) -> TableSchema: ...
+    def extend(self, wanted: TableSchema) -> TableSchema: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What became of a batch; ``rows`` is ``None`` when none is left, ``rescued`` has the values that fit no column."""
+
+    rows: Rows | None
+    rejected: Sequence[Rejected]
+    rescued: Mapping[str, Rescue]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Rows with the part that each belongs to, and its place in the batch."""
+
+    rows: list[Row]
+    parts: list[int]
+    places: list[int]
+
+    def and_then(self, more: "_Lines") -> "_Lines":
+        return _Lines(self.rows + more.rows, self.parts + more.parts, self.places + more.places)
+
+    def without(self, bad: Mapping[int, str]) -> "_Lines":
+        kept = [index for index in range(len(self.rows)) if index not in bad]
+        return _Lines(
+            [self.rows[index] for index in kept],
+            [self.parts[index] for index in kept],
+            [self.places[index] for index in kept],
+        )
+
+
+@dataclass(slots=True)
+class _Work:
+    """A batch, and what has become of it so far: rows in pieces, and refused records with their places in it."""
+
+    batch: Batch
+    patiently: Patiently
+    most_leaves: int
+    pieces: list[Rows] = field(default_factory=list)
+    refused: list[tuple[int, Refusal]] = field(default_factory=list)
+    rescued: dict[str, Rescue] = field(default_factory=dict)
+
+    def add(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
+        self.pieces.append(rows)
+        for name, more in rescued.items():
+            so_far = self.rescued.get(name)
+            self.rescued[name] = Rescue(so_far.count + more.count, so_far.example) if so_far else more
+
+
+class BatchConverter:
+    """Converts batches; to be used by one thread.
+
+    Args:
+        spec, table_root: how and where the table is laid out.
+        schema: the types of its columns.
+        rules: how the table's settings bear on them.
+        metadata: names of ``METADATA_COLUMNS``.
+        bad_records: what becomes of rows that cannot be written.
+        whole_batches, read_message: convert messages, many at once and one by one; batches of rows need neither.
+    """
+
+    def __init__(
+        self,
+        *,
+        spec: PartitionSpec,
+        table_root: str,
+        schema: Schema,
+        rules: Rules,
+        metadata: Sequence[str],
+        bad_records: BadRecords,
+        whole_batches: WholeBatches | None = None,
+        read_message: ReadMessage | None = None,
+    ) -> None:
+        self._spec = spec
+        self._table_root = table_root
+        self._schema = schema
+        self._rules = rules
+        self._metadata = [name for name in metadata if name not in rules.partition_columns]
+        self._bad_records = bad_records
+        self._whole_batches = whole_batches
+        self._read_message = read_message
+
+    def convert(self, batch: Batch, patiently: Patiently) -> Converted:
+        """Convert a batch.
+
+        Args:
+            batch: rows, messages, and records that were rejected already.
+            patiently: calls again what the store refuses for a while.
+
+        Raises:
+            DataError: a row that cannot be written, where the user wants the process to end then.
+        """
+        before = self._schema.current
+        most = most_leaves(before)
+        work = _Work(batch, patiently, most)
+        self._convert_in_turn(work)
+        rows = self._in_one(work)
+        if rows is None and work.pieces:  # a column has become double, and there are whole numbers too long for one
+            work = _Work(batch, patiently, most)
+            self._convert_all_one_by_one(work, before)
+            rows = self._in_one(work)
+        refused = [refusal for _, refusal in sorted(work.refused, key=itemgetter(0))]
+        kept = [each.rejected for each in refused if self._bad_records.keep(each.rejected, each.hint)]
+        return Converted(rows, [*batch.rejected, *kept], work.rescued)
+
+    def _convert_in_turn(self, work: _Work) -> None:
+        if self._whole_batches is None:
+            self._convert_all_one_by_one(work, self._schema.current)
+            return
+        self._convert_lines(work, _rows_of(work.batch), self._schema.current)
+        for stretch in stretches(work.batch):
+            self._convert_stretch(work, stretch, self._whole_batches)
+
+    def _convert_all_one_by_one(self, work: _Work, known: TableSchema) -> None:
+        lines = _rows_of(work.batch)
+        for stretch in stretches(work.batch):
+            lines = lines.and_then(self._read(work, stretch))
+        self._convert_lines(work, lines, known)
+
+    # --- many at once -----------------------------------------------------------------------------------------------
+
+    def _convert_stretch(self, work: _Work, stretch: Stretch, whole_batches: WholeBatches) -> None:
+        if self._is_done_at_once(work, stretch, whole_batches):
+            return
+        few, rest = stretch.split(FEW)
+        # If it is only that the table is new, or has a new column, all the rest can be tried.
+        pace = Pace(len(rest) if self._has_taught(work, few, whole_batches) else FEW)
+        while rest:
+            few, after = rest.split(pace.size)
+            if self._is_done_at_once(work, few, whole_batches):
+                pace.succeeded()
+                rest = after
+            elif number := pace.failed(len(few)):
+                few, rest = rest.split(number)
+                self._has_taught(work, few, whole_batches)
+
+    def _is_done_at_once(self, work: _Work, stretch: Stretch, whole_batches: WholeBatches) -> bool:
+        batch, messages = work.batch, stretch.of(work.batch)
+        try:
+            columns = whole_batches.convert(messages, batch.parts[stretch.part].offsets.tp, self._schema.current)
+            refuse_too_long(columns.partition_values, batch.parts, self._spec, self._table_root)
+        except (OneByOneError, BadRowsError):
+            return False
+        parts = pa.repeat(pa.scalar(stretch.part, pa.int32()), len(messages))
+        work.add(Rows(columns.table, columns.partition_values, parts), {})
+        return True
+
+    # --- one by one -------------------------------------------------------------------------------------------------
+
+    def _has_taught(self, work: _Work, stretch: Stretch, whole_batches: WholeBatches) -> bool:
+        """Convert these one by one; whether the schema, or what is known of partition columns, has grown by them."""
+        known = self._schema.current
+        lines = self._read(work, stretch)
+        self._convert_lines(work, lines, known)
+        return whole_batches.learn(lines.rows) or self._schema.current != known
+
+    def _read(self, work: _Work, stretch: Stretch) -> _Lines:
+        lines = _Lines([], [], [])
+        for place, message in zip(stretch.places, stretch.of(work.batch), strict=True):
+            read = self._read_message(message) if self._read_message else None
+            if isinstance(read, Row):
+                lines.rows.append(read)
+                lines.parts.append(stretch.part)
+                lines.places.append(place)
+            elif read is not None:
+                work.refused.append((place, read))
+        return lines
+
+    def _convert_lines(self, work: _Work, lines: _Lines, known: TableSchema) -> None:
+        while lines.rows:
+            try:
+                values = partition_columns(lines.rows, self._spec)
+                refuse_too_long(values, work.batch.parts, self._spec, self._table_root)
+                conversion = self._conversion(work, lines, known)
+            except BadRowsError as error:
+                work.refused += self._refusals(work.batch, lines, error.reasons)
+                lines = lines.without(error.reasons)
+            else:
+                work.add(Rows(conversion.table, values, pa.array(lines.parts, pa.int32())), conversion.rescued)
+                return
+
+    def _conversion(self, work: _Work, lines: _Lines, known: TableSchema) -> Conversion:
+        """The rows as a table whose types all members have agreed on; without columns where they have no value."""
+        tps = [work.batch.parts[part].offsets.tp for part in lines.parts] if self._metadata else []
+        extra = metadata_columns(self._metadata, lines.rows, tps)
+        lost = lost_metadata(self._metadata, lines.rows)
+        while True:
+            conversion = convert(lines.rows, known, self._rules, extra, most=work.most_leaves, lost=lost)
+            if _is_blank(conversion.table):
+                return Conversion(conversion.table.select([]), known, {})
+            if conversion.schema == known:
+                return conversion
+            known = self._extend(work, conversion.schema)
+            if all(known.columns.get(column.name) == column.type for column in conversion.table.schema):
+                return conversion
+            # Another member has given one of the columns another type meanwhile.
+
+    def _extend(self, work: _Work, wanted: TableSchema) -> TableSchema:
+        return work.patiently(lambda: self._schema.extend(wanted))
+
+    def _refusals(self, batch: Batch, lines: _Lines, reasons: Mapping[int, str]) -> Iterator[tuple[int, Refusal]]:
+        for index, reason in reasons.items():
+            row, tp = lines.rows[index], batch.parts[lines.parts[index]].offsets.tp
+            yield lines.places[index], not_written(reason, row, tp, _HINT)
+
+    # --- together ---------------------------------------------------------------------------------------------------
+
+    def _in_one(self, work: _Work) -> Rows | None:
+        rows = in_one(work.pieces, self._schema.current.columns) if work.pieces else None
+        if rows is None or rows.table.column_names:
+            return rows
+        # A table without columns would have no rows either.
+        known = self._schema.current
+        if KEY_COLUMN not in known.columns:
+            known = self._extend(work, TableSchema({**known.columns, KEY_COLUMN: pa.string()}))
+        nulls = pa.nulls(len(rows.parts), known.columns[KEY_COLUMN])
+        return Rows(pa.table({KEY_COLUMN: nulls}), rows.partition_values, rows.parts)
+
+
+def _rows_of(batch: Batch) -> _Lines:
+    """The rows that are no messages any more; they come first."""
+    rows = list(chain.from_iterable(batch.rows))
+    parts = list(chain.from_iterable(repeat(index, len(each)) for index, each in enumerate(batch.rows)))
+    return _Lines(rows, parts, list(range(len(rows))))
+
+
+def _is_blank(table: pa.Table) -> bool:
+    """Whether there is no value in it, but the column that stands in for all of them."""
+    return table.column_names == [KEY_COLUMN] and bool(table[KEY_COLUMN].null_count == table.num_rows)

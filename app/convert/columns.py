@@ -1,0 +1,271 @@
+"""The fast way to fit a column: as a whole, in C++, from the types that Arrow infers.
+
+Arrow refuses most columns of mixed kinds, but not all: it makes 1.0 of ``True`` among floats, drops the time of day of
+a datetime among dates, and the zone of one among datetimes without. These are looked for among the original values.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.convert.scalars import UNZONED, ZONED
+from app.convert.values import MAX_DEPTH, UNBOUNDED, Column, Room, fit_column
+
+# What Arrow raises for values that do not fit one type, numbers that fit none, and text that is not Unicode.
+CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+_CHUNK_ROWS = 4096
+_DAYS = (-719_162, 2_932_896)  # of the years 1 to 9999, since 1970
+_MICROSECONDS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
+_PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32())
+
+
+class FieldValues(Sequence[Any]):
+    """One field of all records, without a copy."""
+
+    def __init__(self, records: Sequence[dict[str, Any]], name: str) -> None:
+        self._records = records
+        self._name = name
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self._records[row].get(self._name)
+
+    def __iter__(self) -> Iterator[Any]:
+        name = self._name
+        return (record.get(name) for record in self._records)
+
+
+def infer(values: Sequence[Any]) -> pa.Array | None:
+    """The values as Arrow sees them, ``None`` where it finds no type for all."""
+    try:
+        array = pa.array(values if isinstance(values, list) else list(values))
+    except CONVERSION_ERRORS:
+        return None
+    return array if isinstance(array, pa.Array) else None
+
+
+def fit_array(
+    array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED
+) -> Column:
+    """Fit a column.
+
+    Args:
+        array: the values as Arrow infers them, ``None`` where it cannot.
+        values: the values themselves, one per row.
+        kind: the column's type; ``None`` where it is new.
+        fixed: whether the type was given by the user.
+        room: for leaves that have no type yet.
+    """
+    fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, room=room)
+    return fast or _fit_in_chunks(list(values), kind, fixed=fixed, room=room)
+
+
+def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room) -> Column:
+    """The slow way only for those stretches that need it: where an odd value is, or the type is not known yet."""
+    if len(values) <= _CHUNK_ROWS:
+        return fit_column(values, kind, fixed=fixed, room=room)
+    room_before = room.left
+    parts: list[Column] = []
+    final = kind
+    for start in range(0, len(values), _CHUNK_ROWS):
+        chunk = values[start : start + _CHUNK_ROWS]
+        array = infer(chunk)
+        fast = None if array is None else _fit_whole(array, chunk, final, fixed=fixed, room=room)
+        parts.append(fast or fit_column(chunk, final, fixed=fixed, room=room))
+        final = parts[-1].kind
+    try:
+        return _in_one(parts, final, len(values))
+    except CONVERSION_ERRORS:  # whole numbers with more digits than the double has that came after them
+        room.left = room_before
+        return fit_column(values, kind, fixed=fixed, room=room)
+
+
+def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
+    starts = range(0, rows, _CHUNK_ROWS)
+    misfits = {start + row: one for start, part in zip(starts, parts, strict=True) for row, one in part.misfits.items()}
+    typed = next(
+        (start + part.typed for start, part in zip(starts, parts, strict=True) if part.typed is not None), None
+    )
+    if kind is None:
+        return Column(None, None, misfits, typed)
+    arrays = [
+        pa.nulls(min(_CHUNK_ROWS, rows - start), kind) if part.array is None else recast(part.array, kind)
+        for start, part in zip(starts, parts, strict=True)
+    ]
+    return Column(pa.concat_arrays(arrays), kind, misfits, typed)
+
+
+def _fit_whole(
+    array: pa.Array, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, room: Room
+) -> Column | None:
+    if pa.types.is_null(array.type):
+        return Column(None, kind, {}, None)
+    if not _is_plain(array.type) or (kind is None and pa.types.is_nested(array.type)) or _is_mixed(array, values):
+        return None
+    if fixed and _has_void_struct(array.type):  # may be text: {} in a column fixed to string
+        return None
+    first = None
+    if kind is None:
+        if room.is_full:
+            return None
+        first = int(pc.index(array.is_valid(), True).as_py())
+        # Arrow calls whole numbers and fractions together double; it was the first value that made the column.
+        kind = pa.int64() if pa.types.is_floating(array.type) and isinstance(values[first], int) else array.type
+    try:
+        stored = _recast_column(array, _canonical(kind), fixed=fixed)
+    except CONVERSION_ERRORS:
+        return None
+    if stored is not None and first is not None:
+        room.left -= 1
+    return None if stored is None else Column(stored, stored.type, {}, first)
+
+
+def _canonical(kind: pa.DataType) -> pa.DataType:
+    return (ZONED if kind.tz else UNZONED) if pa.types.is_timestamp(kind) else kind
+
+
+def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool) -> pa.Array | None:
+    """The column in its type or, where this is int64 and there are fractions, in double; ``None`` for the slow way."""
+    if pa.types.is_floating(array.type) and kind == pa.int64():
+        if not _has_negative_zero(array):
+            try:
+                return array.cast(kind)
+            except pa.ArrowInvalid:  # a fraction, or a number that is none
+                pass
+        return None if fixed else array
+    if fixed and pa.types.is_string(array.type) and pa.types.is_temporal(kind):
+        return _parse(array, kind)
+    if fixed and kind == pa.string() and array.type in (pa.int64(), pa.bool_()):
+        return array.cast(kind)  # the same text as in JSON
+    return recast(array, kind) if accepts(kind, array.type) else None
+
+
+def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """ISO-8601 texts, all with a zone or all without (in a column of UTC: in UTC); ``None`` for the slow way."""
+    try:
+        moments = array.cast(kind)
+    except pa.ArrowInvalid:
+        if kind != ZONED:
+            raise
+        moments = array.cast(UNZONED).cast(ZONED)
+    # Arrow knows a year 0, also by a zone from the year 1, and Python does not.
+    numbers = pc.min_max(moments.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())).as_py()
+    first, last = _DAYS if pa.types.is_date(kind) else _MICROSECONDS
+    return moments if first <= numbers["min"] and numbers["max"] <= last else None
+
+
+def _is_plain(kind: pa.DataType, depth: int = 0) -> bool:
+    """Whether Arrow's inference and the column's type mean the same by such a type."""
+    if depth > MAX_DEPTH:
+        return False
+    if pa.types.is_struct(kind):
+        return all(_is_plain(field.type, depth + 1) for field in kind)
+    if pa.types.is_list(kind):
+        return _is_plain(kind.value_type, depth + 1)
+    if pa.types.is_timestamp(kind):
+        return bool(kind.unit == "us")
+    return pa.types.is_null(kind) or kind in _PLAIN
+
+
+def accepts(kind: pa.DataType, found: pa.DataType) -> bool:
+    """Whether an array of the type ``found`` may become one of ``kind``, as far as the types can tell."""
+    if is_void(found):
+        return True
+    if pa.types.is_struct(kind) and pa.types.is_struct(found):
+        known = {field.name: field.type for field in kind}
+        return all(
+            accepts(known[field.name], field.type) if field.name in known else is_void(field.type) for field in found
+        )
+    if pa.types.is_list(kind) and pa.types.is_list(found):
+        return accepts(kind.value_type, found.value_type)
+    if pa.types.is_integer(found):
+        return kind in (pa.int64(), pa.int32(), pa.float64())
+    return bool(_canonical(found) == kind)
+
+
+def is_void(kind: pa.DataType) -> bool:
+    """Whether no value can have such a type: null, and a struct of nothing else."""
+    return pa.types.is_null(kind) or (pa.types.is_struct(kind) and all(is_void(field.type) for field in kind))
+
+
+def _has_void_struct(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return is_void(kind) or any(_has_void_struct(field.type) for field in kind)
+    return pa.types.is_list(kind) and _has_void_struct(kind.value_type)
+
+
+def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast without loss; fields of structs by name, and a struct without any value becomes null."""
+    if is_void(array.type):
+        return pa.nulls(len(array), kind)
+    if pa.types.is_struct(kind):
+        # By position: a name that begins with a dot or a bracket would be read as a path.
+        found = {field.name: child for field, child in zip(array.type, array.flatten(), strict=True)}
+        children = [
+            recast(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type)
+            for field in kind
+        ]
+        empty = children[0].is_null()
+        for child in children[1:]:
+            empty = pc.and_(empty, child.is_null())
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=empty)
+    if pa.types.is_list(kind):
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, recast(array.values, kind.value_type), kind, mask=mask)
+    return array if array.type == kind else array.cast(kind)
+
+
+def _has_negative_zero(array: pa.Array) -> bool:
+    zeros = array.filter(pc.equal(array, 0.0))
+    return bool(pc.any(pc.less(pc.divide(1.0, zeros), 0.0)).as_py())
+
+
+def _is_mixed(array: pa.Array, values: Sequence[Any]) -> bool:
+    """Whether Arrow has put values of another kind into the column without a word."""
+    rows = _suspects(array)
+    return rows is not None and any(_differs(values[row], array.type) for row in rows.to_pylist())
+
+
+def _suspects(array: pa.Array) -> pa.Array | None:
+    """The rows whose values have to be looked at; ``None`` for no row."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        hit = pc.or_(pc.equal(array, 0.0), pc.equal(array, 1.0))
+    elif pa.types.is_temporal(kind) or pa.types.is_binary(kind):
+        hit = array.is_valid()
+    elif pa.types.is_struct(kind):
+        return _union([_suspects(child) for child in array.flatten()])
+    elif pa.types.is_list(kind):
+        inner = _suspects(array.flatten())
+        return None if inner is None else pc.list_parent_indices(array).take(inner).unique()
+    else:
+        return None
+    rows = pc.indices_nonzero(hit)
+    return rows if len(rows) else None
+
+
+def _union(parts: list[pa.Array | None]) -> pa.Array | None:
+    found = [part.cast(pa.int64()) for part in parts if part is not None]
+    return pa.concat_arrays(found).unique() if found else None
+
+
+def _differs(value: Any, kind: pa.DataType) -> bool:
+    """Whether there is a value in it that is not of the kind that Arrow has called it."""
+    if value is None:
+        return False
+    if pa.types.is_struct(kind):
+        return any(_differs(value.get(field.name), field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return any(_differs(each, kind.value_type) for each in value)
+    if pa.types.is_floating(kind):
+        return type(value) not in (float, int)
+    if pa.types.is_timestamp(kind):
+        return not isinstance(value, datetime) or (value.tzinfo is None) != (kind.tz is None)
+    if pa.types.is_date(kind):
+        return type(value) is not date
+    return pa.types.is_binary(kind) and isinstance(value, str)

@@ -1,0 +1,185 @@
+"""JSON messages → Arrow columns in one go, in C++: only where the outcome is surely that of the way record by record.
+
+Whatever Arrow's parser sees otherwise than a JSON library would, or might, is not parsed here: ``parse`` says so, and
+the messages go the slow way. What is told apart, and how:
+
+- One message, one object. Messages are parsed as lines, but to the parser a line ends nothing. If every message begins
+  with a brace and ends with one and none holds a line break, an object that is open at the end of a message makes a
+  syntax error of the next one; so as many objects as messages means that each message is one.
+- Numbers in double columns: whole numbers with more digits than a double has, ``-0``, and ``NaN``, which is no JSON.
+- Text that is not UTF-8, which Arrow would carry on, and NUL, where it takes the text to end.
+- ``{}``, which means null.
+- Nesting: from some 10,000 levels on Arrow overruns its stack, which ends the process.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from app.convert.columns import accepts, recast
+from app.convert.values import MAX_DEPTH, leaves
+
+_NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
+_MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
+_MOST_WITH_OTHERS = 2048  # messages with fields that have no column, for they may all be different
+_EXACT = float(2**53)  # from here on a double does not hold every whole number
+_MINUS_ZERO = re.compile(rb"-0[,}\]\s]")
+_LONG_INTEGER = re.compile(rb"[\[:,\s]-?\d{16,}[,\]}\s]")
+_SAFE_LEVELS = 128  # far from what is too deep for Arrow, and for functions that call themselves
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
+_STEPS = bytes.maketrans(b"[{]}", b"\1\1\xff\xff")
+_AT_ONCE = 2**20  # brackets: each takes 8 bytes
+_ESCAPED = re.compile(rb"\\.", re.DOTALL)
+_FIRST, _LAST = itemgetter(0), itemgetter(-1)
+_SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
+
+
+def is_native(kind: pa.DataType) -> bool:
+    """Whether columns of this type are read of JSON without a rule of ours in between."""
+    if pa.types.is_struct(kind):
+        return kind.num_fields > 0 and all(is_native(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return is_native(kind.value_type)
+    return kind in _NATIVE
+
+
+def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array] | None:
+    """Parse JSON objects.
+
+    Args:
+        messages: at least one, each to be one JSON object.
+        columns: fields and their types, see ``is_native``.
+
+    Returns:
+        The fields by name, as long as ``messages``: those of ``columns``, and others that occur, in Arrow's types.
+        ``None`` where the outcome would or might not be that of a JSON library and ``app.convert.values``.
+    """
+    text = b"\n".join(messages)
+    if not _is_one_object_each(messages, text) or not _is_utf8(text) or _may_be_deep(messages):
+        return None
+    if len(messages) * sum(map(leaves, columns.values())) > _MOST_CELLS:
+        return None
+    table = _read(text, columns, "error")
+    if table is None and len(messages) <= _MOST_WITH_OTHERS:
+        table = _read(text, columns, "infer")
+    if table is None or table.num_rows != len(messages):
+        return None
+    arrays = {name: _one(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+    if any(_levels(array.type) > MAX_DEPTH for array in arrays.values()):
+        return None
+    if not all(accepts(kind, arrays[name].type) for name, kind in columns.items()):
+        return None  # an object has fields that are new
+    if not all(_is_exact(array, text) for array in arrays.values()):
+        return None
+    return {name: recast(array, columns[name]) if name in columns else array for name, array in arrays.items()}
+
+
+def _read(text: bytes, columns: Mapping[str, pa.DataType], other_fields: Literal["error", "infer"]) -> pa.Table | None:
+    try:
+        return pyarrow.json.read_json(
+            pa.BufferReader(text),
+            pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            pyarrow.json.ParseOptions(pa.schema(list(columns.items())), unexpected_field_behavior=other_fields),
+        )
+    except pa.ArrowInvalid:
+        return None
+
+
+def has_field(messages: Sequence[bytes], name: str) -> bool:
+    """Whether a field of this name may occur in any of the messages; ``False`` is certain."""
+    quoted = f'"{name}"'.encode()
+    if any(quoted in message for message in messages):
+        return True
+    escaped = [message for message in messages if b"\\" in message]
+    return bool(escaped) and _escape_of_any(name).search(b"\n".join(escaped)) is not None
+
+
+def _escape_of_any(characters: str) -> re.Pattern[bytes]:
+    """Finds what a name may be written with instead of itself: an escape of any of its characters."""
+    units = {f"u{unit:04x}" for unit in memoryview(characters.encode("utf-16-le")).cast("H")}
+    short = {_SHORT_ESCAPES[character] for character in characters if character in _SHORT_ESCAPES}
+    either = "|".join(map(re.escape, sorted(units | short)))
+    return re.compile(rf"\\(?i:{either})".encode())
+
+
+def _is_one_object_each(messages: Sequence[bytes], text: bytes) -> bool:
+    return (
+        text.count(b"\n") == len(messages) - 1
+        and all(messages)
+        and set(map(_FIRST, messages)) == {ord("{")}
+        and set(map(_LAST, messages)) == {ord("}")}
+        and b"\r" not in text
+        and b"\0" not in text
+    )
+
+
+def _may_be_deep(messages: Sequence[bytes]) -> bool:
+    """Whether any of them has, or may have, more levels than are safe."""
+    return max(map(len, messages)) > 2 * _SAFE_LEVELS and any(map(_is_deep, messages))
+
+
+def _is_deep(message: bytes) -> bool:
+    if message.count(b"{") + message.count(b"[") <= _SAFE_LEVELS:
+        return False
+    if b"\\" in message:
+        message = _ESCAPED.sub(b"", message)
+    # What is left are brackets and quotes, and the quotes of most strings stand next to each other then. A string that
+    # is not closed ends the parser's work at the next message at the latest: there is a line break.
+    outside = message.translate(None, _NOT_STRUCTURE).replace(b'""', b"").split(b'"')[::2]
+    brackets = b"".join(outside).translate(_STEPS)
+    level = 0
+    for start in range(0, len(brackets), _AT_ONCE):
+        part = brackets[start : start + _AT_ONCE]
+        steps = pa.Array.from_buffers(pa.int8(), len(part), [None, pa.py_buffer(part)]).cast(pa.int32())
+        levels = pc.cumulative_sum(steps, start=level)
+        if pc.max(levels).as_py() > _SAFE_LEVELS:
+            return True
+        level = levels[-1].as_py()
+    return False
+
+
+def _levels(kind: pa.DataType) -> int:
+    """How many lists and structs are around each other."""
+    if pa.types.is_struct(kind):
+        return 1 + max((_levels(field.type) for field in kind), default=0)
+    return 1 + _levels(kind.value_type) if pa.types.is_list(kind) else 0
+
+
+def _is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _is_exact(array: pa.Array, text: bytes) -> bool:
+    """Whether the numbers in a double column, or in one inside a column, are those of the text."""
+    if pa.types.is_struct(array.type):
+        return all(_is_exact(field, text) for field in array.flatten())
+    if pa.types.is_list(array.type):
+        return _is_exact(array.values, text)
+    if not pa.types.is_floating(array.type) or array.null_count == len(array):
+        return True
+    if not pc.all(pc.is_finite(array)).as_py():
+        return False
+    sizes = pc.min_max(pc.abs(array)).as_py()
+    if sizes["max"] >= _EXACT and _LONG_INTEGER.search(text):
+        return False
+    return sizes["min"] != 0 or not _has_minus_zero(text)
+
+
+def _has_minus_zero(text: bytes) -> bool:
+    """Whether ``-0`` may be in it, which is the whole number 0, unlike ``-0.0``."""
+    return _MINUS_ZERO.search(text) is not None

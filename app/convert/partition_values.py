@@ -1,0 +1,172 @@
+"""The partition values of rows: the text that each folder of the table shows, and which rows share all of them."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from numbers import Real
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.bad_records.bad_rows import BadRowsError
+from app.convert.timestamps import time_parts
+from app.convert.values import is_empty
+from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
+from app.table.layout import TIME_COLUMNS, PartitionSpec, file_name, too_long
+
+
+def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array]:
+    """The partition values of every row, each from the row's own values: no row changes the folder of another.
+
+    Args:
+        rows: records; one that lacks the timestamp column has its Kafka timestamp there, any other column is null.
+        spec: the table's partitioning.
+
+    Returns:
+        One string array without nulls per folder column of the spec, each as long as the rows.
+
+    Raises:
+        BadRowsError: timestamps that cannot be used and values that are no text, in all rows that have any.
+    """
+    strings: dict[str, pa.Array] = {}
+    reasons: dict[int, str] = {}
+    if any(column in TIME_COLUMNS for column in spec.columns):
+        moments = _values(rows, spec.timestamp_column, spec)
+        reasons.update(_without_any_timestamp(rows, moments, spec.timestamp_column))
+        try:
+            strings.update(time_parts(moments))
+        except BadRowsError as error:
+            reasons.update(error.reasons)
+    for column in (column for column in spec.columns if column not in TIME_COLUMNS):
+        try:
+            strings[column] = _texts(_values(rows, column, spec), column)
+        except BadRowsError as error:
+            reasons = error.reasons | reasons
+    if reasons:
+        raise BadRowsError(dict(sorted(reasons.items())))
+    return [fill_null(strings[column], spec.null_value) for column in spec.columns]
+
+
+def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
+    """What the table holds in a column: the key and the timestamp column are completed from what Kafka says."""
+    if column == KEY_COLUMN:
+        return [row.key for row in rows]
+    records = map(attrgetter("value"), rows)
+    try:
+        return list(map(itemgetter(column), records))
+    except KeyError:  # some records lack it
+        if column == spec.timestamp_column:
+            return [row.value[column] if column in row.value else known_timestamp(row.timestamp) for row in rows]
+        return [row.value.get(column) for row in rows]
+
+
+def _without_any_timestamp(rows: Sequence[Row], moments: Sequence[Any], column: str) -> dict[int, str]:
+    """Why rows cannot be placed that Kafka gives no timestamp either; an explicit null is the record's own word."""
+    reason = f"it has no {column!r}, and its Kafka message has no timestamp"
+    without = (index for index, moment in enumerate(moments) if moment is None and column not in rows[index].value)
+    return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
+
+
+def fill_null(strings: pa.Array, null_value: str) -> pa.Array:
+    """The texts of a partition column with the null folder's for those that are null or empty."""
+    empty = pc.equal(strings, "")
+    return pc.if_else(pc.fill_null(empty, True), null_value, strings)
+
+
+def _texts(values: Sequence[Any], column: str) -> pa.Array:
+    """Text of each value as the folder shows it, null where it has none."""
+    with suppress(UnicodeEncodeError, pa.ArrowException):  # not all are text
+        return pa.array(values, pa.string())
+    if set(map(type, values)) <= {int, type(None)}:
+        with suppress(OverflowError, pa.ArrowException):  # not all have 64 bits
+            return pa.array(values, pa.int64()).cast(pa.string())
+    texts: list[str | None] = []
+    reasons: dict[int, str] = {}
+    for row, value in enumerate(values):
+        text = None
+        try:
+            text = _text(value)
+            if text is not None:
+                text.encode()
+        except (ValueError, RecursionError) as error:
+            # Half of a surrogate pair, or a number or nesting beyond what Python writes out.
+            reasons[row] = f"partition column {column!r} has a {type(value).__name__} that is no text: {error}"
+        texts.append(text)
+    if reasons:
+        raise BadRowsError(reasons)
+    return pa.array(texts, pa.string())
+
+
+def _text(value: Any) -> str | None:
+    if value is None or (isinstance(value, dict) and is_empty(value)):
+        return None
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", errors="backslashreplace")
+    if isinstance(value, Decimal) and value.is_nan():
+        return None
+    if isinstance(value, Real) and value != value:  # noqa: PLR0124 - NaN, also the one of NumPy
+        return None
+    return str(value)
+
+
+def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Number the distinct tuples of the arrays in the order they are first seen.
+
+    Codes are combined rather than strings joined: a joined string cannot tell ``("a-b", "c")`` from ``("a", "b-c")``.
+
+    Returns:
+        int32 array, as long as the inputs.
+    """
+    first, *others = (array.dictionary_encode() for array in arrays)
+    codes = first.indices
+    for encoded in others:
+        wide = pc.add(
+            pc.multiply(codes.cast(pa.int64()), pa.scalar(max(1, len(encoded.dictionary)), pa.int64())),
+            encoded.indices.cast(pa.int64()),
+        )
+        codes = wide.dictionary_encode().indices
+    return codes.cast(pa.int32())
+
+
+def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: PartitionSpec, table_root: str) -> None:
+    """Refuse rows whose folders would be too long.
+
+    Args:
+        values: one array per partition column.
+        of: the parts of the batch, which name the files.
+        spec: names the columns.
+        table_root: where the table lies.
+
+    Raises:
+        BadRowsError: there are some; all of them.
+    """
+    name = max((file_name(part) for part in of), key=len)
+    if not values or _are_surely_short(values, name, spec, table_root):
+        return
+    ids = group_ids(values)
+    firsts = pa.table({"id": ids, "row": pa.arange(0, len(ids))}).group_by("id").aggregate([("row", "min")])
+    unusable: dict[int, str] = {}
+    for number, first in zip(firsts["id"].to_pylist(), firsts["row_min"].to_pylist(), strict=True):
+        reason = too_long(table_root, values_of(first, values, spec), name)
+        if reason:
+            unusable[number] = reason
+    if unusable:
+        of_rows = pc.is_in(ids, pa.array(list(unusable), ids.type))
+        raise BadRowsError({row: unusable[ids[row].as_py()] for row in pc.indices_nonzero(of_rows).to_pylist()})
+
+
+def _are_surely_short(values: Sequence[pa.Array], name: str, spec: PartitionSpec, table_root: str) -> bool:
+    """Whether even the longest values together, each byte escaped by three, would do."""
+    longest = {
+        column: "x" * (3 * (pc.max(pc.binary_length(array)).as_py() or 0))
+        for column, array in zip(spec.columns, values, strict=True)
+    }
+    return too_long(table_root, longest, name) is None
+
+
+def values_of(row: int, values: Sequence[pa.Array], spec: PartitionSpec) -> Mapping[str, str]:
+    return {name: array[row].as_py() for name, array in zip(spec.columns, values, strict=True)}

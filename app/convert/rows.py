@@ -1,0 +1,390 @@
+"""Rows as they came → one Arrow table in the types of the table's schema, and the schema as they leave it.
+
+A value that fits its column in no lossless way is kept in ``_rescued_data``, the rest of its row stays. Columns are
+converted as a whole, in C++; value by value only where they mix kinds (``app.convert.values``).
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.bad_records.bad_rows import BadRowsError
+from app.bad_records.rescued import Rescue
+from app.convert.columns import FieldValues, fit_array, infer
+from app.convert.sparse import sparse_fields
+from app.convert.values import (
+    FULL,
+    MAX_LEAVES,
+    MAX_NEW_LEAVES,
+    Column,
+    Room,
+    fit,
+    fit_column,
+    is_empty,
+    leaves,
+    refusal_of_name,
+)
+from app.error_text import shown
+from app.lenient_json import to_json
+from app.model import KEY_COLUMN, Row, known_timestamp
+from app.table.layout import RESCUED_COLUMN
+from app.table.schema import TableSchema
+
+RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_EXTRA: Mapping[str, pa.Array] = MappingProxyType({})
+_NO_LOSSES: Mapping[str, Mapping[int, Any]] = MappingProxyType({})
+_CASE = "has a name that differs only in case from another one"
+
+
+class _OfKafka(NamedTuple):
+    """Names a rescued value that is none of the record's own, which may have a field of that very name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the settings of a table bear on its columns.
+
+    Args:
+        timestamp_column: gets the Kafka timestamp where a record lacks it.
+        partition_columns: live in the folders, not in the files.
+        fixed: the types that the user has given, by column. A column that the schema has too has its type there.
+    """
+
+    timestamp_column: str
+    partition_columns: frozenset[str]
+    fixed: Mapping[str, pa.DataType] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """Rows as a table.
+
+    ``table`` has one row per given row, in the same order, and those columns of ``schema`` that have a value in it;
+    ``schema`` is the given one with what these rows add; ``rescued`` tells per column what did not fit.
+    """
+
+    table: pa.Table
+    schema: TableSchema
+    rescued: Mapping[str, Rescue]
+
+
+def most_leaves(schema: TableSchema) -> int:
+    """How many leaves a table with this schema may have after one more batch."""
+    return min(MAX_LEAVES, _leaves(schema) + MAX_NEW_LEAVES)
+
+
+def _leaves(schema: TableSchema) -> int:
+    return sum(map(leaves, schema.columns.values()))
+
+
+def convert(
+    rows: Sequence[Row],
+    schema: TableSchema,
+    rules: Rules,
+    extra: Mapping[str, pa.Array] = _NO_EXTRA,
+    *,
+    most: int | None = None,
+    lost: Mapping[str, Mapping[int, Any]] = _NO_LOSSES,
+) -> Conversion:
+    """Convert rows to a table.
+
+    Args:
+        rows: as they came; a field that is missing, null or ``{}`` is null.
+        schema: the table's, as it is known so far.
+        rules: of the table's settings.
+        extra: further columns, as long as ``rows``; they win over fields of the same name.
+        most: leaves that the table may have after these rows, but for the columns of ours; by default ``most_leaves``.
+        lost: what ``extra`` has no form for, by the name in ``_rescued_data`` and the row.
+
+    Raises:
+        BadRowsError: records that cannot be rows: names that are not text or not Unicode.
+    """
+    room = Room((most_leaves(schema) if most is None else most) - _leaves(schema))
+    batch = _Batch(rows, schema, rules, extra, room)
+    batch.add_lost(lost)
+    batch.add_fields()
+    batch.add_timestamps()
+    batch.add_keys()
+    batch.add_extra()
+    return batch.finish()
+
+
+class _Batch:
+    """The conversion of one batch: columns are added, then those that are new find their places."""
+
+    def __init__(
+        self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Mapping[str, pa.Array], room: Room
+    ) -> None:
+        self._rows = rows
+        self._values = [row.value for row in rows]
+        self._known = schema.columns
+        self._rules = rules
+        self._extra = {name: array for name, array in extra.items() if name not in rules.partition_columns}
+        self._columns: dict[str, Column] = {}
+        self._left_over: dict[int, dict[str | _OfKafka, Any]] = {}
+        self._rescued: dict[str, Rescue] = {}
+        own = (*rules.partition_columns, rules.timestamp_column, KEY_COLUMN, RESCUED_COLUMN, *self._extra)
+        self._own = frozenset(own)
+        self._folded = frozenset(name.lower() for name in (*own, *schema.columns))
+        self._room = room
+        names = _names(self._values)
+        self._without_surplus(names - self._known.keys() - self._own - rules.fixed.keys())
+        self._sparse = frozenset(sparse_fields(self._values, names))
+        self._inferred = _infer(self._values, self._sparse)
+
+    def _without_surplus(self, unknown: Set[str]) -> None:
+        """Rescue the fields for which the table has no place, before anything makes columns of them."""
+        if len(unknown) <= self._room.left:
+            return
+        with_values = (
+            name for value in self._values for name, each in value.items() if name in unknown and not is_empty(each)
+        )
+        placed = dict.fromkeys(with_values)
+        surplus = unknown - set(islice(placed, max(0, int(self._room.left))))
+        for row, value in enumerate(self._values):
+            if surplus.isdisjoint(value):
+                continue
+            self._values[row] = {name: each for name, each in value.items() if name not in surplus}
+            for name, each in value.items():
+                if name in surplus and not is_empty(each):
+                    self._rescue(name, row, each, "" if name in self._rescued else f"{shown(each)} {FULL}")
+
+    def add_lost(self, lost: Mapping[str, Mapping[int, Any]]) -> None:
+        """What columns of ours have no form for."""
+        for name, values in lost.items():
+            for row, value in values.items():
+                self._rescue(_OfKafka(name), row, value, f"{shown(value)} has no form in its column")
+
+    def add_fields(self) -> None:
+        """The records' own fields, but the timestamp."""
+        for name, array in self._inferred.items():
+            values = FieldValues(self._values, name)
+            if name in self._own:
+                self._add_shadowed(name, values)
+            elif name not in self._known and name.lower() in self._folded:
+                self._rescue_all(name, values, _CASE)
+            else:
+                self._add(name, self._fitted(name, array, values, self._room))
+
+    def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], room: Room) -> Column:
+        """The column in the type that the table has for it or, where it is new, the one that the user has given."""
+        fixed = name in self._rules.fixed
+        if name in self._sparse:
+            column = fit_column(list(values), self._kind(name), fixed=fixed, room=room)
+        else:
+            column = fit_array(array, values, self._kind(name), fixed=fixed, room=room)
+        return _appearing(column) if fixed and name not in self._known else column
+
+    def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
+        """A column of ours: there is always a place for it, and for no more than one where the table is full."""
+        room = Room(1) if self._room.is_full and self._kind(name) is None else self._room
+        return self._fitted(name, array, values, room)
+
+    def _kind(self, name: str) -> pa.DataType | None:
+        return self._known.get(name, self._rules.fixed.get(name))
+
+    def _add_shadowed(self, name: str, values: Sequence[Any]) -> None:
+        """Fields whose names belong to a column of ours: what differs from it is kept."""
+        if name == RESCUED_COLUMN:
+            self._rescue_all(name, values, f"in a field named {RESCUED_COLUMN}")
+        elif name in self._extra:
+            self._rescue_all(name, values, "in a field of the name of a metadata column", self._extra[name].to_pylist())
+        elif name == KEY_COLUMN:
+            self._rescue_all(name, values, "differs from the Kafka key", [row.key for row in self._rows])
+
+    def add_timestamps(self) -> None:
+        """The timestamp column: the Kafka timestamp where a record has none; a null of the record's own stays null."""
+        name = self._rules.timestamp_column
+        if name in self._rules.partition_columns or name in self._extra:
+            return
+        array = self._inferred.get(name)
+        values: Sequence[Any] = FieldValues(self._values, name)
+        if name not in self._inferred or array is None or array.null_count:
+            lacking = [name not in value for value in self._values]
+            if any(lacking):
+                values = self._completed(name, lacking, self._kind(name))
+                array = infer(values)
+        self._add(name, self._fitted_own(name, array, values))
+
+    def _completed(self, name: str, lacking: list[bool], kind: pa.DataType | None) -> list[Any]:
+        values = []
+        for row, lacks in zip(self._rows, lacking, strict=True):
+            value = known_timestamp(row.timestamp) if lacks else row.value[name]
+            if kind is None:
+                kind = fit(value, None, fixed=False).kind
+            values.append(in_form_of(kind, value) if lacks and value is not None else value)
+        return values
+
+    def add_keys(self) -> None:
+        """The Kafka keys; as a column they win over a field of the same name."""
+        if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
+            return
+        keys = [row.key for row in self._rows]
+        self._add(KEY_COLUMN, self._fitted_own(KEY_COLUMN, infer(keys), keys), _OfKafka(RESCUED_KEY))
+
+    def add_extra(self) -> None:
+        for name, array in self._extra.items():
+            kind = self._kind(name)
+            if array.null_count == len(array):
+                continue
+            if kind in (None, array.type):
+                self._add(name, Column(array, array.type, {}, array.is_valid().index(True).as_py()))
+            else:
+                self._add(name, self._fitted_own(name, None, array.to_pylist()), _OfKafka(name))
+
+    def finish(self) -> Conversion:
+        """The columns in the order of the schema, new ones in the order they were first seen."""
+        columns = dict(self._known)
+        columns.update({name: column.kind for name, column in self._columns.items() if name in columns})
+        folded = {name.lower() for name in (*columns, *self._own)}
+        for name in sorted(self._new(), key=self._first_seen):
+            if name not in self._own:
+                refusal = refusal_of_name(name, folded)
+                if refusal is not None:
+                    self._withdraw(name, refusal)
+                    continue
+            if self._left_over and min(self._left_over) < self._first_seen(name)[0]:
+                columns.setdefault(RESCUED_COLUMN, pa.string())
+            columns[name] = self._columns[name].kind
+            folded.add(name.lower())
+        arrays = {name: column.array for name, column in self._columns.items()}
+        if self._left_over:
+            columns.setdefault(RESCUED_COLUMN, pa.string())
+            arrays[RESCUED_COLUMN] = self._rescued_column()
+        stored = {name: arrays[name] for name in columns if _has_values(arrays.get(name))}
+        if not stored:  # a table without columns would have no rows either
+            columns.setdefault(KEY_COLUMN, pa.string())
+            stored = {KEY_COLUMN: pa.nulls(len(self._rows), columns[KEY_COLUMN])}
+        return Conversion(pa.table(stored), TableSchema(columns), self._rescued)
+
+    def _new(self) -> Iterable[str]:
+        return [name for name, column in self._columns.items() if name not in self._known and column.kind is not None]
+
+    def _first_seen(self, name: str) -> tuple[int, int]:
+        """The row that shows the column's type, and the place of the field in it; columns of ours come last."""
+        row = self._columns[name].typed or 0
+        fields = list(self._values[row])
+        place = fields.index(name) if name in fields else len(fields) + list(self._columns).index(name)
+        return row, place
+
+    def _add(self, name: str, column: Column, rescued_as: _OfKafka | None = None) -> None:
+        self._columns[name] = column
+        for row, misfit in column.misfits.items():
+            self._rescue(rescued_as or name, row, misfit.value, misfit.reason)
+
+    def _withdraw(self, name: str, refusal: str) -> None:
+        del self._columns[name]
+        self._rescued.pop(name, None)
+        self._rescue_all(name, FieldValues(self._values, name), refusal)
+
+    def _rescue_all(self, name: str, values: Iterable[Any], why: str, equal_to: Iterable[Any] | None = None) -> None:
+        others = equal_to if equal_to is not None else (None for _ in self._rows)
+        for row, (value, other) in enumerate(zip(values, others, strict=False)):
+            if not is_empty(value) and not (type(value) is type(other) and value == other):
+                self._rescue(name, row, value, "" if name in self._rescued else f"{shown(value)} {why}")
+
+    def _rescue(self, field_name: str | _OfKafka, row: int, value: Any, why: str) -> None:
+        fields = self._left_over.setdefault(row, {})
+        fields[field_name] = value
+        name = field_name if isinstance(field_name, str) else field_name.name
+        so_far = self._rescued.get(name)
+        self._rescued[name] = Rescue(so_far.count + 1, so_far.example) if so_far else Rescue(1, why)
+
+    def _rescued_column(self) -> pa.Array:
+        texts: list[str | None] = [None] * len(self._rows)
+        for row, fields in self._left_over.items():
+            texts[row] = to_json(_by_name(fields))
+        return pa.array(texts, pa.string())
+
+
+def _names(values: list[dict[str, Any]]) -> Set[str]:
+    """The names of all fields.
+
+    Raises:
+        BadRowsError: records that cannot be rows.
+    """
+    if all(issubclass(kind, dict) for kind in set(map(type, values))):
+        names: set[Any] = set().union(*values)
+        if all(isinstance(name, str) and _is_unicode(name) for name in names):
+            return names
+    raise BadRowsError({row: reason for row, value in enumerate(values) if (reason := _refusal(value))})
+
+
+def _infer(values: list[dict[str, Any]], sparse: Collection[str]) -> dict[str, pa.Array | None]:
+    """The fields of all records in the order they are first seen, as Arrow infers them: at once, if it can."""
+    records = None if sparse else infer(values)
+    if records is not None and pa.types.is_struct(records.type):
+        return dict(zip((field.name for field in records.type), records.flatten(), strict=True))
+    names = dict.fromkeys(name for value in values for name in value)
+    return {name: None if name in sparse else infer(FieldValues(values, name)) for name in names}
+
+
+def _refusal(value: Any) -> str | None:
+    """Why a record cannot be a row."""
+    if not isinstance(value, dict):
+        return f"it is no object with fields, but {shown(value)}"
+    for name in value:
+        if not isinstance(name, str):
+            return f"its field name {shown(name)} is not text"
+        if not _is_unicode(name):
+            return f"its field name {shown(name)} is not Unicode"
+    return None
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
+    """A Kafka timestamp (ms since the epoch) in the form of a column's type; as it is where the type has none.
+
+    It does not fit the column then, and is rescued as any other value.
+    """
+    if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return ms
+    forms: tuple[tuple[Callable[[pa.DataType], bool], Callable[[datetime], Any]], ...] = (
+        (pa.types.is_timestamp, lambda moment: moment if kind.tz else moment.replace(tzinfo=None)),
+        (pa.types.is_date, lambda moment: moment.date()),
+        (pa.types.is_string, lambda moment: moment.isoformat(timespec="milliseconds")),
+    )
+    try:
+        moment = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return ms
+    return next((form(moment) for fits, form in forms if fits(kind)), ms)
+
+
+def _by_name(fields: Mapping[str | _OfKafka, Any]) -> Mapping[str, Any]:
+    """The fields of a row that were rescued, each under a name of its own."""
+    named = {name: value for name, value in fields.items() if isinstance(name, str)}
+    for field_name, value in fields.items():
+        if isinstance(field_name, _OfKafka):
+            name = field_name.name
+            while name in named:
+                name = f"_{name}"
+            named[name] = value
+    return named
+
+
+def _appearing(column: Column) -> Column:
+    """A column of a given type that is new: it is there from the first value on that fits."""
+    if column.array is None or not _has_values(column.array):
+        return Column(None, None, column.misfits, None)
+    return column._replace(typed=int(pc.index(column.array.is_valid(), True).as_py()))
+
+
+def _has_values(array: pa.Array | None) -> bool:
+    return array is not None and array.null_count < len(array)

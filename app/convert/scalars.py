@@ -1,0 +1,174 @@
+"""Values that are neither list nor struct: their natural type, and which types of column take them without loss."""
+
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from app.table.type_names import MAX_DIGITS
+
+DECIMAL = pa.decimal128(MAX_DIGITS, 18)
+ZONED = pa.timestamp("us", "UTC")
+UNZONED = pa.timestamp("us")
+_INT_BITS = {pa.int32(): 31, pa.int64(): 63}
+_NANOSECONDS = 1000  # in a microsecond
+_LONGEST_MOMENT = 64  # characters of ISO 8601 text, as in app.convert.timestamps
+
+Stored = tuple[Any, pa.DataType]
+
+
+def to_python(value: Any) -> Any:
+    """A value of Arrow or NumPy as the value of Python that is equal to it; all others as they are."""
+    if value is None or type(value) in _COMMON:
+        return value
+    if isinstance(value, pa.Scalar):
+        return _python_of_arrow(value)
+    if hasattr(value, "dtype"):  # NumPy, which is not needed otherwise
+        if getattr(value, "ndim", 0):
+            return [to_python(each) for each in value]
+        return _python_of_arrow(pa.scalar(value)) if value.dtype.kind in "biufUSM" else value
+    return value
+
+
+_COMMON = frozenset({str, int, float, bool, dict, list, bytes})
+
+
+def _python_of_arrow(scalar: pa.Scalar) -> Any:
+    if pa.types.is_timestamp(scalar.type) and scalar.type.unit == "ns" and scalar.is_valid:
+        if scalar.value % _NANOSECONDS:
+            return scalar  # Parquet without nanoseconds cannot hold it
+        scalar = scalar.cast(pa.timestamp("us", scalar.type.tz))
+    return scalar.as_py()
+
+
+def leaf_type(value: Any) -> pa.DataType | None:
+    """The type a column gets from such a value; ``None`` for values that no column holds."""
+    for kinds, natural in _NATURAL:
+        if isinstance(value, kinds):
+            return natural(value)
+    return None
+
+
+def fit_leaf(value: Any, kind: pa.DataType | None, *, fixed: bool) -> Stored | None:
+    """The value as a column of this type stores it, and the column's type from then on; ``None`` if it cannot."""
+    natural = leaf_type(value)
+    if kind is None:
+        return None if natural is None else (_stored(value), natural)
+    if natural == kind and not pa.types.is_decimal(kind):
+        return _stored(value), kind
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return _fit_number(value, kind, fixed=fixed)
+    if pa.types.is_decimal(kind) and isinstance(value, Decimal):
+        return _exactly(value, kind)
+    if fixed and isinstance(value, str):
+        moment = _moment(value, kind)
+        return None if moment is None else (moment, kind)
+    return None
+
+
+def _fit_number(value: float, kind: pa.DataType, *, fixed: bool) -> Stored | None:
+    if kind == pa.float64():
+        whole = isinstance(value, int)
+        return (float(value), kind) if not whole or (is_within(value, pa.int64()) and float(value) == value) else None
+    if pa.types.is_decimal(kind):
+        if isinstance(value, float):
+            return _exactly(Decimal(repr(value)), kind) if fixed else None
+        return _exactly(Decimal(value), kind)
+    if kind not in _INT_BITS:
+        return None
+    if is_whole(value) and is_within(value, kind):
+        return int(value), kind
+    widens = isinstance(value, float) and kind == pa.int64() and not fixed
+    return (value, pa.float64()) if widens else None
+
+
+def is_whole(value: float) -> bool:
+    """Whether nothing is lost when this number becomes an integer: the sign of -0.0 would be."""
+    if isinstance(value, int):
+        return True
+    return value.is_integer() and not (value == 0 and math.copysign(1, value) < 0)
+
+
+def is_within(value: float, kind: pa.DataType) -> bool:
+    """Whether an integer type holds this whole number."""
+    bits = _INT_BITS[kind]
+    return bool(-(2**bits) <= value < 2**bits)
+
+
+def _exactly(value: Decimal, kind: pa.DataType) -> Stored | None:
+    """The number with the digits of a decimal type, if it has no more."""
+    if not value.is_finite() or (value == 0 and value.is_signed()):
+        return None
+    try:
+        exact = value.quantize(Decimal((0, (1,), -kind.scale)), context=Context(prec=kind.precision))
+    except InvalidOperation:
+        return None
+    return (exact, kind) if exact == value else None
+
+
+def _moment(text: str, kind: pa.DataType) -> date | datetime | None:
+    """What an ISO-8601 text means in a column that was fixed to a date or timestamp; without a zone: UTC."""
+    if len(text) > _LONGEST_MOMENT:
+        return None
+    try:
+        if kind == pa.date32():
+            return date.fromisoformat(text)
+        if kind not in (ZONED, UNZONED) or _has_nanoseconds(text):
+            return None
+        moment = datetime.fromisoformat(text)
+        if kind == UNZONED:
+            return moment if moment.tzinfo is None else None
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _has_nanoseconds(text: str) -> bool:
+    """Digits below a microsecond, which Python would drop."""
+    fraction = text.replace(",", ".").partition(".")[2]
+    digits = fraction[: len(fraction) - len(fraction.lstrip("0123456789"))]
+    return len(digits) > 6 and digits[6:].strip("0") != ""  # noqa: PLR2004 - microseconds
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, time):
+        return value.isoformat()  # Spark writes no time of day to Parquet
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
+
+
+def _type_of_text(value: str) -> pa.DataType | None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return None
+    return pa.string()
+
+
+def _type_of_moment(value: datetime) -> pa.DataType | None:
+    if getattr(value, "nanosecond", 0):  # of pandas
+        return None
+    if value.tzinfo is None:
+        return UNZONED
+    try:
+        value.astimezone(UTC)
+    except OverflowError:  # in the last hours of the year 9999, or the first of the year 1
+        return None
+    return ZONED
+
+
+_NATURAL: tuple[tuple[Any, Callable[[Any], pa.DataType | None]], ...] = (
+    (bool, lambda _: pa.bool_()),
+    (int, lambda value: pa.int64() if is_within(value, pa.int64()) else None),
+    (float, lambda _: pa.float64()),
+    (str, _type_of_text),
+    ((bytes, bytearray, memoryview), lambda _: pa.binary()),
+    (datetime, _type_of_moment),
+    (date, lambda _: pa.date32()),
+    (time, lambda _: pa.string()),
+    (Decimal, lambda value: DECIMAL if _exactly(value, DECIMAL) else None),
+)

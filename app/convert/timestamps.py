@@ -1,0 +1,211 @@
+"""Time parts of timestamps, whatever form they have; what one value means never depends on the others.
+
+Whole numbers and fractions are epochs whose unit is told by their size, row by row, because one topic may carry several
+producers; strings are ISO-8601, with or without a zone (without: UTC); datetimes and dates are what they are.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from numbers import Integral, Rational, Real
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.bad_records.bad_rows import BadRowsError
+
+# |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
+_UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ZONE = re.compile(r"[T ]\d.*([Zz]|[+-]\d\d(:?\d\d)?)$")
+_SECOND = timedelta(seconds=1)
+_FIRST_SECOND = -62_135_596_800  # 0001-01-01T00:00:00Z
+_LAST_SECOND = 253_402_300_799  # 9999-12-31T23:59:59Z
+_INT64 = range(-(2**63), 2**63)
+_LONGEST_SHOWN = 80
+_LONGEST_TEXT = 64  # characters; ISO 8601 with nanoseconds and seconds in the zone's offset has 44
+
+
+def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
+    """Year (4 digits), month, day and hour (2 digits each) in UTC as string arrays; null where the value is ``None``.
+
+    Raises:
+        BadRowsError: values that are no timestamps, or outside the years 1 to 9999; all of them.
+    """
+    seconds = _seconds(values)
+    unusable = pc.invert(pc.fill_null(_is_inside(seconds), False))
+    rows = pc.indices_nonzero(unusable).to_pylist() if pc.any(unusable).as_py() else []
+    reasons = {row: _reason(values[row]) for row in rows if values[row] is not None}
+    if reasons:
+        raise BadRowsError(reasons)
+    return _parts(seconds)
+
+
+def time_parts_of_column(column: pa.Array) -> Mapping[str, pa.Array] | None:
+    """The same for a column of numbers or text without nulls; ``None`` where some are no usable timestamps."""
+    if pa.types.is_integer(column.type):
+        seconds = _epoch_seconds(column.cast(pa.int64()))
+    elif pa.types.is_floating(column.type):
+        seconds = _epoch_seconds_of_doubles(column)
+    elif pa.types.is_string(column.type):
+        seconds = _seconds_of_texts(column.to_pylist())
+    else:
+        return None
+    return _parts(seconds) if pc.all(pc.fill_null(_is_inside(seconds), False)).as_py() else None
+
+
+def _is_inside(seconds: pa.Array) -> pa.Array:
+    return pc.and_(pc.greater_equal(seconds, _FIRST_SECOND), pc.less_equal(seconds, _LAST_SECOND))
+
+
+def _parts(seconds: pa.Array) -> Mapping[str, pa.Array]:
+    # Many rows share an hour: the calendar is asked once for each that occurs.
+    hours = _floor_divide(seconds, 3600).dictionary_encode()
+    stamps = pc.multiply(hours.dictionary, 3600).cast(pa.timestamp("s"))
+    digits = {"year": pc.year(stamps), "month": pc.month(stamps), "day": pc.day(stamps), "hour": pc.hour(stamps)}
+    return {
+        name: pc.utf8_lpad(part.cast(pa.string()), 4 if name == "year" else 2, "0").take(hours.indices)
+        for name, part in digits.items()
+    }
+
+
+def _seconds(values: Sequence[Any]) -> pa.Array:
+    """Epoch seconds of each value, rounded down (int64); null where it is ``None`` or no timestamp.
+
+    Each type is converted by itself: Arrow would take a list of several for one type, and change some of the values.
+    """
+    kinds = set(map(type, values)) - {type(None)}
+    if len(kinds) == 1:
+        return _converter(kinds.pop())(values)
+    seconds: list[int | None] = [None] * len(values)
+    for kind in kinds:
+        rows = [row for row, value in enumerate(values) if type(value) is kind]
+        converted = _converter(kind)([values[row] for row in rows]).to_pylist()
+        for row, second in zip(rows, converted, strict=True):
+            seconds[row] = second
+    return pa.array(seconds, pa.int64())
+
+
+def _converter(kind: type) -> Callable[[Sequence[Any]], pa.Array]:
+    if kind is not bool and issubclass(kind, Integral):
+        return _seconds_of_integers
+    if issubclass(kind, Real) and not issubclass(kind, Rational):  # float, and the floats of NumPy
+        return _seconds_of_floats
+    if issubclass(kind, str):
+        return _seconds_of_texts
+    if issubclass(kind, datetime):
+        return _seconds_of_datetimes
+    if issubclass(kind, date):
+        return _seconds_of_dates
+    return lambda values: pa.nulls(len(values), pa.int64())
+
+
+def _seconds_of_integers(values: Sequence[Any]) -> pa.Array:
+    try:
+        numbers = pa.array(values, pa.int64())
+    except (OverflowError, pa.ArrowInvalid):  # nanoseconds beyond the year 2262 need more than 64 bits
+        return pa.array([None if value is None else _seconds_of_integer(int(value)) for value in values], pa.int64())
+    return _epoch_seconds(numbers)
+
+
+def _epoch_seconds(numbers: pa.Array) -> pa.Array:
+    seconds = numbers
+    sizes = pc.min_max(numbers).as_py()
+    largest = max(abs(sizes["min"]), abs(sizes["max"]))
+    for bound, per_second in reversed(_UNITS):
+        if largest > bound:
+            beyond = pc.or_(pc.greater(numbers, bound), pc.less(numbers, -bound))
+            seconds = pc.if_else(beyond, _floor_divide(numbers, per_second), seconds)
+    return seconds
+
+
+def _seconds_of_integer(value: int) -> int | None:
+    seconds = value // next((per_second for bound, per_second in _UNITS if abs(value) > bound), 1)
+    return seconds if seconds in _INT64 else None
+
+
+def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
+    """Arrow divides towards zero, which would put 1969-12-31T23:59:59.5 into 1970."""
+    quotient = pc.divide(values, divisor)
+    rounded_up = pc.greater(pc.multiply(quotient, divisor), values)
+    return pc.subtract(quotient, rounded_up.cast(pa.int64()))
+
+
+def _seconds_of_floats(values: Sequence[Any]) -> pa.Array:
+    return _epoch_seconds_of_doubles(
+        pa.array([None if value is None else float(value) for value in values], pa.float64())
+    )
+
+
+def _epoch_seconds_of_doubles(numbers: pa.Array) -> pa.Array:
+    seconds = numbers
+    for bound, per_second in reversed(_UNITS):
+        beyond = pc.greater(pc.abs(numbers), float(bound))
+        seconds = pc.if_else(beyond, pc.divide(numbers, float(per_second)), seconds)
+    usable = pc.and_(pc.is_finite(seconds), pc.less(pc.abs(seconds), 1e12))  # what is beyond is beyond int64 soon
+    return pc.floor(pc.if_else(usable, seconds, None)).cast(pa.int64())
+
+
+def _seconds_of_texts(values: Sequence[Any]) -> pa.Array:
+    """Like the first, all with a zone or all without, Arrow parses them at once; else they go one by one."""
+    # The expression takes the square of the length of a text that nearly fits.
+    first = next(value for value in values if value is not None)[:_LONGEST_TEXT]
+    zone = "UTC" if _ZONE.search(first) else None
+    try:
+        stamps = pa.array(values, pa.string()).cast(pa.timestamp("us", zone))
+    except (UnicodeEncodeError, pa.ArrowException):
+        return _seconds_one_by_one(values)
+    return _floor_divide(stamps.cast(pa.int64()), 10**6)
+
+
+def _seconds_one_by_one(texts: Sequence[str | None]) -> pa.Array:
+    return pa.array([None if text is None else _seconds_of_text(text) for text in texts], pa.int64())
+
+
+def _seconds_of_text(text: str) -> int | None:
+    if len(text) > _LONGEST_TEXT:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _SECOND
+
+
+def _seconds_of_datetimes(values: Sequence[Any]) -> pa.Array:
+    try:
+        micros = pa.array(values, pa.timestamp("us", "UTC")).cast(pa.int64())
+    except ValueError:  # a zone that does not know its offset, as the NaT of pandas
+        if len(values) == 1:
+            return pa.nulls(1, pa.int64())
+        return pa.concat_arrays([_seconds_of_datetimes([value]) for value in values])
+    return _floor_divide(micros, 10**6)
+
+
+def _seconds_of_dates(values: Sequence[Any]) -> pa.Array:
+    return pa.array(values, pa.date32()).cast(pa.timestamp("s")).cast(pa.int64())
+
+
+def _reason(value: Any) -> str:
+    """Why a value is no usable timestamp."""
+    converter = _converter(type(value))
+    if converter is _seconds_of_texts and _seconds_of_text(value) is None:
+        return f"{_shown(value)} is no ISO-8601 timestamp"
+    is_number = converter in (_seconds_of_integers, _seconds_of_floats)
+    if not is_number and converter([value]).null_count:
+        cause = f"a {type(value).__name__} is no timestamp"
+    elif converter is _seconds_of_floats and not math.isfinite(value):
+        cause = "not a finite number"
+    else:
+        cause = "outside the years 1 to 9999"
+    return f"{_shown(value)} is no usable timestamp: {cause}"
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = value if isinstance(value, str) else str(value)
+        return f"{text[:_LONGEST_SHOWN]!r}"
+    except ValueError:  # Python writes no whole number of more than 4,300 digits
+        return f"a number of {value.bit_length():,} bits"

@@ -1,0 +1,308 @@
+"""One value and the type of its column: what is stored, how the type grows, and what fits nowhere.
+
+This is the slow way, value by value in the order of the rows, for columns whose values differ in kind or are new and
+nested. ``app.convert.columns`` has the fast way, which comes to the same.
+"""
+
+import math
+from collections.abc import Container, Mapping
+from datetime import date, time
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from app.bad_records.rescued import joined
+from app.convert.scalars import fit_leaf, to_python
+from app.error_text import shown
+from app.lenient_json import to_json
+from app.table.type_names import type_name
+
+MAX_DEPTH = 32  # levels of lists and structs; pyarrow reads no more than 100 of Parquet, where each list has two
+MAX_LEAVES = 5_000  # of the table: 5,000 columns take Spark 5 s per batch
+MAX_NEW_LEAVES = 1_000  # in one batch: a wide table begins at once, and one record with ids for names does not fill it
+MAX_LISTS = 12  # levels of lists in new columns: from there on each level doubles what DuckDB takes
+LONGEST_NAME = 255  # bytes of a new field's name: what catalogs and warehouses take
+_MOST_CELLS = 16 * 2**20  # elements of one list by the fields that each of them has: 8 bytes each
+_FEW_ELEMENTS = 1_000
+_IN_LIST = " (element of a list)"
+FULL = "has no place: no more fields can be added"
+
+
+class Room:
+    """How many leaves (fields with a value of their own, at whatever depth) may still be added; counts them down."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+
+    @property
+    def is_full(self) -> bool:
+        return self.left < 1
+
+
+UNBOUNDED = Room(math.inf)
+
+
+class Misfit(NamedTuple):
+    """What fits nowhere: the value itself, or of a struct only the fields concerned; and why."""
+
+    value: Any
+    reason: str
+
+
+class Fit(NamedTuple):
+    """A value as its column stores it, the type of the column from now on, and what was left over."""
+
+    stored: Any
+    kind: pa.DataType | None
+    misfit: Misfit | None = None
+
+
+def fit(
+    value: Any,
+    kind: pa.DataType | None,
+    *,
+    fixed: bool,
+    room: Room = UNBOUNDED,
+    depth: int = 1,
+    lists: int = 0,
+) -> Fit:
+    """Fit a value into a column.
+
+    Args:
+        value: as it came.
+        kind: the column's type; ``None`` as long as no value has shown it.
+        fixed: whether the type was given by the user: it takes more, and never grows.
+        room: for leaves that have no type yet.
+        depth: 1 for a column, one more for every level below.
+        lists: how many of the levels around it are lists.
+    """
+    value = to_python(value)
+    if value is None:
+        return Fit(None, kind)
+    if fixed and kind == pa.string() and not isinstance(value, str):
+        return _fit_text(value)
+    if isinstance(value, Mapping):
+        return _fit_struct(value, kind, fixed=fixed, room=room, depth=depth, lists=lists)
+    if isinstance(value, list | tuple | set | frozenset):
+        return _fit_list(value, kind, fixed=fixed, room=room, depth=depth, lists=lists)
+    found = fit_leaf(value, kind, fixed=fixed)
+    if found is None:
+        return _refused(value, kind)
+    if kind is None:
+        if room.is_full:
+            return _refused(value, kind, FULL)
+        room.left -= 1
+    stored, wider = found
+    return Fit(stored, wider)
+
+
+def is_empty(value: Any) -> bool:
+    """Whether a value means null: ``{}`` does, and a struct without any value."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, Mapping):
+            left.extend(each.values())
+        elif each is not None:
+            return False
+    return True
+
+
+def _refused(value: Any, kind: pa.DataType | None, why: str = "") -> Fit:
+    if not why:
+        why = f"in a {type_name(kind)} column" if kind is not None else "fits no type of column"
+    return Fit(None, kind, Misfit(value, f"{shown(value)} {why}"))
+
+
+def _fit_text(value: Any) -> Fit:
+    """A column fixed to text takes all: what JSON has no form for, as plain text."""
+    is_plain = isinstance(value, date | time | Decimal)
+    text = str(value) if isinstance(value, Decimal) else value.isoformat() if is_plain else to_json(value)
+    return Fit(text, pa.string())
+
+
+class _Fields(NamedTuple):
+    """The fields of a struct by name, and their names in lower case."""
+
+    kinds: dict[str, pa.DataType]
+    folded: set[str]
+
+
+_NONE = _Fields({}, set())
+_MOST_KNOWN = 256
+_known: dict[int, tuple[pa.DataType, _Fields]] = {}  # by identity: comparing types takes as long as reading them
+
+
+def _fields_of(kind: pa.DataType | None) -> _Fields:
+    if kind is None:
+        return _NONE
+    found = _known.get(id(kind))
+    if found is None or found[0] is not kind:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        fields = _Fields({field.name: field.type for field in kind}, {field.name.lower() for field in kind})
+        _known[id(kind)] = found = kind, fields
+    return found[1]
+
+
+def _fit_struct(
+    value: Mapping[Any, Any], kind: pa.DataType | None, *, fixed: bool, room: Room, depth: int, lists: int
+) -> Fit:
+    if not value:
+        return Fit(None, kind)
+    if kind is not None and not pa.types.is_struct(kind):
+        return Fit(None, kind) if is_empty(value) else _refused(value, kind)
+    if depth > MAX_DEPTH:
+        return _refused(value, kind, f"is nested deeper than {MAX_DEPTH} levels")
+    if not all(isinstance(name, str) for name in value):
+        return _refused(value, kind, "has field names that are not text")
+    known = _fields_of(kind)
+    fields = known
+    stored, left_over, reason = {}, {}, ""
+    for name, each in value.items():
+        inner = _fit_field(name, each, fields, fixed=fixed, room=room, depth=depth, lists=lists)
+        if inner.stored is not None:
+            stored[name] = inner.stored
+        if inner.misfit is not None:
+            left_over[name] = inner.misfit.value
+            reason = reason or f"{inner.misfit.reason} (field {shown(name)})"
+        if inner.kind is not None and inner.kind is not fields.kinds.get(name):
+            if fields is known:
+                fields = _Fields(dict(known.kinds), set(known.folded))
+            fields.kinds[name] = inner.kind
+            fields.folded.add(name.lower())
+    grown = kind if fields is known else pa.struct(list(fields.kinds.items()))
+    # A struct without any value and one that is null are the same, for {} has no other form in Parquet.
+    return Fit(stored or None, grown, Misfit(left_over, reason) if left_over else None)
+
+
+def _fit_field(name: str, value: Any, fields: _Fields, *, fixed: bool, room: Room, depth: int, lists: int) -> Fit:
+    kind = fields.kinds.get(name)
+    if kind is None:
+        refusal = refusal_of_name(name, fields.folded, is_nested=True, full=fixed)
+        if refusal is not None:
+            return Fit(None, None) if is_empty(value) else Fit(None, None, Misfit(value, f"{shown(value)} {refusal}"))
+    return fit(value, kind, fixed=fixed, room=room, depth=depth + 1, lists=lists)
+
+
+def refusal_of_name(name: str, folded: Container[str], *, is_nested: bool = False, full: bool = False) -> str | None:
+    """Why no field of this name can be added to those whose names in lower case are ``folded``."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return "has a name that is not Unicode"
+    if size > LONGEST_NAME:
+        return f"has a name of {size:,} bytes, and {LONGEST_NAME} are the most"
+    if is_nested and not name:
+        return "has an empty name inside an object"
+    if name.lower() in folded:
+        return "has a name that differs only in case from another one"
+    return FULL if full else None
+
+
+def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, depth: int, lists: int) -> Fit:
+    """A list is stored whole or not at all; its type grows only with lists that are stored."""
+    if kind is not None and not pa.types.is_list(kind):
+        return _refused(list(value), kind)
+    if depth > MAX_DEPTH:
+        return _refused(list(value), kind, f"is nested deeper than {MAX_DEPTH} levels")
+    if kind is None and lists >= MAX_LISTS:
+        return _refused(list(value), kind, f"has more than {MAX_LISTS} levels of lists")
+    elements = list(value)
+    before = kind.value_type if kind is not None else None
+    room_before = room.left
+    after, fits = before, []
+    for each in elements:
+        fits.append(fit(each, after, fixed=fixed, room=room, depth=depth + 1, lists=lists + 1))
+        after = fits[-1].kind
+    if after is None:
+        misfit = next((one.misfit for one in fits if one.misfit is not None), None)
+        if misfit is not None:
+            return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
+        return _refused(elements, kind, "in a column of lists whose elements have no type yet")
+    # Again only for elements that came before the type was complete: else each level would double the work.
+    fits = [
+        one
+        if one.kind is after or one.kind == after
+        else fit(each, after, fixed=fixed, room=Room(0), depth=depth + 1, lists=lists + 1)
+        for each, one in zip(elements, fits, strict=True)
+    ]
+    misfit = next((each.misfit for each in fits if each.misfit is not None), None)
+    if misfit is not None:
+        room.left = room_before
+        return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
+    if len(elements) > _FEW_ELEMENTS and len(elements) * leaves(after) > _MOST_CELLS:
+        room.left = room_before
+        return _refused(elements, kind, f"has {len(elements):,} elements with {leaves(after):,} fields each")
+    grown = kind if after is before else pa.list_(after)
+    return Fit([each.stored for each in fits], grown)
+
+
+def _of_an_element(reason: str) -> str:
+    return reason if reason.endswith(_IN_LIST) else reason + _IN_LIST
+
+
+def leaves(kind: pa.DataType) -> int:
+    """How many columns there are in a file for a column of this type."""
+    if pa.types.is_struct(kind):
+        return sum(leaves(field.type) for field in kind)
+    return leaves(kind.value_type) if pa.types.is_list(kind) else 1
+
+
+def fit_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED) -> "Column":
+    """Fit all values of a column, in the order of the rows."""
+    final = kind
+    stored: list[Any] = []
+    misfits: dict[int, Misfit] = {}
+    typed: int | None = None
+    for row, value in enumerate(values):
+        if value is None:
+            stored.append(None)
+            continue
+        one = fit(value, final, fixed=fixed, room=room)
+        if one.misfit is not None:
+            misfits[row] = one.misfit
+        if typed is None and one.kind is not None:
+            typed = row
+        final = one.kind
+        stored.append(one.stored)
+    if final is None:
+        return Column(None, None, misfits, typed)
+    if typed is not None and _has_doubles(final):
+        stored = _refit(stored, final, misfits)
+    return Column(pa.array(stored, final), final, misfits, typed)
+
+
+class Column(NamedTuple):
+    """A column of a batch.
+
+    ``array`` has the type ``kind``, both ``None`` where no value has shown a type; ``misfits`` are by row; ``typed`` is
+    the first row that shows the type, ``None`` where there is none.
+    """
+
+    array: pa.Array | None
+    kind: pa.DataType | None
+    misfits: dict[int, Misfit]
+    typed: int | None
+
+
+def _refit(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misfit]) -> list[Any]:
+    """Where a column became double, whole numbers before may have more digits than a double has."""
+    refitted = []
+    for row, value in enumerate(stored):
+        one = fit(value, kind, fixed=False)
+        if one.misfit is not None:
+            before = misfits.get(row)
+            left_over = joined(before.value, one.misfit.value) if before else one.misfit.value
+            misfits[row] = Misfit(left_over, one.misfit.reason)
+        refitted.append(one.stored)
+    return refitted
+
+
+def _has_doubles(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_doubles(field.type) for field in kind)
+    return _has_doubles(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_floating(kind))

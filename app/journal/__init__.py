@@ -1,0 +1,1 @@
+"""Exactly once: which member may write which partition, and which offsets are in the table."""

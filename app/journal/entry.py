@@ -1,0 +1,191 @@
+"""What the journal of a topic-partition says: the JSON object that makes its rows come exactly once."""
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+
+from app.model import TopicPartition
+
+VERSION: Final = 1
+_LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
+_PLAIN = 1_000  # revoked objects in the open; a longer list is compressed, for each batch writes the object twice
+_PACKED: Final = "revoked_packed"
+_ZERO_ID = "A" * 22  # sixteen bytes of zero as Kafka spells them: what clients get from a broker that tells no id
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def told_id(text: str | None) -> str:
+    """The id of a topic, or of a cluster, as Kafka tells it; empty for the zero id, which stands for none."""
+    return text if text and text != _ZERO_ID else ""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class JournaledFile(_Frozen):
+    """A data file of a batch, with all that registering it takes; ``size`` in bytes."""
+
+    key: str
+    size: int = Field(ge=0)
+    rows: int = Field(ge=0)
+    partition_values: dict[str, str]
+
+
+class Revoked(_Frozen):
+    """The key of an object that belongs to a batch rolled back at ``since`` (seconds since the epoch).
+
+    ``deleted`` tells that it was deleted since, once at least; an upload that was under way may bring it back.
+    """
+
+    key: str
+    since: int
+    deleted: bool = False
+
+
+class JournalEntry(_Frozen):
+    """One version of the object.
+
+    Attributes:
+        seq: counts the versions, so that no two of them are equal byte for byte, and none has another's ETag.
+        owner: token of the assignment that wrote it.
+        batch: number of the owner's batch.
+        state: ``done``: everything up to ``end`` is in the lake; ``pending``: ``files`` and ``also`` may be on their
+            way there; ``kept``: it is decided that ``files`` belong to the table, and they are perhaps not registered
+            yet; ``off``: at-least-once delivery has taken over, and what follows is not known.
+        start: first offset of the batch.
+        end: last offset of the batch.
+        topic_id: of the topic's present life; empty where the broker does not tell.
+        cluster_id: of the Kafka cluster whose offsets these are; empty where the broker does not tell, and in entries
+            of former releases.
+        marks_commits: whether the group's offsets carry the connector's mark since (``app.journal.commit_mark``).
+        files: data files of a pending batch; of a kept one those that were there.
+        also: keys of its other objects, which roll back with it and are never registered.
+        also_first: whether ``also`` is uploaded before the last data file: then the data files alone tell whether the
+            batch is complete, also where somebody has cleaned away the rest. Earlier releases uploaded in any order.
+        revoked: objects that are not valid whenever they appear.
+    """
+
+    version: Literal[1] = VERSION
+    seq: int = Field(ge=1)
+    owner: str
+    batch: int
+    state: Literal["done", "pending", "kept", "off"]
+    start: int = Field(ge=0)
+    end: int = Field(ge=-1)
+    topic_id: str
+    cluster_id: str = ""
+    marks_commits: bool = False
+    files: tuple[JournaledFile, ...] = ()
+    also: tuple[str, ...] = ()
+    also_first: bool = False
+    revoked: tuple[Revoked, ...] = ()
+
+    @field_validator("topic_id")
+    @classmethod
+    def _zero_is_no_id(cls, value: str) -> str:
+        return told_id(value)
+
+    @model_validator(mode="after")
+    def _only_unsettled_has_files(self) -> "JournalEntry":
+        if not self.is_unsettled and (self.files or self.also):
+            raise ValueError(f"an entry that is {self.state} has files")
+        if self.is_unsettled and self.end < self.start - 1:
+            raise ValueError("the batch ends before it starts")
+        return self
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether a batch is not finished."""
+        return self.state in ("pending", "kept")
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """The objects of a pending batch that tell whether it is complete: the last ones to be uploaded."""
+        return tuple(file.key for file in self.files) if self.files and self.also_first else self.objects
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """All objects of the batch."""
+        return (*(file.key for file in self.files), *self.also)
+
+    def changed(self, **values: object) -> "JournalEntry":
+        """The next version, with these values."""
+        return JournalEntry.model_validate({**dict(self), "seq": self.seq + 1, **values})
+
+    def to_body(self) -> bytes:
+        """The JSON to store."""
+        if len(self.revoked) <= _PLAIN:
+            return self.model_dump_json().encode()
+        packed = base64.b64encode(zlib.compress(_REVOKED.dump_json(self.revoked), level=1)).decode()
+        return json.dumps({**json.loads(self.model_dump_json(exclude={"revoked"})), _PACKED: packed}).encode()
+
+
+_REVOKED = TypeAdapter(tuple[Revoked, ...])
+
+
+def parse(body: bytes, roots: tuple[str, ...]) -> JournalEntry:
+    """Read an entry.
+
+    Args:
+        body: the stored JSON.
+        roots: what the keys of its files start with; any other key is not ours to touch.
+
+    Raises:
+        ValueError: it is damaged, of a newer release or not ours; the message says which.
+    """
+    try:
+        entry = JournalEntry.model_validate_json(_unpacked(body))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
+    for key in (*entry.objects, *(revoked.key for revoked in entry.revoked)):
+        if not key.startswith(roots) or ".." in key.split("/"):
+            raise ValueError(f"it names {key}, which is not below {' or '.join(roots)}")
+    return entry
+
+
+def _unpacked(body: bytes) -> bytes:
+    """The JSON with the list of revoked objects in the open."""
+    if f'"{_PACKED}"'.encode() not in body:
+        return body
+    fields = json.loads(body)
+    try:
+        fields["revoked"] = json.loads(zlib.decompress(base64.b64decode(fields.pop(_PACKED), validate=True)))
+    except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
+        raise ValueError(f"{_PACKED}: {error}") from None
+    return json.dumps(fields).encode()
+
+
+def journal_folder(table_root: str) -> str:
+    """Where the journals of a table lie, with a slash at the end. Deleting the table forgets its offsets too."""
+    return f"{table_root}/_journal/"
+
+
+def group_folder(table_root: str, group: str) -> str:
+    """Where the journals of one consumer group lie, with a slash at the end."""
+    return f"{journal_folder(table_root)}{_as_name(group)}/"
+
+
+def topic_folder(table_root: str, group: str, topic: str) -> str:
+    """Where the journals of one topic lie, with a slash at the end; of a journal's key only these end in ``.json``."""
+    return f"{group_folder(table_root, group)}{_as_name(topic)}/"
+
+
+def journal_key(table_root: str, group: str, tp: TopicPartition) -> str:
+    """The key of one topic-partition's journal."""
+    return f"{topic_folder(table_root, group, tp.topic)}{tp.partition}.json"
+
+
+def _as_name(text: str) -> str:
+    """The text as a folder's name: percent-encoded, also its dots; too long a one is cut and hashed."""
+    encoded = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match.group().encode()), text)
+    if len(encoded) <= _LONGEST_NAME:
+        return encoded
+    return f"{encoded[:_LONGEST_NAME]}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -1,0 +1,132 @@
+"""The JSON object that a journal's entry is stored in: read, replaced only as the version last seen, and fenced off."""
+
+import logging
+from collections.abc import Callable
+
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.journal.entry import JournalEntry, parse
+from app.storage.base import ChangedError, Document, ObjectStore
+
+logger = logging.getLogger(__name__)
+
+
+class FencedError(Exception):
+    """The entry is not our last version any more: another assignment owns the partition, or the table was deleted."""
+
+
+def read_entry(store: ObjectStore, key: str, roots: tuple[str, ...]) -> tuple[JournalEntry, str] | None:
+    """An entry, whoever wrote it, and the ETag of its version; ``None`` where there is none.
+
+    Raises:
+        FatalError: it cannot be understood.
+    """
+    found = store.read(key)
+    if found is None:
+        return None
+    try:
+        return parse(found.body, roots), found.etag
+    except ValueError as error:
+        raise FatalError(
+            f"reading the journal {store.uri}/{key}",
+            f"{error}",
+            "If a newer release wrote it, update this one. Else restore the object. Deleting it makes the "
+            "connector go on from the offset committed in Kafka, and rows may then come twice",
+        ) from None
+
+
+class JournalObject:
+    """One entry in the store. For one thread at a time.
+
+    Any method may raise the store's errors; a write that got no answer and is not repeated is found out by the next.
+
+    Args:
+        store: connected.
+        key: of the object.
+        owner: the assignment's token.
+        roots: what the keys of the table's objects start with; an entry that names others is refused.
+        clock: monotonic seconds.
+
+    Attributes:
+        entry: what it says, as far as is known here; ``None`` without one.
+        known_at: when that was asked for.
+    """
+
+    def __init__(
+        self, store: ObjectStore, key: str, owner: str, roots: tuple[str, ...], clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._key = key
+        self._owner = owner
+        self._roots = roots
+        self._clock = clock
+        self._etag: str | None = None
+        self.entry: JournalEntry | None = None
+        self.known_at = -float("inf")
+
+    @property
+    def where(self) -> str:
+        """Its address, for messages."""
+        return f"{self._store.uri}/{self._key}"
+
+    def read(self) -> JournalEntry | None:
+        """What it says, whoever wrote it; ``None`` where there is none.
+
+        Raises:
+            FatalError: it cannot be understood.
+        """
+        self.entry, self._etag = read_entry(self._store, self._key, self._roots) or (None, None)
+        return self.entry
+
+    def write(self, entry: JournalEntry) -> None:
+        """Put the entry in the place of the one that is known.
+
+        Raises:
+            FencedError: the one in the store is another's.
+        """
+        asked_at = self._clock()  # a process may be frozen while it waits for the answer
+        try:
+            self._etag = self._store.write(self._key, entry.to_body(), replaces=self._etag)
+        except ChangedError:
+            self._catch_up(self._store.read(self._key))
+            raise RetryableError(f"writing the journal {self.where}", "an earlier write came through late") from None
+        self.entry = entry
+        self.known_at = asked_at
+
+    def look(self) -> None:
+        """See whether the entry in the store still is ours.
+
+        Raises:
+            FencedError: it is not.
+        """
+        asked_at = self._clock()
+        found = self._store.read(self._key)
+        if found is None or found.etag != self._etag:
+            self._catch_up(found)
+        self.known_at = asked_at
+
+    def _catch_up(self, found: Document | None) -> None:
+        """Go on from a later version that is our own, from a write that got no answer and was not repeated.
+
+        Raises:
+            FencedError: it is not ours; our own objects that it revokes are deleted before.
+        """
+        if found is None:
+            raise FencedError(f"{self.where} is gone: the table was deleted")
+        try:
+            entry = parse(found.body, self._roots)
+        except ValueError as error:
+            raise FencedError(f"{self.where} was overwritten by something else: {error}") from None
+        if entry.owner == self._owner and (self.entry is None or entry.seq > self.entry.seq):
+            self.entry, self._etag = entry, found.etag
+            return
+        if self.entry is not None:
+            revoked = {item.key for item in entry.revoked}
+            for key in filter(revoked.__contains__, self.entry.objects):
+                self._delete_if_possible(key)
+        raise FencedError(f"{self.where} was taken over by another member of the consumer group")
+
+    def _delete_if_possible(self, key: str) -> None:
+        try:
+            self._store.delete(key)
+        except ConnectorError as error:  # of any kind: we are about to end this assignment anyway
+            logger.info("%s; its new owner deletes it too", error)

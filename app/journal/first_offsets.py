@@ -1,0 +1,184 @@
+"""Where a partition begins of which the consumer group has neither an offset nor a journal.
+
+Kafka's own rule, the setting for the reset alone, loses records: a partition that is added to a topic is noticed a
+while later, and ``latest`` would skip what came in between. So with ``latest`` there is one object for each group and
+topic, ``_journal/<group>/<topic>/first-offsets``, that says where the group has begun:
+
+- Whoever is the first to find neither an offset nor a journal of any partition writes it, with the end of *every*
+  partition at that moment. The store lets only one member create it, and it comes before any journal or commit of the
+  group.
+- A partition in it begins there: also one that another member claims later, or after a crash.
+- A partition that is not in it was added later, and begins with its first record.
+- Where there is no such object and the group has an offset or a journal of any other partition, the group is older than
+  this partition's first claim: it begins with its first record too.
+
+The topics that the framework keeps for itself (``group_by()``) hold what this group has made of records that it may
+have committed already: they begin with their first record, whatever the setting.
+
+With at-least-once delivery there are no journals. A group that has lost all its offsets, as after a week without any
+member, begins anew then, and an object older than an hour gives way to another one.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from app.errors import FatalError, RetryableError
+from app.journal.entry import topic_folder
+from app.journal.entry_store import read_entry
+from app.journal.start_offset import KafkaPosition
+from app.model import TopicPartition
+from app.storage.base import ChangedError, ObjectStore
+
+logger = logging.getLogger(__name__)
+
+_NAME = "first-offsets"  # without the ending that journals have
+_BIRTH_SECONDS = 3600
+
+
+class GroupOffsets(Protocol):
+    """What Kafka says of a whole topic; see ``app.journal.group_offsets``."""
+
+    def begun(self, topic: str, topic_id: str) -> set[int]: ...
+    def ends(self, topic: str) -> dict[int, int]: ...
+
+
+class _Birth(BaseModel):
+    """Where the group began, at ``since`` (seconds since the epoch); ``offsets`` by partition."""
+
+    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
+
+    version: Literal[1] = 1
+    topic_id: str
+    cluster_id: str
+    since: int
+    offsets: dict[str, int]
+
+    def is_of_another(self, kafka: KafkaPosition) -> bool:
+        """Whether it is surely about another topic or cluster than the present ones."""
+        pairs = ((self.topic_id, kafka.topic_id), (self.cluster_id, kafka.cluster_id))
+        return any(before and now and before != now for before, now in pairs)
+
+
+class FirstOffsets:
+    """Safe from several threads.
+
+    Args:
+        store: connected.
+        table_root, group: whose journals these are.
+        roots: what the keys of the table's objects start with.
+        kafka: asked about all partitions of a topic.
+        reset: where a group begins that has read nothing yet.
+        keeps_journals: whether delivery is exactly once.
+        internal: names of the topics that the framework keeps for itself.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        table_root: str,
+        group: str,
+        *,
+        roots: tuple[str, ...],
+        kafka: GroupOffsets,
+        reset: Literal["earliest", "latest"],
+        keeps_journals: bool,
+        internal: Collection[str] = (),
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._table_root = table_root
+        self._group = group
+        self._roots = roots
+        self._kafka = kafka
+        self._reset = reset
+        self._keeps_journals = keeps_journals
+        self._internal = frozenset(internal)
+        self._now = now
+        self._lock = threading.Lock()
+
+    def of(self, tp: TopicPartition, kafka: KafkaPosition) -> int:
+        """The first offset to consume.
+
+        Raises:
+            ConnectorError: of the store, or Kafka's.
+        """
+        if self._reset == "earliest" or tp.topic in self._internal:
+            return kafka.low
+        with self._lock:  # partitions are claimed side by side, and the first of them decides for all
+            has_begun = self._has_begun(tp, kafka)  # asked first: whoever begins a group writes the object before
+            found = self._read(tp.topic)
+            if has_begun and found is None:
+                return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
+            birth, etag = found or (None, None)
+            if birth is None or (not has_begun and self._is_over(birth, kafka)):
+                birth = self._write(tp.topic, kafka, etag)
+        if birth.is_of_another(kafka):
+            return self._at_low(tp, kafka, "the topic was made anew since the consumer group began")
+        offset = birth.offsets.get(str(tp.partition))
+        if offset is None:
+            return self._at_low(tp, kafka, "the partition was added after the consumer group began")
+        return min(max(offset, kafka.low), kafka.high)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _at_low(self, tp: TopicPartition, kafka: KafkaPosition, why: str) -> int:
+        logger.info("%s: %s: it begins with its first record, %d", tp, why, kafka.low)
+        return kafka.low
+
+    def _has_begun(self, tp: TopicPartition, kafka: KafkaPosition) -> bool:
+        """Whether the group has read another partition of this very topic."""
+        if self._kafka.begun(tp.topic, kafka.topic_id) - {tp.partition}:
+            return True
+        for found in self._store.list(topic_folder(self._table_root, self._group, tp.topic)):
+            read = read_entry(self._store, found.key, self._roots) if found.key.endswith(".json") else None
+            if read is None or read[0].state == "off":
+                continue
+            if not (kafka.cluster_id and read[0].cluster_id not in ("", kafka.cluster_id)):
+                return True
+        return False
+
+    def _is_over(self, birth: _Birth, kafka: KafkaPosition) -> bool:
+        """Whether what the object tells of is over, where the group has no offset and no journal."""
+        if birth.cluster_id and kafka.cluster_id and birth.cluster_id != kafka.cluster_id:
+            return True
+        return not self._keeps_journals and self._now() - birth.since > _BIRTH_SECONDS
+
+    def _key(self, topic: str) -> str:
+        return f"{topic_folder(self._table_root, self._group, topic)}{_NAME}"
+
+    def _read(self, topic: str) -> tuple[_Birth, str] | None:
+        found = self._store.read(self._key(topic))
+        if found is None:
+            return None
+        try:
+            return _Birth.model_validate_json(found.body), found.etag
+        except ValidationError as error:
+            raise FatalError(
+                f"reading {self._store.uri}/{self._key(topic)}",
+                str(error.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]),
+                "If a newer release wrote it, update this one. Else delete it: partitions that the consumer group has "
+                "not read yet then begin with their first record",
+            ) from None
+
+    def _write(self, topic: str, kafka: KafkaPosition, replaces: str | None) -> _Birth:
+        birth = _Birth(
+            topic_id=kafka.topic_id,
+            cluster_id=kafka.cluster_id,
+            since=int(self._now()),
+            offsets={str(partition): end for partition, end in self._kafka.ends(topic).items()},
+        )
+        try:
+            self._store.write(self._key(topic), birth.model_dump_json().encode(), replaces=replaces)
+        except ChangedError:
+            found = self._read(topic)
+            if found is None:
+                where = f"{self._store.uri}/{self._key(topic)}"
+                raise RetryableError(f"writing {where}", "it was written and deleted meanwhile") from None
+            return found[0]
+        return birth

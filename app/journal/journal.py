@@ -1,0 +1,345 @@
+"""Exactly once: the journal of one topic-partition in the hands of one assignment.
+
+The protocol. Every write is conditional on the version last seen and carries the assignment's token:
+
+claim      at assignment, before the first row: write the entry with our token, its state as it was. Only then look:
+           whoever looked first could see uploads unfinished that their owner, not yet fenced, finishes afterwards.
+settle     a pending batch of the former owner: all its data files are there → ``kept``, and only then register the
+           same files again and write ``done``. Some are missing → ``done`` up to its start, its objects on the revoked
+           list, and only then deleted. Some are missing and Kafka has not all of the batch's rows any more → ``kept``
+           with the files that are there. Whoever claims later follows what is written, whatever it sees itself.
+intend     before the first upload of a batch: ``pending`` with its files.
+look       after the uploads and before registering: still our version? Else another assignment owns the partition.
+done       after registering. The next ``intend`` implies it.
+
+A batch's dead letters and index files are uploaded before its last data file, so the data files alone tell whether it
+is complete; of a batch without any, its dead letters.
+
+Whoever finds that the entry is no longer its own is fenced: it registers nothing and deletes nothing but its own
+objects that the new owner has revoked. An upload of a fenced member may land after they were deleted, so every owner
+deletes revoked objects again from time to time, for a day; at its claim those that nobody has deleted yet, and the
+latest.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.journal.entry import JournaledFile, JournalEntry, Revoked
+from app.journal.entry_store import FencedError, JournalObject
+from app.journal.rolled_back import Revocations
+from app.storage.base import ObjectStore, find
+
+logger = logging.getLogger(__name__)
+
+_CLAIMS_TRIED = 5
+_NAMED = 20  # keys in a line of the log
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a batch is about to store of one topic-partition.
+
+    Args:
+        batch: its number, counted by the assignment.
+        end: its last offset.
+        files: its data files.
+        also: keys of its other objects.
+    """
+
+    batch: int
+    end: int
+    files: tuple[JournaledFile, ...]
+    also: tuple[str, ...]
+
+
+class Journal:
+    """Reads and writes one entry.
+
+    Any method may raise the store's errors; after a ``RetryableError`` the same call can be repeated, and another one
+    may come before that: what was written meanwhile without an answer is found out. Safe from several threads.
+
+    Args:
+        store: connected.
+        key: of the entry.
+        owner: the assignment's token.
+        roots: what the keys of the table's objects start with; an entry that names others is refused.
+        each: applies a function to every item, like ``map`` and possibly side by side; a batch has up to thousands of
+            objects.
+        clock: monotonic seconds.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        key: str,
+        owner: str,
+        *,
+        roots: tuple[str, ...],
+        each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._object = JournalObject(store, key, owner, roots, clock)
+        self._store = store
+        self._owner = owner
+        self._each = each
+        self._clock = clock
+        self._now = now
+        self._lock = threading.RLock()
+        self._revocations = Revocations(store.delete, each, now)
+
+    @property
+    def entry(self) -> JournalEntry | None:
+        """What it says, as far as is known here; ``None`` without one."""
+        return self._object.entry
+
+    @property
+    def seconds_since_look(self) -> float:
+        """How long ago the entry was known to be ours."""
+        return self._clock() - self._object.known_at
+
+    # --- at assignment ----------------------------------------------------------------------------------------------
+
+    def claim(
+        self, is_wanted: Callable[[], bool], check: Callable[[JournalEntry], None] = lambda _: None
+    ) -> JournalEntry | None:
+        """Make the entry ours, as it is.
+
+        Args:
+            is_wanted: whether the assignment still stands; a claim that goes on after its end would fence the
+                next one.
+            check: raises where the entry is not to be claimed, whose owner is then left alone.
+
+        Returns:
+            What it said; ``None`` where there is none yet, and then nothing is written either: see ``begin``.
+
+        Raises:
+            FencedError: the assignment ended, or others claim it too, again and again.
+            FatalError: the entry cannot be understood.
+        """
+        with self._lock:
+            for _ in range(_CLAIMS_TRIED):
+                found = self._object.read()
+                if not is_wanted():
+                    raise FencedError("the assignment ended before its journal was claimed")
+                if found is None:
+                    return None
+                check(found)
+                try:
+                    self._object.write(found.changed(owner=self._owner))
+                except FencedError:
+                    continue
+                return found
+            raise FencedError(f"others write {self._object.where} at the same time")
+
+    def begin(self, end: int, topic_id: str, cluster_id: str = "", *, marks_commits: bool = True) -> None:
+        """Write ``done`` up to ``end``: for a partition without an entry, or to go on from another offset.
+
+        Args:
+            end: the last offset that is in the table, or is to be in none.
+            topic_id: whose offsets these are; empty where that is not told.
+            cluster_id: the same of the cluster.
+            marks_commits: whether an offset beyond ``end`` without the connector's mark is surely of others from now
+                on; an entry that says so already keeps that.
+
+        Raises:
+            FencedError: somebody else was quicker.
+        """
+        with self._lock:
+            entry = self._object.entry
+            if entry is None:
+                first = JournalEntry(
+                    seq=1,
+                    owner=self._owner,
+                    batch=-1,
+                    state="done",
+                    start=end + 1,
+                    end=end,
+                    topic_id=topic_id,
+                    cluster_id=cluster_id,
+                    marks_commits=marks_commits,
+                )
+                self._object.write(first)
+                return
+            goes_on = (entry.state, entry.end) == ("done", end)
+            facts = {  # an id that is not told is no other one
+                "topic_id": topic_id or (entry.topic_id if goes_on else ""),
+                "cluster_id": cluster_id or entry.cluster_id,
+                "marks_commits": marks_commits or entry.marks_commits,
+            }
+            if not goes_on or any(getattr(entry, name) != value for name, value in facts.items()):
+                self._object.write(self._settled(start=end + 1, end=end, **facts))
+
+    def settle(
+        self,
+        register: Callable[[Sequence[JournaledFile]], None],
+        left_in_kafka: Callable[[JournalEntry], range],
+    ) -> None:
+        """Finish or undo the batch that the former owner left behind, if any, and delete what was undone before.
+
+        After an error it is to be claimed again: undoing it may have come through, or do so later, and must not meet a
+        second look that finds everything there by now.
+
+        Args:
+            register: makes files known to the catalog; safe to repeat.
+            left_in_kafka: asks which offsets of a pending batch Kafka still has; only before something is undone.
+        """
+        with self._lock:
+            if self._claimed.state == "pending":
+                self._decide(left_in_kafka)
+            if self._claimed.state == "kept":
+                register(self._claimed.files)
+                self._object.write(self._settled())
+            revoked = self._claimed.revoked
+        self._revocations.delete(self._revocations.due_at_claim(revoked))
+
+    def switch_off(self) -> None:
+        """Say that rows come from now on which the journal knows nothing of."""
+        with self._lock:
+            if self._claimed.state != "off":
+                self._object.write(self._settled(state="off"))
+
+    # --- batch by batch ---------------------------------------------------------------------------------------------
+
+    def intend(self, intent: Intent) -> None:
+        """Announce a batch before its first upload.
+
+        Raises:
+            FencedError: the entry is not ours any more.
+        """
+        with self._lock:
+            entry = self._claimed
+            if entry.state == "pending" and entry.batch == intent.batch:
+                return
+            self._object.write(
+                entry.changed(
+                    batch=intent.batch,
+                    state="pending",
+                    start=entry.end + 1,
+                    end=max(entry.end, intent.end),
+                    files=intent.files,
+                    also=intent.also,
+                    also_first=True,
+                    revoked=self._revocations.still(self._claimed.revoked),
+                )
+            )
+
+    def look(self) -> None:
+        """See whether the entry still is our version.
+
+        Raises:
+            FencedError: it is not.
+        """
+        with self._lock:
+            self._object.look()
+
+    def done(self, batch: int) -> None:
+        """This batch of ours is in the lake and registered; nothing is to be said if the next one is intended already.
+
+        Raises:
+            FencedError: the entry is not ours any more.
+        """
+        with self._lock:
+            if (self._claimed.state, self._claimed.batch) == ("pending", batch):
+                self._object.write(self._settled())
+
+    def advance(self, end: int) -> None:
+        """Offsets up to ``end`` gave no more rows than those in the lake.
+
+        Raises:
+            FencedError: the entry is not ours any more.
+        """
+        with self._lock:
+            if self._claimed.state == "done" and end > self._claimed.end:
+                self._object.write(self._settled(start=end + 1, end=end))
+
+    def delete_revoked(self) -> None:
+        """Delete what is on the revoked list and due again: it may have appeared since."""
+        with self._lock:
+            revoked = self._claimed.revoked
+        self._revocations.delete(self._revocations.due(revoked))  # outside of the lock, for it may take long
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _claimed(self) -> JournalEntry:
+        assert self._object.entry is not None, "claim() or begin() comes first"  # noqa: S101
+        return self._object.entry
+
+    def _settled(self, **values: object) -> JournalEntry:
+        revoked = self._revocations.still(self._claimed.revoked)
+        settled = {"state": "done", "files": (), "also": (), "also_first": False, "revoked": revoked}
+        return self._claimed.changed(**{**settled, **values})
+
+    def _size_of(self, key: str) -> int | None:
+        found = find(self._store, key)
+        return found.size if found else None
+
+    def _decide(self, left_in_kafka: Callable[[JournalEntry], range]) -> None:
+        """Write what becomes of the pending batch, before anything is registered or deleted."""
+        entry = self._claimed
+        missing = self._missing(entry, entry.deciding)
+        if not missing:
+            self._object.write(entry.changed(state="kept", also=()))
+            logger.info("%s: batch %d of a former owner was complete: kept", self._object.where, entry.batch)
+            return
+        left = left_in_kafka(entry)
+        if len(left) < entry.end + 1 - entry.start and self._keep_what_is_there(entry, left):
+            return
+        self._roll_back(entry, missing)
+
+    def _keep_what_is_there(self, entry: JournalEntry, left: range) -> bool:
+        """Keep the objects of an incomplete batch whose rows Kafka cannot give again.
+
+        Returns:
+            Whether there are any. Dead letters alone are kept only where none of the batch's records come again.
+        """
+        missing = self._missing(entry, entry.objects)
+        files = tuple(file for file in entry.files if file.key not in missing)
+        if not files and (left or len(missing) == len(entry.objects)):
+            return False
+        self._object.write(entry.changed(state="kept", files=files, also=()))
+        rows = sum(file.rows for file in entry.files if file.key in missing)
+        logger.error(
+            "%s: batch %d of a former owner (offsets %d to %d) is not complete, and Kafka has %s of its records any "
+            "more: what is there is kept, %d of %d objects with %s rows are missing: %s. Bring them back if there is a "
+            "copy, and raise the topic's retention",
+            self._object.where,
+            entry.batch,
+            entry.start,
+            entry.end,
+            f"only offsets {left[0]} to {left[-1]}" if left else "none",
+            len(missing),
+            len(entry.objects),
+            f"{rows:,}",
+            _listed(missing),
+        )
+        return True
+
+    def _missing(self, entry: JournalEntry, keys: Sequence[str]) -> list[str]:
+        """Those of these objects of a batch that are not there as they should be."""
+        wanted = {file.key: file.size for file in entry.files}
+        sizes = self._each(self._size_of, keys)
+        return [key for key, size in zip(keys, sizes, strict=True) if size is None or wanted.get(key, size) != size]
+
+    def _roll_back(self, entry: JournalEntry, missing: Sequence[str]) -> None:
+        since = int(self._now())
+        revoked = (*entry.revoked, *(Revoked(key=key, since=since) for key in entry.objects))
+        self._object.write(self._settled(end=entry.start - 1, revoked=revoked))
+        logger.info(
+            "%s: batch %d of a former owner was not complete (%d of %d objects missing): undone, its rows come again",
+            self._object.where,
+            entry.batch,
+            len(missing),
+            len(entry.objects),
+        )
+
+
+def _listed(keys: Sequence[str]) -> str:
+    more = len(keys) - _NAMED
+    return ", ".join(keys[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")

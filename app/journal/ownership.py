@@ -1,0 +1,203 @@
+"""Whose rows a batch may store and register: every step of the delivery asks here.
+
+Invariant kept here:
+3. Only the owner of a topic-partition registers files for it.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Protocol
+
+from app.errors import ConnectorError, RetryableError
+from app.journal.entry_store import FencedError
+from app.journal.journal import Intent, Journal
+
+
+class Custody(Protocol):
+    """What the pipeline asks before and after its steps. Tokens are those of assignments.
+
+    Methods may raise the store's errors, and can then be repeated. A token that is not held any more is left out
+    without an error.
+    """
+
+    def holds(self, token: str) -> bool:
+        """Whether the assignment stands and its files may be uploaded now."""
+        ...
+
+    def intend(self, intents: Mapping[str, Intent]) -> None:
+        """Announce a batch before its first upload."""
+        ...
+
+    def confirm(self, tokens: Collection[str]) -> set[str]:
+        """Those whose uploaded files may be registered now."""
+        ...
+
+    def registered(self, intents: Mapping[str, Intent]) -> None:
+        """These batches are in the lake and registered. Asks nothing of the store."""
+        ...
+
+    def done(self) -> None:
+        """Note down what is registered, unless the next batch's intent says it already; at any time."""
+        ...
+
+
+class ByAssignment:
+    """At least once: whoever has the partition may write, and nothing is noted down.
+
+    Args:
+        stands: whether the assignment with this token stands.
+    """
+
+    def __init__(self, stands: Callable[[str], bool]) -> None:
+        self._stands = stands
+
+    def holds(self, token: str) -> bool:
+        """As ``Custody``."""
+        return self._stands(token)
+
+    def intend(self, intents: Mapping[str, Intent]) -> None:
+        """Nothing to announce."""
+
+    def confirm(self, tokens: Collection[str]) -> set[str]:
+        """As ``Custody``."""
+        return {token for token in tokens if self._stands(token)}
+
+    def registered(self, intents: Mapping[str, Intent]) -> None:
+        """Nothing to note down."""
+
+    def done(self) -> None:
+        """Nothing to note down."""
+
+
+class ByJournal:
+    """Exactly once: whoever has the partition's journal may write.
+
+    Args:
+        stands: whether the assignment with this token stands.
+        on_fenced: told the token and the reason when a journal is found to be somebody else's.
+        workers: requests to the store at the same time.
+        fresh_seconds: for how long after a look at its journal a partition cannot have another owner yet. A process
+            that was frozen for longer looks again before it uploads anything more.
+    """
+
+    def __init__(
+        self,
+        stands: Callable[[str], bool],
+        on_fenced: Callable[[str, str], None],
+        *,
+        workers: int,
+        fresh_seconds: float,
+    ) -> None:
+        self._stands = stands
+        self._on_fenced = on_fenced
+        self._fresh_seconds = fresh_seconds
+        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="journal")
+        self._lock = threading.Lock()
+        self._journals: Mapping[str, Journal] = {}  # replaced as a whole: other threads may be going through it
+        self._registered: dict[str, int] = {}  # by token, the last batch that may be noted down as done
+
+    # --- by the claims ----------------------------------------------------------------------------------------------
+
+    def take(self, token: str, journal: Journal) -> None:
+        """The journal is claimed by the assignment with this token."""
+        with self._lock:
+            self._journals = {held: other for held, other in self._journals.items() if self._stands(held)} | {
+                token: journal
+            }
+
+    # --- by the pipeline --------------------------------------------------------------------------------------------
+
+    def holds(self, token: str) -> bool:
+        """As ``Custody``; looks at the journal when the last look is long ago."""
+        journal = self._journals.get(token)
+        if journal is None or not self._stands(token):
+            return False
+        if journal.seconds_since_look > self._fresh_seconds:
+            return self._try(token, journal.look)
+        return True
+
+    def intend(self, intents: Mapping[str, Intent]) -> None:
+        """As ``Custody``; the journals of several partitions are written side by side."""
+        held = self._held(intents)
+        self._all({token: partial(journal.intend, intents[token]) for token, journal in held.items()})
+
+    def confirm(self, tokens: Collection[str]) -> set[str]:
+        """As ``Custody``."""
+        return self._all({token: journal.look for token, journal in self._held(tokens).items()})
+
+    def registered(self, intents: Mapping[str, Intent]) -> None:
+        """As ``Custody``."""
+        self._registered |= {token: intent.batch for token, intent in intents.items()}
+
+    def done(self) -> None:
+        """As ``Custody``."""
+        registered = self._registered
+        self._all(
+            {token: partial(journal.done, registered[token]) for token, journal in self._held(registered).items()}
+        )
+        self._registered = {}
+
+    # --- by the consumer --------------------------------------------------------------------------------------------
+
+    def advance(self, ends: Mapping[str, int]) -> None:
+        """Offsets up to these, by token, gave no more rows than those in the lake."""
+        held = self._held(ends)
+        self._all({token: partial(journal.advance, ends[token]) for token, journal in held.items()})
+
+    def delete_revoked(self) -> None:
+        """Delete objects of batches that were undone, should they have appeared since.
+
+        One partition after the other, on the caller's thread: batches must not wait for it.
+        """
+        for journal in self._held(self._journals).values():
+            journal.delete_revoked()
+
+    def stop(self) -> None:
+        """End the threads, as far as they are not stuck in a call."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _held(self, tokens: Iterable[str]) -> dict[str, Journal]:
+        journals = self._journals
+        return {token: journals[token] for token in tokens if token in journals and self._stands(token)}
+
+    def _all(self, work: Mapping[str, Callable[[], None]]) -> set[str]:
+        """Do it for all side by side.
+
+        Returns:
+            The tokens for which it was done; the others are fenced.
+
+        Raises:
+            ConnectorError: of a lasting kind, if there was one, only after all are through.
+        """
+        if not work:
+            return set()
+        attempts = {token: self._pool.submit(self._try, token, step) for token, step in work.items()}
+        done, errors = set(), []
+        for token, attempt in attempts.items():
+            try:
+                if attempt.result():
+                    done.add(token)
+            except ConnectorError as error:
+                errors.append(error)
+        if errors:
+            raise next((error for error in errors if not isinstance(error, RetryableError)), errors[0])
+        return done
+
+    def _try(self, token: str, step: Callable[[], None]) -> bool:
+        try:
+            step()
+        except FencedError as error:
+            self._fenced(token, error)
+            return False
+        return True
+
+    def _fenced(self, token: str, error: FencedError) -> None:
+        with self._lock:
+            known = token in self._journals
+            self._journals = {held: journal for held, journal in self._journals.items() if held != token}
+        if known:
+            self._on_fenced(token, str(error))

@@ -1,0 +1,58 @@
+"""Registers again what a former owner of a partition has stored and perhaps not registered."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from app.catalog.column_stats import column_stats
+from app.catalog.registrar import Registrar
+from app.errors import RetryableError
+from app.journal.entry import JournaledFile
+from app.model import StoredFile
+from app.storage.base import ObjectStore, find
+from app.table.parquet_reader import read_footer
+
+
+class Recovery:
+    """Makes files known to the catalog that are in the store, with what the journal and the files themselves say.
+
+    Args:
+        store: where the files are.
+        registrar: registers them.
+        stats_columns: the only columns to make zone maps of; ``None`` for all.
+        each: applies a function to every item, like ``map`` and possibly side by side.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        registrar: Registrar,
+        stats_columns: frozenset[str] | None,
+        each: Callable[[Callable[[JournaledFile], StoredFile], Iterable[JournaledFile]], Iterable[StoredFile]] = map,
+    ) -> None:
+        self._store = store
+        self._registrar = registrar
+        self._stats_columns = stats_columns
+        self._each = each
+
+    def register(self, files: Sequence[JournaledFile]) -> None:
+        """Register them; safe to repeat.
+
+        Raises:
+            ConnectorError: of the store or the catalog.
+        """
+        if self._registrar.is_needed and files:
+            self._registrar.register_again(list(self._each(self._described, files)))
+
+    def _described(self, file: JournaledFile) -> StoredFile:
+        found = find(self._store, file.key)
+        if found is None:
+            raise RetryableError(f"registering {self._store.uri}/{file.key}", "it was there a moment ago and is gone")
+        footer = read_footer(self._store, file.key, file.size)
+        return StoredFile(
+            key=file.key,
+            uri=f"{self._store.uri}/{file.key}",
+            size=file.size,
+            rows=file.rows,
+            partition_values=file.partition_values,
+            last_modified=found.last_modified,
+            column_stats=column_stats(footer, self._stats_columns),
+        )

@@ -1,0 +1,241 @@
+"""Where consuming begins after a claim, from what the journal and Kafka say. Pure."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from app.errors import ConfigError
+from app.journal.commit_mark import CommitMark, is_of_another
+from app.journal.entry import JournalEntry
+from app.model import TopicPartition
+
+StartFrom = Literal["auto", "journal", "committed"]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaPosition:
+    """What Kafka says of a topic-partition.
+
+    Args:
+        committed: the group's offset, ``None`` without one.
+        low: the first offset that is still there.
+        high: the offset of the next record to come.
+        topic_id: of the topic's present life; empty where the broker does not tell.
+        cluster_id: of the cluster; empty where the broker does not tell.
+        mark: the connector's mark of the group's offset; ``None`` where somebody else has committed it.
+    """
+
+    committed: int | None
+    low: int
+    high: int
+    topic_id: str
+    cluster_id: str = ""
+    mark: CommitMark | None = None
+
+    @property
+    def has_foreign_offset(self) -> bool:
+        """Whether the group's offset was committed by somebody else: a tool, or another program."""
+        return self.committed is not None and self.mark is None
+
+    @property
+    def has_offset_of_another_life(self) -> bool:
+        """Whether the group's offset is one of records that another topic of this name had, here or elsewhere."""
+        return is_of_another(self.mark, self.topic_id)
+
+    def is_led_by_others(self, in_table: int) -> bool:
+        """Whether somebody else has committed an offset beyond what is in the table."""
+        return self.committed is not None and self.mark is None and self.committed > in_table + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where consuming begins, and what the user should know about it.
+
+    ``remark`` is empty for the ordinary case; ``is_loss`` tells that records are gone from Kafka which the table lacks;
+    ``skipped`` counts those that are after the group's offset and in the table already, after a crash for example;
+    ``moves_group`` tells that the group's offset in Kafka, if it has one, is another; ``replayed_to`` is the last
+    offset that is in the table already, where records up to it come again for the state that ``transform()`` keeps.
+    """
+
+    offset: int
+    remark: str = ""
+    is_loss: bool = False
+    skipped: int = 0
+    moves_group: bool = False
+    replayed_to: int = -1
+
+    @property
+    def in_table(self) -> int:
+        """The last offset whose record is in the table, or is to be in none."""
+        return max(self.offset - 1, self.replayed_to)
+
+
+def check_cluster(entry: JournalEntry, cluster_id: str, tp: TopicPartition, start_from: StartFrom) -> None:
+    """Refuse the journal of another cluster, whose connector would lose it; see ``start_of`` for the way on.
+
+    Raises:
+        ConfigError: it is another's, and the user has not said that the topic has moved.
+    """
+    if entry.state == "off" or not differ(entry.cluster_id, cluster_id) or start_from == "committed":
+        return
+    raise ConfigError(
+        f"claiming {tp}",
+        f"its journal is of the Kafka cluster {entry.cluster_id}, and this is the cluster {cluster_id}. With one "
+        "group, topic and table, two clusters would take each other's records for their own",
+        "Set another CONSUMER_GROUP or TABLE_NAME for this cluster. If it has taken the other one's place, let no "
+        "connector run there any more, set the group's offsets here to where it is to go on (the table has all "
+        f"up to offset {entry.end} of the other cluster), and set START_FROM=committed for one start",
+    )
+
+
+def lacks_offset(entry: JournalEntry | None, kafka: KafkaPosition) -> bool:
+    """Whether neither journal nor group says where to begin."""
+    has_journal = entry is not None and entry.state != "off" and not differ(entry.cluster_id, kafka.cluster_id)
+    return not has_journal and kafka.committed is None
+
+
+def start_of(
+    tp: TopicPartition,
+    entry: JournalEntry | None,
+    kafka: KafkaPosition,
+    *,
+    first: int,
+    start_from: StartFrom,
+    keeps_state: bool,
+) -> Start:
+    """Choose the first offset to consume.
+
+    Args:
+        tp: the partition, for messages.
+        entry: the settled journal, ``None`` without one; of another cluster only where ``check_cluster`` lets it pass.
+        kafka: what Kafka says.
+        first: where to begin if ``lacks_offset``.
+        start_from: which counts where journal and group differ. ``auto``: the journal, unless another program has
+            gone on with the group; ``journal``: the journal also then; ``committed``: an offset that was not committed
+            by the connector itself.
+        keeps_state: ``transform()`` does, or repartitions: what it did beside rows is as of the group's offset.
+
+    Raises:
+        ConfigError: another program has gone on with the group, and nobody has said what becomes of those records.
+    """
+    start = _start_of(tp, entry, kafka, first, start_from, keeps_state)
+    # A foreign offset that was followed becomes ours, so that a restart does not go back to it.
+    was_followed = start_from == "committed" and kafka.has_foreign_offset
+    is_told_anew = was_followed or kafka.has_offset_of_another_life
+    return replace(start, moves_group=start.offset != kafka.committed or is_told_anew)
+
+
+def _start_of(
+    tp: TopicPartition,
+    entry: JournalEntry | None,
+    kafka: KafkaPosition,
+    first: int,
+    start_from: StartFrom,
+    keeps_state: bool,
+) -> Start:
+    if entry is None or entry.state == "off":
+        return _by_kafka(kafka, first)
+    if differ(entry.cluster_id, kafka.cluster_id):
+        # What copies offsets between clusters may copy the mark too: its topic is the former cluster's.
+        moved = _by_kafka(replace(kafka, mark=None), first)
+        return _followed(moved, f"the cluster is {kafka.cluster_id} now and was {entry.cluster_id}")
+    is_another_topic = _is_another_topic(entry, kafka)
+    is_elsewhere = is_another_topic or kafka.committed != entry.end + 1
+    if start_from == "committed" and kafka.has_foreign_offset and is_elsewhere:
+        journal = "of the topic's former life" if is_another_topic else f"at {entry.end + 1}"
+        return _followed(_by_kafka(kafka, first), f"the journal is {journal}")
+    if is_another_topic:
+        return Start(
+            kafka.low,
+            f"the topic was made anew since offset {entry.end} was written: going on from its beginning, {kafka.low}",
+        )
+    return _after_journal(tp, entry, kafka, start_from, keeps_state)
+
+
+def _after_journal(
+    tp: TopicPartition, entry: JournalEntry, kafka: KafkaPosition, start_from: StartFrom, keeps_state: bool
+) -> Start:
+    if kafka.has_offset_of_another_life:  # the journal was begun anew, and then the group's offset could not be
+        kafka = replace(kafka, committed=None, mark=None)
+    remark = ""
+    if kafka.is_led_by_others(entry.end) and kafka.committed is not None and kafka.committed <= kafka.high:
+        who = "another program" if entry.marks_commits else "another program, or a former release,"
+        remark = f"offsets {entry.end + 1} to {kafka.committed - 1} are not in the table by its journal, and {who} has "
+        remark += "committed them for the consumer group"
+        if start_from == "auto" and entry.marks_commits:
+            raise _gone_on(tp, remark)
+        if start_from == "auto" and keeps_state and kafka.committed >= kafka.low:
+            # A former release committed what gave no rows, as of an open window: the state would have it twice.
+            return Start(
+                kafka.committed,
+                f"{remark}: they are not read again, for what transform() does beside rows is as far as that. If it "
+                f"was another program, set the group's offset back to {entry.end + 1} and START_FROM=committed",
+            )
+        keeps_state = False  # they are not in the state either
+    if keeps_state and kafka.committed is not None and max(entry.end + 1, kafka.low) <= kafka.committed <= kafka.high:
+        return Start(kafka.committed)  # the records in between gave no rows, and are in the state
+    if entry.end + 1 < kafka.low:
+        return _expired(entry.end + 1, kafka.low)
+    if entry.end + 1 > kafka.high:
+        return Start(
+            kafka.high,
+            f"Kafka ends at offset {kafka.high}, before {entry.end} which is in the table: it lost records, as after "
+            "an unclean leader election. Records with the same offsets may be in the table with other contents",
+            is_loss=True,
+        )
+    behind = entry.end + 1 - kafka.committed if kafka.committed is not None else 0
+    if keeps_state and kafka.committed is not None and (first := max(kafka.committed, kafka.low)) <= entry.end:
+        return _for_state(first, entry.end)
+    written = f"{remark}: they are written now. If that program wrote them too, they are in the table twice"
+    return Start(entry.end + 1, written if remark else "", skipped=max(behind, 0))
+
+
+def _by_kafka(kafka: KafkaPosition, first: int) -> Start:
+    if kafka.committed is None:
+        return Start(first)
+    if kafka.has_offset_of_another_life:
+        return Start(
+            kafka.low,
+            f"the topic was made anew since offset {kafka.committed} was committed: going on from its beginning, "
+            f"{kafka.low}",
+        )
+    if kafka.committed < kafka.low:
+        return _expired(kafka.committed, kafka.low)
+    if kafka.committed > kafka.high:
+        return Start(kafka.low, f"the group's offset {kafka.committed} is beyond the topic's end: from {kafka.low} on")
+    return Start(kafka.committed)
+
+
+def _followed(start: Start, why: str) -> Start:
+    told = f"START_FROM=committed: going on from {start.offset}, {why}. {start.remark}"
+    return replace(start, remark=told.rstrip(". "))
+
+
+def _gone_on(tp: TopicPartition, cause: str) -> ConfigError:
+    return ConfigError(
+        f"claiming {tp}",
+        cause,
+        "If that program wrote them into this table, or they are not wanted, set START_FROM=committed to go on after "
+        "them; if they are missing in the table, set START_FROM=journal to write them",
+    )
+
+
+def _for_state(first: int, end: int) -> Start:
+    count = f"{end + 1 - first:,} records from offset {first} on are in the table already"
+    remark = f"{count}: they go through transform() again, for what it does beside rows, and are not written again"
+    return Start(first, remark, replayed_to=end)
+
+
+def _is_another_topic(entry: JournalEntry, kafka: KafkaPosition) -> bool:
+    if entry.topic_id and kafka.topic_id:
+        return entry.topic_id != kafka.topic_id
+    return kafka.high <= entry.end
+
+
+def differ(one: str, other: str) -> bool:
+    """Whether two ids are surely different: one that is not told is no other one."""
+    return bool(one and other and one != other)
+
+
+def _expired(wanted: int, low: int) -> Start:
+    lost = f"offsets {wanted} to {low - 1} ({low - wanted:,} records) are gone from Kafka before they were read"
+    return Start(low, f"{lost}: going on from {low}. Raise the topic's retention", is_loss=True)

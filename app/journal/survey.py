@@ -1,0 +1,64 @@
+"""Which of a table's objects are not settled: on their way into it, or undone and perhaps not deleted yet."""
+
+import logging
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from app.journal.entry import group_folder, journal_folder
+from app.journal.entry_store import read_entry
+from app.storage.base import ObjectStore
+from app.table.layout import object_roots
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """Keys of objects: ``pending`` ones may become part of the table, ``revoked`` ones never do."""
+
+    pending: frozenset[str]
+    revoked: frozenset[str]
+
+
+def unsettled(store: ObjectStore, table_root: str) -> Unsettled:
+    """Read all journals of a table, of whatever consumer group.
+
+    Raises:
+        ConnectorError: the store's; ``FatalError`` for a journal that cannot be understood.
+    """
+    folder = journal_folder(table_root)
+    roots = object_roots(table_root)
+    pending: set[str] = set()
+    revoked: set[str] = set()
+    for found in store.list(folder):
+        below = found.key.removeprefix(folder)
+        if "/" not in below or not below.endswith(".json"):  # the table's schema, a probe
+            continue
+        read = read_entry(store, found.key, roots)
+        if read is None:
+            continue  # the table is being deleted
+        entry, _ = read
+        pending.update(entry.objects)
+        revoked.update(item.key for item in entry.revoked)
+    return Unsettled(frozenset(pending), frozenset(revoked))
+
+
+def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> None:
+    """Tell of journals of other consumer groups in the table: each group writes every row once.
+
+    Raises:
+        ConnectorError: of the store.
+    """
+    root, own = journal_folder(table_root), group_folder(table_root, group)
+    others = {
+        key.removeprefix(root).split("/")[0]
+        for key in (found.key for found in store.list(root))
+        if key.endswith(".json") and not key.startswith(own) and "/" in key.removeprefix(root)
+    }
+    if others:
+        logger.warning(
+            "the table was written by other consumer groups too (%s): rows of topics that both consume are in it once "
+            "for each group. If CONSUMER_GROUP was changed, records that the former group wrote come again; to avoid "
+            "that, name the former group",
+            ", ".join(sorted(unquote(name) for name in others)),
+        )

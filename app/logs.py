@@ -1,0 +1,81 @@
+"""Logging, and the two lines that Quix Cloud's connection test looks for."""
+
+import logging
+import re
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+
+from app.errors import ConnectorError
+from app.log_lines import LogFormat, formatter
+
+logger = logging.getLogger(__name__)
+
+# These log a line for every request or call at INFO or DEBUG, which buries ours.
+_CHATTY = ("azure", "boto3", "botocore", "google", "msal", "py4j", "s3transfer", "urllib3")
+# While a broker or the store is away, these say so several times a second or at every try.
+_REPETITIVE = (
+    "app.consumer.broker",
+    "quixstreams.checkpointing.checkpoint",
+    "quixstreams.kafka.consumer",
+    "quixstreams.kafka.producer",
+    "quixstreams.models.topics.admin",
+)
+_REPEATED_AFTER_SECONDS = 60.0
+_VARYING = re.compile(r" \(after .*|\d+")  # times and counters
+
+
+class _Repetitions(logging.Filter):
+    """Lets a message through once a minute; two that differ only in numbers are the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = _VARYING.sub("", record.getMessage())
+        if 0 <= record.created - self._last.get(message, 0.0) < _REPEATED_AFTER_SECONDS:  # clocks are set back
+            return False
+        self._last[message] = record.created
+        return True
+
+
+_repetitions = _Repetitions()
+
+
+def set_up_logging(level: str, log_format: LogFormat = "text") -> None:
+    """Log to standard error at this level, the libraries' own noise at WARNING and above."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(log_format))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    if level == "INFO":
+        logging.getLogger("quixstreams").setLevel(logging.WARNING)
+    # When Java ends, py4j logs stack traces beside the errors it raises, and some of them on the root logger.
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    for name in _REPETITIVE:
+        logging.getLogger(name).addFilter(_repetitions)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = lambda ended: _log_uncaught(ended.exc_type, ended.exc_value, ended.exc_traceback)
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """What nobody caught, as a line of the log like all others."""
+    if isinstance(error, Exception):  # no Ctrl-C, and no end of a thread that was wanted
+        logger.error("not caught: %r. Please report this as a bug", error, exc_info=(kind, error, trace))
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
+def announce_connected() -> None:
+    """Tell the platform's connection test that broker, store, catalog and Spark all work."""
+    print("CONNECTED!", flush=True)  # noqa: T201 - the test reads it whatever LOGLEVEL is
+
+
+def announce_failure(error: ConnectorError) -> None:
+    """Tell the platform's connection test, and everyone else, what is wrong and what to do."""
+    print(f"ERROR! {error}", flush=True)  # noqa: T201

@@ -1,0 +1,1 @@
+"""What people and platforms see of a running connector: metrics, probes, and the status page."""

@@ -1,0 +1,132 @@
+"""What was counted, in the form that Prometheus and its kin scrape. The only importer of prometheus_client.
+
+It is made anew at each scrape, from numbers that are at hand: nothing is asked over the network for it, and nothing of
+it costs anything between two scrapes.
+"""
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+
+from app.monitoring.live import STATES, Identity, Live
+from app.monitoring.metrics import BUCKETS, Counts, Durations
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Exposition:
+    """All metrics of this process.
+
+    Args:
+        identity: which connector this is.
+        counts: what was counted so far.
+        live: how things are now.
+    """
+
+    def __init__(self, identity: Identity, counts: Callable[[], Counts], live: Callable[[], Live]) -> None:
+        self._identity = identity
+        self._counts = counts
+        self._live = live
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+        # A pid that nobody has, as long as there is no Java: the collector then tells nothing.
+        ProcessCollector("lake_sink_java", pid=lambda: live().java_pid or 0, registry=self._registry)
+
+    def text(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry."""
+        yield from _of_batches(self._counts())
+        yield from _of_partitions(self._counts())
+        yield from _of_now(self._live())
+        yield self._build()
+
+    def _build(self) -> Metric:
+        versions = self._identity.versions
+        info = GaugeMetricFamily("lake_sink_build_info", "Versions, as labels of the value 1.", labels=list(versions))
+        info.add_metric(list(versions.values()), 1)
+        return info
+
+
+def _of_batches(counts: Counts) -> Iterator[Metric]:
+    yield CounterMetricFamily("lake_sink_rows", "Rows in the lake, since the process began.", counts.rows)
+    yield CounterMetricFamily("lake_sink_bytes", "Bytes of the Parquet files in the lake.", counts.size)
+    yield CounterMetricFamily("lake_sink_files", "Parquet files in the lake.", counts.files)
+    yield CounterMetricFamily("lake_sink_batches", "Batches in the lake.", counts.batches)
+    yield CounterMetricFamily("lake_sink_dead_letters", "Records in the dead letter.", counts.dead_letters)
+    yield CounterMetricFamily(
+        "lake_sink_rescued_values", "Values that fit no column and are in _rescued_data.", counts.rescued
+    )
+    yield CounterMetricFamily(
+        "lake_sink_pauses", "Pauses of consuming, for the destination took too long.", counts.pauses
+    )
+    yield CounterMetricFamily(
+        "lake_sink_fenced_partitions", "Partitions that turned out to be written by another member.", counts.fenced
+    )
+    retries = CounterMetricFamily(
+        "lake_sink_retries", "Tries that failed and were followed by others.", labels=["operation"]
+    )
+    for operation, count in counts.retries.items():
+        retries.add_metric([operation], count)
+    yield retries
+    steps = HistogramMetricFamily(
+        "lake_sink_step_seconds",
+        "How long each step of a batch took, waiting for a store or catalog included.",
+        labels=["step"],
+    )
+    for step, durations in counts.steps.items():
+        steps.add_metric([step], _cumulated(durations), durations.seconds)
+    yield steps
+
+
+def _cumulated(durations: Durations) -> list[tuple[str, float]]:
+    bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
+    so_far = 0
+    cumulated = []
+    for bound, count in zip(bounds, durations.buckets, strict=True):
+        so_far += count
+        cumulated.append((bound, float(so_far)))
+    return cumulated
+
+
+def _of_partitions(counts: Counts) -> Iterator[Metric]:
+    labels = ["topic", "partition"]
+    lag = GaugeMetricFamily(
+        "lake_sink_lag_messages", "Messages of an assigned partition that are not committed yet.", labels=labels
+    )
+    committed = GaugeMetricFamily(
+        "lake_sink_committed_offset", "Offset after the last one that is committed.", labels=labels
+    )
+    end = GaugeMetricFamily("lake_sink_end_offset", "Offset of the next message to be produced.", labels=labels)
+    for tp, position in sorted(counts.positions.items()):
+        names = [tp.topic, str(tp.partition)]
+        committed.add_metric(names, position.committed)
+        if position.end is not None and position.lag is not None:
+            end.add_metric(names, position.end)
+            lag.add_metric(names, position.lag)
+    yield from (lag, committed, end)
+    yield GaugeMetricFamily("lake_sink_assigned_partitions", "Partitions that are consumed.", len(counts.positions))
+    if counts.last_commit is not None:
+        yield GaugeMetricFamily(
+            "lake_sink_last_commit_timestamp_seconds",
+            "When offsets were last committed, Unix time.",
+            counts.last_commit,
+        )
+
+
+def _of_now(live: Live) -> Iterator[Metric]:
+    state = GaugeMetricFamily("lake_sink_state", "1 for the state that the connector is in.", labels=["state"])
+    for name in STATES:
+        state.add_metric([name], float(name == live.state))
+    yield state
+    yield GaugeMetricFamily("lake_sink_buffer_bytes", "Size of the rows held in Python, as estimated.", live.buffered)
+    yield GaugeMetricFamily("lake_sink_buffer_limit_bytes", "The size at which consuming waits.", live.buffer_limit)
+    yield GaugeMetricFamily("lake_sink_batches_under_way", "Batches sealed and not in the lake yet.", live.under_way)
+    yield CounterMetricFamily(
+        "lake_sink_skipped_records", "Bad records left out, with ON_BAD_RECORD=skip.", live.skipped
+    )

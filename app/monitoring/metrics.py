@@ -1,0 +1,196 @@
+"""What the connector counts while it works: by batch, by commit and by failure, never by record.
+
+Safe from any thread. Those who count hold a ``Metrics``; those who tell take its ``counts()``.
+"""
+
+import threading
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from app.model import TopicPartition
+
+# The steps of a batch, in their order; see ``app.pipeline.pipeline``.
+STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
+# Upper bounds in seconds. A step takes tens of milliseconds where all is well, and minutes while a store is away.
+BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_REMEMBERED = 10  # batches, and files
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredFile:
+    """A Parquet file in the lake: its key in the store, rows, and size in bytes."""
+
+    key: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredBatch:
+    """A batch in the lake. ``seconds`` are those of each step that it took; ``at`` is in seconds since the epoch.
+
+    ``dropped`` counts files that were not registered, for their partition had been given away meanwhile.
+    """
+
+    number: int
+    reason: str
+    rows: int
+    files: int
+    size: int
+    dead_letters: int
+    rescued: int
+    dropped: int
+    seconds: Mapping[str, float]
+    last_files: Sequence[DeliveredFile] = ()
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """How long something took, each time: by bucket, with those above the last bound at the end; and in all."""
+
+    buckets: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)
+    seconds: float = 0.0
+
+    def and_one_of(self, seconds: float) -> "Durations":
+        hit = bisect_left(BUCKETS, seconds)
+        counted = (count + (index == hit) for index, count in enumerate(self.buckets))
+        return Durations(tuple(counted), self.seconds + seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where the consumer group stands in an assigned partition.
+
+    ``committed`` is the next offset after what is committed, ``committed_at`` when that was (seconds since the epoch,
+    ``None`` before the first time), ``end`` the next offset to be produced, ``None`` as long as it is unknown.
+    """
+
+    committed: int
+    committed_at: float | None = None
+    end: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Messages that are not committed yet; ``None`` as long as it is unknown."""
+        return None if self.end is None else max(0, self.end - self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """All that was counted up to a moment, since the process began; ``size`` is that of the Parquet files in bytes."""
+
+    rows: int = 0
+    files: int = 0
+    size: int = 0
+    batches: int = 0
+    dead_letters: int = 0
+    rescued: int = 0
+    pauses: int = 0
+    fenced: int = 0
+    last_commit: float | None = None
+    retries: Mapping[str, int] = field(default_factory=dict)
+    steps: Mapping[str, Durations] = field(default_factory=lambda: dict.fromkeys(STEPS, Durations()))
+    positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
+    last_batches: tuple[DeliveredBatch, ...] = ()
+    last_files: tuple[DeliveredFile, ...] = ()
+
+    @property
+    def lag(self) -> int | None:
+        """Of all assigned partitions together; ``None`` where there is none, or one's is unknown."""
+        lags = [position.lag for position in self.positions.values()]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if lags and len(known) == len(lags) else None
+
+
+class Metrics:
+    """Counts.
+
+    Args:
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counts = Counts()
+        self._last_batches: deque[DeliveredBatch] = deque(maxlen=_REMEMBERED)
+        self._last_files: deque[DeliveredFile] = deque(maxlen=_REMEMBERED)
+
+    def counts(self) -> Counts:
+        """What was counted so far; it does not change any more."""
+        with self._lock:
+            return replace(
+                self._counts,
+                last_batches=tuple(reversed(self._last_batches)),
+                last_files=tuple(reversed(self._last_files)),
+            )
+
+    def delivered(self, batch: DeliveredBatch) -> None:
+        """A batch is in the lake."""
+        with self._lock:
+            counts = self._counts
+            taken = {step: counts.steps[step].and_one_of(seconds) for step, seconds in batch.seconds.items()}
+            self._last_batches.append(replace(batch, at=self._clock(), last_files=()))
+            self._last_files.extend(batch.last_files[-_REMEMBERED:])
+            self._counts = replace(
+                counts,
+                rows=counts.rows + batch.rows,
+                files=counts.files + batch.files,
+                size=counts.size + batch.size,
+                batches=counts.batches + 1,
+                dead_letters=counts.dead_letters + batch.dead_letters,
+                rescued=counts.rescued + batch.rescued,
+                steps={**counts.steps, **taken},
+            )
+
+    def failed_try(self, operation: str) -> None:
+        """A try of this did not work, and there will be others: ``upload``, ``register`` and so on."""
+        with self._lock:
+            retries = self._counts.retries
+            self._counts = replace(self._counts, retries={**retries, operation: retries.get(operation, 0) + 1})
+
+    def paused(self) -> None:
+        """The destination does not take what comes: consuming pauses."""
+        with self._lock:
+            self._counts = replace(self._counts, pauses=self._counts.pauses + 1)
+
+    def fenced(self) -> None:
+        """A partition turned out to be written by another member."""
+        with self._lock:
+            self._counts = replace(self._counts, fenced=self._counts.fenced + 1)
+
+    # --- positions --------------------------------------------------------------------------------------------------
+
+    def begins(self, tp: TopicPartition, offset: int) -> None:
+        """A partition is consumed from this offset on."""
+        with self._lock:
+            self._counts = replace(self._counts, positions={**self._counts.positions, tp: Position(offset)})
+
+    def committed(self, following: Mapping[TopicPartition, int]) -> None:
+        """These offsets are committed: in each partition the next one after what is in the lake."""
+        if not following:
+            return
+        now = self._clock()
+        with self._lock:
+            positions = self._counts.positions
+            ours = {tp: offset for tp, offset in following.items() if tp in positions}
+            moved = {tp: replace(positions[tp], committed=offset, committed_at=now) for tp, offset in ours.items()}
+            self._counts = replace(self._counts, positions={**positions, **moved}, last_commit=now)
+
+    def reaches(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Each partition has messages up to before this offset."""
+        with self._lock:
+            positions = self._counts.positions
+            known = {tp: replace(positions[tp], end=end) for tp, end in ends.items() if tp in positions}
+            self._counts = replace(self._counts, positions={**positions, **known})
+
+    def ended(self, tps: Iterable[TopicPartition]) -> None:
+        """These partitions are not ours any more."""
+        gone = set(tps)
+        with self._lock:
+            kept = {tp: position for tp, position in self._counts.positions.items() if tp not in gone}
+            self._counts = replace(self._counts, positions=kept)

@@ -1,0 +1,136 @@
+"""Watches the running connector for those who ask over HTTP: platforms, scrapers, and people."""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from app.model import TopicPartition
+from app.monitoring.history import History, Sample
+from app.monitoring.http_server import Answer, HttpServer
+from app.monitoring.live import Identity, Live
+from app.monitoring.metrics import Metrics
+from app.monitoring.probes import Health, Probe
+from app.monitoring.process_memory import resident_bytes
+from app.recent_warnings import RecentWarnings
+
+if TYPE_CHECKING:
+    from app.monitoring.exposition import Exposition
+
+logger = logging.getLogger(__name__)
+
+_SAMPLE_SECONDS = 5.0
+_SAMPLES_PER_QUESTION = 2  # to Kafka, about the ends of the partitions
+
+
+class Ends(Protocol):
+    """How far partitions go by now; see ``app.consumer.end_offsets``."""
+
+    def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]: ...
+
+
+class Monitor:
+    """Nothing of it costs anything before ``serve()``.
+
+    Args:
+        identity: which connector this is.
+        metrics: what is counted.
+        health: what the probes are told.
+        look: how things are; later ``started`` gives a better one.
+    """
+
+    def __init__(self, identity: Identity, metrics: Metrics, health: Health, look: Callable[[], Live]) -> None:
+        self._identity = identity
+        self._metrics = metrics
+        self._health = health
+        self._look = look
+        self._ends: Ends | None = None
+        self._history = History()
+        self._warned = RecentWarnings()
+        self._begin = time.monotonic()
+
+    def found(self, table: str, root: str) -> None:
+        """The table lies there, which is where the catalog has it rather than where the settings say."""
+        self._identity = replace(self._identity, table=table, root=root)
+
+    def serve(self, host: str, port: int) -> None:
+        """Answer from now on.
+
+        Raises:
+            ConfigError: the port cannot be opened.
+        """
+        routes = {
+            "/": self._page,
+            "/health/live": lambda: _probed(self._health.live()),
+            "/health/ready": lambda: _probed(self._health.ready()),
+            "/metrics": self._scraped,
+        }
+        HttpServer(host, port, routes)
+        logging.getLogger().addHandler(self._warned)
+        threading.Thread(target=self._watch, name="monitor", daemon=True).start()
+
+    def started(self, look: Callable[[], Live], ends: Ends) -> None:
+        """The parts are all there: this is how to look at them, and at what is left to consume."""
+        self._look = look
+        self._ends = ends
+
+    # --- on a thread of its own -------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        turn = 0
+        while True:
+            if self._ends and turn % _SAMPLES_PER_QUESTION == 0:
+                self._ask(self._ends)
+            counts = self._metrics.counts()
+            self._history.add(Sample(time.monotonic(), counts.rows, counts.lag))
+            time.sleep(_SAMPLE_SECONDS)
+            turn += 1
+
+    def _ask(self, ends: Ends) -> None:
+        try:
+            self._metrics.reaches(ends.of(self._metrics.counts().positions.keys()))
+        except Exception:
+            logger.debug("asking Kafka how far the partitions go", exc_info=True)
+
+    # --- on threads of the server -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _exposition(self) -> "Exposition":
+        from app.monitoring.exposition import Exposition  # noqa: PLC0415 - a start without any scrape need not load it
+
+        return Exposition(self._identity, self._metrics.counts, self._live)
+
+    def _live(self) -> Live:
+        return self._look()
+
+    def _scraped(self) -> Answer:
+        return Answer(200, "text/plain; version=0.0.4; charset=utf-8", self._exposition.text())
+
+    def _page(self) -> Answer:
+        from app.monitoring.status_page import View, render  # noqa: PLC0415 - see above
+        from app.monitoring.status_style import POLICY  # noqa: PLC0415
+
+        live, now = self._live(), time.monotonic()
+        view = View(
+            identity=self._identity,
+            live=live,
+            counts=self._metrics.counts(),
+            history=self._history,
+            warned=self._warned.newest_first(),
+            now=time.time(),
+            monotonic=now,
+            uptime=now - self._begin,
+            python_bytes=resident_bytes(os.getpid()),
+            java_bytes=resident_bytes(live.java_pid) if live.java_pid else None,
+        )
+        return Answer(200, "text/html; charset=utf-8", render(view).encode(), POLICY)
+
+
+def _probed(probe: Probe) -> Answer:
+    body = json.dumps({"ok": probe.ok, "detail": probe.detail}).encode() + b"\n"
+    return Answer(200 if probe.ok else 503, "application/json", body)

@@ -1,0 +1,90 @@
+"""A batch on its way through the pipeline."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from app.model import BatchPart, StoredFile
+from app.monitoring.metrics import DeliveredBatch, DeliveredFile
+from app.pipeline.upload import Parcel
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Job:
+    """What is known of a batch; the rows themselves are left behind after step 2."""
+
+    number: int
+    reason: str
+    parts: Sequence[BatchPart]
+    folder: Path
+    dead_letters: list[Parcel] = field(default_factory=list)
+    rejected: int = 0
+    rescued: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def timed(self, step: str, work: Callable[[], _T]) -> _T:
+        """Do the work and note how long it took."""
+        begin = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self.seconds[step] = time.perf_counter() - begin
+
+    def delivered(self, stored: Sequence[StoredFile], dropped: int) -> DeliveredBatch:
+        """What became of the batch, told in one line of the log as well.
+
+        Args:
+            stored: its files in the lake.
+            dropped: how many others were not made known, for their partition had been given away meanwhile.
+        """
+        batch = DeliveredBatch(
+            number=self.number,
+            reason=self.reason,
+            rows=sum(file.rows for file in stored),
+            files=len(stored),
+            size=sum(file.size for file in stored),
+            dead_letters=self.rejected,
+            rescued=self.rescued,
+            dropped=dropped,
+            seconds=self.seconds,
+            last_files=[DeliveredFile(file.key, file.rows, file.size) for file in stored],
+        )
+        _log(batch)
+        return batch
+
+
+def _log(batch: DeliveredBatch) -> None:
+    odd = f", {batch.dead_letters:,} in the dead letter" if batch.dead_letters else ""
+    odd += f", {batch.rescued:,} values rescued" if batch.rescued else ""
+    odd += f", {batch.dropped:,} files of partitions given away dropped" if batch.dropped else ""
+    logger.info(
+        "batch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",
+        batch.number,
+        batch.reason,
+        f"{batch.rows:,}",
+        f"{batch.files:,}",
+        f"{batch.size:,}",
+        odd,
+        sum(batch.seconds.values()),
+        ", ".join(f"{step} {seconds:.2f}" for step, seconds in batch.seconds.items()),
+        extra={
+            "fields": {
+                "batch": batch.number,
+                "reason": batch.reason,
+                "rows": batch.rows,
+                "files": batch.files,
+                "bytes": batch.size,
+                "dead_letters": batch.dead_letters,
+                "rescued": batch.rescued,
+                "dropped_files": batch.dropped,
+                "seconds": {step: round(seconds, 3) for step, seconds in batch.seconds.items()},
+            }
+        },
+    )

@@ -1,0 +1,319 @@
+"""A batch's way from rows to the catalog, off the consumer's thread.
+
+1 convert   records → one Arrow table                   ┐ thread "stage"
+2 stage     uncompressed Parquet in the scratch folder  ┘
+3 spark     partitioned Parquet write                     thread "write"
+  confirm   the topic is the one that was claimed       ┐
+4 intend    the journals announce the files             │
+5 upload    thread pool, MAX_WRITE_WORKERS              │ thread "deliver"
+6 register  catalog add-files                           │
+7 done      the journals say that all is in the lake    ┘
+Each thread has one batch at a time and hands it on through a queue of one, so
+three batches overlap and the order of batches is kept. A lasting failure goes the same way, behind the
+batches before it: these still arrive, and only then the pipeline has failed.
+"""
+
+import contextlib
+import logging
+import queue
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pyarrow.parquet as pq
+
+from app.catalog.column_stats import column_stats
+from app.catalog.registrar import Registrar
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.journal.ownership import Custody
+from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
+from app.monitoring.metrics import Metrics
+from app.pipeline.handover import Handover
+from app.pipeline.in_flight import Job
+from app.pipeline.stage import Stager
+from app.pipeline.upload import Parcel, Upload
+from app.pipeline.upload_items import data_file, dead_letters, intents, sidecars, stored_files
+from app.retry import Stopped, until_it_works
+from app.storage.base import ObjectStore, StoredObject
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class Writer(Protocol):
+    """Step 3; ``app.spark.writer.SparkWriter`` in production."""
+
+    def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]: ...
+
+
+class Pipeline:
+    """Writes batches in the order they are submitted.
+
+    Args:
+        writer: step 3.
+        stager: steps 1 and 2.
+        store, table_root: where the table lies.
+        registrar: step 6.
+        scratch: a private folder; each batch leaves it as it found it.
+        workers: uploads at the same time.
+        custody: whose files may be uploaded and registered; steps 4 and 7.
+        recreated: asked with the partitions of each batch before anything of it leaves this machine; returns the error
+            to end with where the topic is not the one any more that they were read from. May raise as a step may.
+        virtual_columns: partition columns without folders.
+        stats_columns: the only columns to make zone maps of; ``None`` for all.
+        metrics: told of each batch that is in the lake, and of each try that failed.
+    """
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        stager: Stager,
+        store: ObjectStore,
+        table_root: str,
+        registrar: Registrar,
+        scratch: Path,
+        workers: int,
+        custody: Custody,
+        recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
+        virtual_columns: Sequence[str] = (),
+        stats_columns: frozenset[str] | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._writer = writer
+        self._stager = stager
+        self._store = store
+        self._table_root = table_root
+        self._registrar = registrar
+        self._scratch = scratch
+        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
+        self._custody = custody
+        self._recreated = recreated
+        self._virtual_columns = virtual_columns
+        self._stats_columns = stats_columns
+        self._metrics = metrics or Metrics()
+        self._stop = threading.Event()
+        self._changed = threading.Condition()
+        self._waiting_rows: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+        # A failure goes the way of the batches, so that those before it still arrive.
+        self._staged: Handover[tuple[Job, StagedFile | None] | ConnectorError] = Handover(self._stop)
+        self._written: Handover[tuple[Job, list[WrittenFile]] | ConnectorError] = Handover(self._stop)
+        self._held_bytes = 0
+        self._submitted = 0
+        self._taken_by_writer = 0
+        self._delivered = 0
+        self._failure: ConnectorError | None = None
+        self._obstacles: dict[str, RetryableError] = {}
+        self._threads = [
+            threading.Thread(target=self._run, args=(step, fail), name=name, daemon=True)
+            for name, step, fail in (
+                ("stage", self._stage_next, self._staged.put),
+                ("write", self._write_next, self._written.put),
+                ("deliver", self._deliver_next, self._fail),
+            )
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    # --- asked by the consumer's thread -----------------------------------------------------------------------------
+
+    def submit(self, batch: Batch) -> None:
+        """Take over a batch. Never blocks: how much is under way is the sink's to bound, by ``held_bytes``."""
+        with self._changed:
+            self._held_bytes += batch.size
+            self._submitted = batch.number
+        self._waiting_rows.put(batch)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a batch submitted now would be taken up at once: none waits for Spark."""
+        return self._taken_by_writer >= self._submitted
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of the submitted rows that are still held in Python, in bytes."""
+        return self._held_bytes
+
+    @property
+    def under_way(self) -> int:
+        """How many batches are submitted and not in the lake yet."""
+        return max(0, self._submitted - self._delivered)
+
+    @property
+    def failure(self) -> ConnectorError | None:
+        """What stopped the pipeline for good."""
+        return self._failure
+
+    @property
+    def obstacle(self) -> RetryableError | None:
+        """What the pipeline waits for to go away at present."""
+        return next(iter(self._obstacles.copy().values()), None)
+
+    def wait_delivered(self, number: int, seconds: float) -> bool:
+        """Wait until all batches up to ``number`` are uploaded and registered.
+
+        Returns:
+            Whether they are. ``False`` after ``seconds``, and at once when ``failure`` is set.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._delivered >= number or self._failure is not None, seconds)
+            return self._delivered >= number
+
+    def wait_for_change(self, seconds: float) -> None:
+        """Wait until a batch has come a step further, or so long."""
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def stop(self) -> None:
+        """Give up what is under way and end the threads, as far as they are not stuck in a call."""
+        self._stop.set()
+        self._waiting_rows.put(None)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for thread in self._threads:
+            thread.join(timeout=1.0)
+
+    # --- the three threads ------------------------------------------------------------------------------------------
+
+    def _run(self, step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> None:
+        with contextlib.suppress(Stopped):
+            fail(self._failure_of(step))
+
+    def _failure_of(self, step: Callable[[], None]) -> ConnectorError:
+        """Do the step again and again until it fails."""
+        while True:
+            try:
+                step()
+            except Stopped:
+                raise
+            except ConnectorError as error:
+                return error
+            except Exception as error:
+                logger.debug("the pipeline failed", exc_info=True)
+                hint = "Please report this as a bug, with the log at DEBUG"
+                return FatalError("writing a batch", repr(error), hint)
+
+    def _fail(self, error: ConnectorError) -> None:
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
+        self._stop.set()
+
+    def _stage_next(self) -> None:
+        batch = self._waiting_rows.get()
+        if batch is None:
+            raise Stopped
+        staged = self._stage(batch)
+        del batch  # this frame would keep the rows while the next step is busy
+        self._staged.put(staged)
+
+    def _stage(self, batch: Batch) -> tuple[Job, StagedFile | None]:
+        job = Job(batch.number, batch.reason, batch.parts, self._scratch / f"batch-{batch.number}")
+        job.folder.mkdir()
+        path = job.folder / "staged.parquet"
+        staged = self._stager.stage(batch, path, partial(self._until_it_works, "schema"), job.timed)
+        job.rescued = staged.rescued
+        job.rejected = sum(len(records) for _, records in staged.rejected)
+        job.dead_letters = dead_letters(staged.rejected, self._table_root, job.folder)
+        with self._changed:
+            self._held_bytes -= batch.size
+            self._changed.notify_all()
+        return job, staged.file
+
+    def _write_next(self) -> None:
+        job, staged = _unless_failed(self._staged.get())
+        with self._changed:
+            self._taken_by_writer = job.number
+            self._changed.notify_all()
+        files = []
+        if staged:
+            files = job.timed("spark", lambda: self._writer.write(staged, job.folder / "written"))
+            staged.path.unlink()
+        self._written.put((job, files))
+
+    def _prepare(self, parcels: Sequence[Parcel]) -> None:
+        """Let the catalog have the table, if any of these files will be uploaded to it."""
+        if any(map(self._custody.holds, {parcel.owner for parcel in parcels})):
+            self._registrar.prepare()
+
+    def _confirm_topics(self, job: Job) -> None:
+        """End where a topic was recreated: rows of the new one would be written under the old one's offsets.
+
+        It is asked after the batch was sealed, so that whatever it holds was read before; and before its intent, for
+        the next owner finishes a batch whose files are all there.
+        """
+        tps = [part.offsets.tp for part in job.parts]
+        error = self._until_it_works("kafka", lambda: self._recreated(tps))
+        if error is not None:
+            raise error
+
+    def _deliver_next(self) -> None:
+        try:
+            self._deliver(*_unless_failed(self._written.get()))
+        except Exception:
+            self._note_done()
+            raise
+
+    def _note_done(self) -> None:
+        """No batch follows that would say so of the one before; its files need not be looked at by the next start."""
+        try:
+            self._custody.done()
+        except ConnectorError as error:
+            logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
+
+    def _deliver(self, job: Job, files: Sequence[WrittenFile]) -> None:
+        self._confirm_topics(job)
+        parcels = [data_file(file, self._table_root) for file in files] + job.dead_letters
+        parcels += sidecars(files, self._virtual_columns, self._table_root, job.folder)
+        announced = intents(job.parts, files, parcels, self._table_root)
+        if files and not self._registrar.is_prepared:
+            self._until_it_works("register", lambda: self._prepare(parcels))
+        job.timed("intend", lambda: self._until_it_works("journal", lambda: self._custody.intend(announced)))
+        data = {file.key for intent in announced.values() for file in intent.files}
+        upload = Upload(parcels, data, self._store, self._pool, self._custody.holds)
+        job.timed("upload", lambda: self._until_it_works("upload", upload.run))
+        described = files if self._registrar.is_needed else []
+        stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in described}
+        registration = self._registrar.new_registration()
+
+        def register() -> tuple[Mapping[str, StoredObject], list[StoredFile]]:
+            """Asked anew at each try: while a catalog is away, a partition may be given away."""
+            uploaded = upload.stored(self._custody.confirm(announced))
+            stored = stored_files(files, uploaded, self._table_root, self._store.uri, stats)
+            registration.run(stored)
+            return uploaded, stored
+
+        uploaded, stored = job.timed("register", lambda: self._until_it_works("register", register))
+        self._custody.registered(announced)
+        if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
+            job.timed("done", lambda: self._until_it_works("journal", self._custody.done))
+        shutil.rmtree(job.folder)
+        self._metrics.delivered(job.delivered(stored, dropped=len(parcels) - len(uploaded)))
+        with self._changed:
+            self._delivered = job.number
+            self._changed.notify_all()
+
+    def _until_it_works(self, step: str, work: Callable[[], _T]) -> _T:
+        return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), clock=time.monotonic)
+
+    def _set_obstacle(self, step: str, error: RetryableError | None) -> None:
+        if error:
+            self._metrics.failed_try(step)
+        with self._changed:
+            if error:
+                self._obstacles[step] = error
+            else:
+                self._obstacles.pop(step, None)
+            self._changed.notify_all()
+
+
+def _unless_failed(item: _T | ConnectorError) -> _T:
+    """What the step before has done, unless it failed."""
+    if isinstance(item, ConnectorError):
+        raise item
+    return item

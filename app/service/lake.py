@@ -1,0 +1,143 @@
+"""From settings to the table: where it lies, what it is to look like, and who is told of its files."""
+
+from dataclasses import dataclass
+
+from app.catalog.base import Catalog
+from app.catalog.query_api import QueryApi
+from app.catalog.quix import QuixCatalog
+from app.catalog.registrar import Registrar
+from app.config.settings import Settings
+from app.service.starting import patiently
+from app.service.stores import new_store
+from app.storage.base import ObjectStore
+from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.compatibility import open_table
+from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec
+from app.table.location import Place, adopted
+from app.table.schema_store import SchemaKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """What the connector's start has found: the connected store, and the table in it."""
+
+    store: ObjectStore
+    place: Place
+    spec: PartitionSpec
+    registrar: Registrar
+    query_api: QueryApi | None
+
+
+def open_lake(settings: Settings) -> Lake:
+    """Connect to the catalog, then to the store where the table lies, and compare the settings with what is there.
+
+    Raises:
+        ConnectorError: of the catalog or the store, after a while where it may pass.
+    """
+    store, catalog = new_store(settings), new_catalog(settings)
+    known = patiently(catalog.check) if catalog else None
+    place = new_place(settings, store, known)
+    patiently(lambda: store.connect(f"{place.root}/"))
+    spec = patiently(lambda: new_spec(settings, store, place, known))
+    query_api = new_query_api(settings)
+    return Lake(store, place, spec, new_registrar(settings, catalog, place, known, query_api), query_api)
+
+
+def new_place(settings: Settings, store: ObjectStore, known: CatalogTable | None) -> Place:
+    """The table's folder: where the catalog has it, else where the settings say.
+
+    Raises:
+        ConfigError: the catalog has it out of the store's reach.
+    """
+    configured = Place(store.uri, f"{settings.root}/{settings.table}")
+    return adopted(known, configured, settings.workspace_id if settings.uses_platform_storage else None)
+
+
+def find_table(settings: Settings) -> tuple[ObjectStore, Place]:
+    """The store and the table's folder in it, for those who only look at what is there.
+
+    Raises:
+        ConnectorError: of the catalog, where there is one.
+    """
+    store, catalog = new_store(settings), new_catalog(settings)
+    return store, new_place(settings, store, catalog.check() if catalog else None)
+
+
+def new_catalog(settings: Settings) -> Catalog | None:
+    """The catalog, not asked anything yet; ``None`` without one."""
+    target = settings.catalog
+    if target is None:
+        return None
+    return QuixCatalog(
+        target.url,
+        target.token,
+        settings.catalog_namespace,
+        settings.table,
+        workspace_id=settings.workspace_id or "",
+    )
+
+
+def table_properties(settings: Settings) -> TableProperties:
+    """What the catalog gets to know of the table beside its place."""
+    return TableProperties(
+        settings.partition_order,
+        settings.timestamp_column,
+        settings.virtual_columns,
+        settings.sort_column,
+        settings.stats_columns,
+    )
+
+
+def new_spec(settings: Settings, store: ObjectStore, place: Place, known: CatalogTable | None) -> PartitionSpec:
+    """The table's layout, compared with the table as the store and, if it knows it, the catalog have it.
+
+    Raises:
+        ConfigError: they do not go together.
+        ConnectorError: the store did not answer as it should.
+    """
+    return open_table(
+        store,
+        known,
+        table_root=place.root,
+        hive_columns=settings.hive_columns,
+        timestamp_column=settings.timestamp_column,
+        null_partition=settings.null_partition,
+        partition_order=settings.partition_order,
+        default_null=QUIX_NULL if settings.catalog else HIVE_NULL,
+    )
+
+
+def new_query_api(settings: Settings) -> QueryApi | None:
+    """Who is told of new files; ``None`` where nothing is registered, or the platform names nobody."""
+    if settings.catalog is None or not settings.auto_discover or settings.platform_query_url is None:
+        return None
+    token = settings.platform_query_token
+    return QueryApi(
+        settings.platform_query_url,
+        token.get_secret_value() if token else None,
+        settings.catalog_namespace,
+        settings.table,
+    )
+
+
+def new_registrar(
+    settings: Settings,
+    catalog: Catalog | None,
+    place: Place,
+    known: CatalogTable | None,
+    query_api: QueryApi | None = None,
+) -> Registrar:
+    """Step 6, with the table as the catalog held it when ``new_spec`` compared it."""
+    return Registrar(
+        catalog if settings.auto_discover else None,
+        place,
+        table_properties(settings),
+        settings.input_topic,
+        known,
+        query_api.files_added if query_api else None,
+    )
+
+
+def new_schema(settings: Settings, store: ObjectStore, place: Place) -> SchemaKeeper:
+    """The table's schema, not read yet."""
+    return SchemaKeeper(store, place.root, settings.column_types)

@@ -1,0 +1,109 @@
+"""What there is to see of the running parts, for the probes, the metrics and the status page."""
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Protocol
+
+from app import __version__
+from app.bad_records.policy import BadRecords
+from app.config.settings import Settings
+from app.consumer.application import LakeApplication
+from app.consumer.end_offsets import EndOffsets
+from app.consumer.sink import LakeSink
+from app.monitoring.live import Identity, Live, StateName
+from app.monitoring.metrics import Metrics
+from app.monitoring.monitor import Monitor
+from app.monitoring.probes import Health, Probe
+from app.pipeline.pipeline import Pipeline
+
+
+class Java(Protocol):
+    """The Java process of Spark; see ``app.spark.writer.SparkWriter``."""
+
+    @property
+    def alive(self) -> bool: ...
+    def jvm_pid(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts that there is something to see of."""
+
+    sink: LakeSink
+    application: LakeApplication
+    pipeline: Pipeline
+    bad_records: BadRecords
+    health: Health
+    java: Java
+
+
+def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java) -> Monitor:
+    """The monitor of a connector that starts."""
+    identity = Identity(
+        topic=settings.input_topic,
+        group=settings.consumer_group,
+        table=f"{settings.storage.uri}/{settings.root}/{settings.table}",
+        root=f"{settings.root}/{settings.table}",
+        versions={
+            "version": __version__,
+            "spark": version("pyspark"),
+            "quixstreams": version("quixstreams"),
+            "python": platform.python_version(),
+        },
+    )
+    return Monitor(identity, metrics, health, lambda: Live(java_pid=java.jvm_pid()))
+
+
+def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
+    """All parts are there: let the probes and the monitor look at them from now on."""
+    parts.health.started(
+        spark_alive=lambda: parts.java.alive,
+        ready=lambda: _readiness(parts.sink, parts.application),
+        recovers=lambda: parts.application.recovers_state,
+    )
+    buffer_limit = settings.memory.buffer_mb * 2**20
+    monitor.started(lambda: _look(parts, buffer_limit), EndOffsets(parts.application.admin))
+
+
+def _readiness(sink: LakeSink, application: LakeApplication) -> Probe:
+    if not sink.is_assigned:
+        return Probe(ok=False, detail="no partitions assigned yet")
+    if application.recovers_state:
+        return Probe(ok=False, detail="the state of transform() is read from its changelog")
+    if not application.has_claimed_all:
+        return Probe(ok=False, detail="partitions wait for their journals")
+    if not sink.last_flush_ok:
+        return Probe(ok=False, detail="the last flush did not go through")
+    return Probe(ok=True, detail="consuming")
+
+
+def _look(parts: Parts, buffer_limit: int) -> Live:
+    """Other threads work on the parts: each look is of single values, and waits for nobody."""
+    state, detail = _state(parts)
+    return Live(
+        state=state,
+        detail=detail,
+        buffered=parts.sink.held_bytes,
+        buffer_limit=buffer_limit,
+        under_way=parts.pipeline.under_way,
+        skipped=parts.bad_records.skipped,
+        java_pid=parts.java.jvm_pid(),
+    )
+
+
+def _state(parts: Parts) -> tuple[StateName, str]:
+    if parts.application.is_stopping:
+        return "stopping", "what was consumed is brought into the lake"
+    live = parts.health.live()
+    failure, obstacle = parts.pipeline.failure, parts.pipeline.obstacle
+    if failure or not live.ok:
+        return "failing", str(failure or obstacle or live.detail)
+    if parts.application.is_paused:
+        return "paused", str(obstacle or "the destination takes longer than a commit may; it goes on by itself")
+    if obstacle:
+        return "waiting", str(obstacle)
+    ready = _readiness(parts.sink, parts.application)
+    if not ready.ok:
+        return "waiting", ready.detail
+    return "consuming", "the buffer is full: consuming waits for room" if parts.sink.is_full else ""

@@ -1,0 +1,330 @@
+"""Builds everything from the settings, starts it in order, runs it, and stops it in order."""
+
+import logging
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+from types import FrameType
+from typing import NoReturn
+
+from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.models.topics import Topic
+
+from app import logs
+from app.config.settings import Settings
+from app.consumer.application import LakeApplication
+from app.consumer.broker import find_topics
+from app.consumer.exact_json import new_deserializer
+from app.consumer.group import check_members, check_rights
+from app.consumer.rejections import MessageReader
+from app.consumer.sink import LakeSink
+from app.consumer.topics import open_topic
+from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
+from app.journal.claims import Claims
+from app.journal.entry import journal_folder
+from app.journal.ownership import Custody
+from app.journal.survey import warn_of_other_groups
+from app.journal.sweeper import Sweeper
+from app.journal.topic_ids import TopicIds
+from app.monitoring.metrics import Metrics
+from app.monitoring.monitor import Monitor
+from app.monitoring.probes import Health
+from app.pipeline.pipeline import Pipeline
+from app.pipeline.stage import Stager
+from app.service import starting
+from app.service.build import (
+    FLUSH_SECONDS,
+    REVOKE_SECONDS,
+    begin_sweeping,
+    can_read_whole_batches,
+    new_application,
+    new_bad_records,
+    new_claims,
+    new_client_id,
+    new_custody,
+    new_positions,
+    new_sink,
+    new_stager,
+)
+from app.service.customised import Customised, load_customised
+from app.service.lake import Lake, new_schema, open_lake
+from app.service.overview import Parts, new_monitor, oversee
+from app.service.starting import patiently, spare_the_garbage_collector, wait
+from app.service.stream_timeouts import Watch
+from app.spark.scratch import make_scratch
+from app.spark.writer import SparkWriter
+from app.storage.probe import try_out
+from app.table.location import Place
+
+logger = logging.getLogger(__name__)
+
+_LAST_WORDS_SECONDS = 1.0  # to those who are told of new files
+_LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits for 30 by default
+
+
+class _StopRequested(BaseException):
+    """A signal came while the connector was still starting; no ``Exception``, so that nothing on the way eats it."""
+
+
+def run(settings: Settings) -> int:
+    """Run the connector until a signal or an error ends it.
+
+    Returns:
+        The exit code: 0 stopped, 1 a lasting failure, 2 settings, 70 Spark lost, 75 worth trying again.
+    """
+    service = _Service(settings)
+    try:
+        service.run()
+    except _StopRequested:
+        logger.info("stopped while starting")
+    except ConnectorError as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it, a stack trace would bury it
+        if not service.connected:
+            logs.announce_failure(error)
+        return error.exit_code
+    except Exception as error:
+        logger.debug("unexpected", exc_info=True)
+        if service.stopped_at_start:
+            logger.info("stopped while starting")
+            return 0
+        unexpected = FatalError(
+            "running", repr(error), "Please report this as a bug; LOGLEVEL=DEBUG shows where it was"
+        )
+        logger.error("%s", unexpected)  # noqa: TRY400
+        if not service.connected:
+            logs.announce_failure(unexpected)
+        return unexpected.exit_code
+    finally:
+        service.close()
+    return 0
+
+
+class _Service:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._health = Health(loop_seconds=FLUSH_SECONDS + REVOKE_SECONDS, clock=time.monotonic)
+        self._metrics = Metrics()
+        self._scratch = make_scratch()
+        self._stop = threading.Event()
+        self._application: LakeApplication | None = None
+        self._pipeline: Pipeline | None = None
+        self._claims: Claims | None = None
+        self._sweeper: Sweeper | None = None
+        self._watch: Watch | None = None
+        self._lake: Lake | None = None
+        self._spark = SparkWriter(
+            master=settings.spark_master,
+            driver_memory=f"{settings.memory.heap_mb}m",
+            scratch=self._scratch,
+            compression=settings.parquet_compression,
+            row_group_rows=settings.row_group_rows,
+            on_lost=_exit_without_spark,
+        )
+        self.connected = False
+
+    @property
+    def stopped_at_start(self) -> bool:
+        """Whether a signal came before anything was consumed.
+
+        What its handler raises may be lost in the C code of Kafka's client, which goes on or fails in its own way.
+        """
+        return self._stop.is_set() and not self.connected
+
+    def run(self) -> None:
+        """Start, consume, and return once stopped."""
+        self._listen_to_signals()
+        for line in self._settings.summary():
+            logger.info("%s", line)
+        customised = load_customised()
+        monitor = self._new_monitor()
+        begin = time.monotonic()
+        bad_records = new_bad_records(self._settings)
+        self._watch = watch = Watch(self._settings, customised.on_stream_timeout)
+        sink = new_sink(self._settings, bad_records, self._metrics, watch.new_sink)
+        spark_up = self._spark.start()  # takes seconds, in which the rest is connected
+        self._lake = lake = open_lake(self._settings)
+        monitor.found(lake.place.uri, lake.place.root)
+        schema = new_schema(self._settings, lake.store, lake.place)
+        patiently(schema.open)
+        application, topic = self._open_topics(sink, watch, lake.place)
+        transformed, is_untouched = _transformed(customised, application, topic)
+        is_raw = is_untouched and can_read_whole_batches(self._settings)
+        reader = MessageReader(topic, self._settings.memory.max_record_bytes).read if is_raw else None
+        stager = new_stager(self._settings, lake.place, lake.spec, schema, bad_records, reader)
+        patiently(lambda: self._check_journals(lake, application.config.consumer_group))
+        wait(spark_up)
+        custody = new_custody(self._settings, sink)
+        positions, topic_ids = new_positions(application)
+        pipeline = self._new_pipeline(lake, stager, custody, topic_ids)
+        sink.connect(pipeline)
+        self._claims = new_claims(
+            self._settings,
+            lake.store,
+            lake.place,
+            lake.registrar,
+            custody,
+            application,
+            sink,
+            self._metrics,
+            positions,
+            topic_ids,
+        )
+        application.connect(self._claims)
+        self._sweeper = begin_sweeping(custody)
+        watch.connect(application)
+        transformed.sink(sink)
+        if is_raw:
+            application.read_whole_batches()
+        application.start_sinks()
+        oversee(self._settings, monitor, Parts(sink, application, pipeline, bad_records, self._health, self._spark))
+        self._application = application  # from here on a signal stops the loop, and no longer the start
+        if self.stopped_at_start:
+            raise _StopRequested
+        self.connected = True
+        logs.announce_connected()
+        logger.info("ready to consume %s after %.1f s", topic.name, time.monotonic() - begin)
+        spare_the_garbage_collector()
+        try:
+            application.run()
+        finally:
+            bad_records.tell_total()
+        self._raise_if_incomplete(sink)
+        logger.info("stopped: everything consumed is in the lake and committed")
+
+    def _raise_if_incomplete(self, sink: LakeSink) -> None:
+        if sink.left_rows_behind:
+            once = self._settings.delivery_guarantee == "exactly-once"
+            doubled = "" if once else ", and those that reached the lake already come twice"
+            raise RetryableError(
+                "stopping",
+                "the offsets of some rows could not be committed",
+                f"The next start reads them again: none is lost{doubled}",
+            )
+
+    def close(self) -> None:
+        """End what still runs. Never raises, for an exit code is on its way."""
+        if self._watch:
+            self._watch.close()
+        if self._pipeline:
+            self._pipeline.stop()
+        if self._sweeper:
+            self._sweeper.stop()
+        if self._claims:
+            self._claims.stop()
+        if self._lake and self._lake.query_api:
+            self._lake.query_api.close(_LAST_WORDS_SECONDS)
+        self._spark.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _new_monitor(self) -> Monitor:
+        monitor = new_monitor(self._settings, self._metrics, self._health, self._spark)
+        if self._settings.http_port:
+            monitor.serve(self._settings.http_host, self._settings.http_port)
+        return monitor
+
+    def _listen_to_signals(self) -> None:
+        """Handle them, and see to it that the process ends in time after one, also where no handler gets to run.
+
+        Handlers run between two steps of Python alone, and a commit to a Kafka that is out of reach is one step of a
+        minute or more. The descriptor is written to at once.
+        """
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        signals, wake_up = socket.socketpair()
+        wake_up.setblocking(False)
+        signal.set_wakeup_fd(wake_up.fileno())
+        self._wake_up = wake_up  # open as long as the process lives
+        threading.Thread(target=self._end_late_stop, args=(signals,), name="stop-limit", daemon=True).start()
+
+    def _end_late_stop(self, signals: socket.socket) -> None:
+        signals.recv(1)
+        time.sleep(_LONGEST_STOP_SECONDS)
+        error = RetryableError(
+            "stopping",
+            f"it took longer than {_LONGEST_STOP_SECONDS:.0f} s, as when Kafka does not answer",
+            "The next start reads again what was not committed",
+        )
+        logger.error("%s", error)
+        self._spark.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        _exit_now(error.exit_code)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self._stop.is_set():
+            return  # platforms repeat themselves
+        logger.info("received %s, stopping", signal.Signals(number).name)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C ends it the hard way
+        self._stop.set()
+        if self._application is None:
+            raise _StopRequested
+        self._application.request_stop()
+
+    def _open_topics(self, sink: LakeSink, watch: Watch, place: Place) -> tuple[LakeApplication, Topic]:
+        application = new_application(self._settings, place, sink, self._health, self._metrics, self._scratch)
+        visible = find_topics(
+            application.config.broker_address,
+            wait_seconds=starting.PATIENCE_SECONDS,
+            stop=self._stop,
+            clock=time.monotonic,
+        )
+        topic = open_topic(
+            application,
+            self._settings.input_topic,
+            visible,
+            variable="input",
+            right="Read",
+            value_deserializer=new_deserializer(self._settings.value_deserializer),
+            key_deserializer=watch.key_deserializer,
+        )
+        application.keep_messages(topic)
+        watch.open(application, visible)
+        group = application.config.consumer_group
+        check_rights(application.admin, topic.name, group)
+        patiently(lambda: check_members(application.admin, group, new_client_id(self._settings, place)))
+        return application, topic
+
+    def _check_journals(self, lake: Lake, group: str) -> None:
+        """See that the store can keep journals and the schema, and whose journals there are."""
+        warn_of_other_groups(lake.store, lake.place.root, group)
+        try_out(lake.store, journal_folder(lake.place.root))
+
+    def _new_pipeline(self, lake: Lake, stager: Stager, custody: Custody, topic_ids: TopicIds) -> Pipeline:
+        self._pipeline = Pipeline(
+            writer=self._spark,
+            stager=stager,
+            store=lake.store,
+            table_root=lake.place.root,
+            registrar=lake.registrar,
+            scratch=self._scratch,
+            workers=self._settings.max_write_workers,
+            custody=custody,
+            recreated=topic_ids.recreated,
+            virtual_columns=lake.spec.virtual,
+            stats_columns=frozenset(self._settings.stats_columns) or None,
+            metrics=self._metrics,
+        )
+        return self._pipeline
+
+
+def _transformed(customised: Customised, application: LakeApplication, topic: Topic) -> tuple[StreamingDataFrame, bool]:
+    """The stream of records to write, and whether nothing at all was done to it."""
+    dataframe = application.dataframe(topic)
+    transformed = customised.build(dataframe, application)
+    is_untouched = application.built(dataframe, transformed)
+    if application.internal_topics:
+        logger.info("transform() keeps its own topics: %s", ", ".join(application.internal_topics))
+    return transformed, is_untouched
+
+
+def _exit_without_spark(error: SparkLostError) -> None:
+    """End the process at once: offsets of what is under way are not committed, so nothing is lost."""
+    logger.critical("%s", error)
+    _exit_now(error.exit_code)
+
+
+def _exit_now(code: int) -> NoReturn:
+    logging.shutdown()
+    os._exit(code)

@@ -1,0 +1,313 @@
+"""Spark in local mode: the session's life and the partitioned write (step 3). The only importer of PySpark.
+
+One dedicated thread makes every call, because each Python thread that touches Spark keeps a JVM thread for good, and
+because py4j waits for ever: with the call on its own thread the caller can wait with a deadline.
+"""
+
+import contextlib
+import gc
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException, PySparkTypeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import col
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from app.errors import ConfigError, FatalError, SparkLostError
+from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
+from app.spark.java_log import java_log
+from app.spark.jvm import spark_conf, use_scratch_file_system
+from app.spark.parquet_options import parquet_options
+from app.spark.staged_file import write_staged
+
+logger = logging.getLogger(__name__)
+
+_START_SECONDS = 180.0
+_JOB_SECONDS = 600.0
+_WATCH_SECONDS = 1.0
+_ENDING_SECONDS = 2.0
+_OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
+_WRITES_BETWEEN_COLLECTIONS = 20
+_T = TypeVar("_T")
+
+
+class SparkWriter:
+    """Writes staged batches as partitioned Parquet.
+
+    Args:
+        master: ``local``, ``local[n]`` or ``local[*]``.
+        driver_memory: heap of the JVM, e.g. ``1g``.
+        scratch: a private folder of this process; everything below it may be wiped.
+        compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
+        row_group_rows: most rows of one row group.
+        on_lost: called once, from any thread, when the JVM died or hangs.
+    """
+
+    def __init__(
+        self,
+        *,
+        master: str,
+        driver_memory: str,
+        scratch: Path,
+        compression: str,
+        row_group_rows: int,
+        on_lost: Callable[[SparkLostError], None],
+    ) -> None:
+        self._master = master
+        self._conf = spark_conf(scratch, driver_memory, compression, row_group_rows)
+        self._scratch = scratch
+        self._on_lost = on_lost
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
+        self._session: SparkSession | None = None
+        self._process: Popen[bytes] | None = None
+        self._closing = threading.Event()
+        self._lost: SparkLostError | None = None
+        self._lost_lock = threading.Lock()
+        self._writes = 0
+
+    def start(self) -> Future[None]:
+        """Begin to start the JVM and write a small batch, which warms it up and proves that the scratch folder works.
+
+        The future fails with ``ConfigError`` (no usable Java, too little memory) or ``FatalError``.
+        """
+        return self._thread.submit(self._start)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM runs and answers, as far as is known without asking it."""
+        return self._process is not None and self._process.poll() is None and self._lost is None
+
+    def jvm_pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def versions(self) -> str:
+        """Which Spark runs in which Java, in words.
+
+        Raises:
+            SparkLostError, FatalError: as ``write``.
+        """
+        return self._call(self._versions, _JOB_SECONDS, "asking Spark for its version")
+
+    def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
+        """Write one Parquet file per group of the staged batch below the new folder ``out``.
+
+        Rows are ordered by the sort column upwards, NaN above all numbers and nulls last: for readers that skip row
+        groups by their bounds, the nulls are together in the last ones.
+
+        Raises:
+            SparkLostError: the JVM died, or the job took longer than its deadline.
+            FatalError: Spark refused the batch or the disk is full, or the files do not hold what was staged.
+        """
+        return self._call(lambda: self._write(staged, out), _JOB_SECONDS, "writing a batch with Spark")
+
+    def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+        """Write these columns of a Parquet file, all rows in their order, as the one file below the new folder ``out``.
+
+        Raises:
+            SparkLostError, FatalError: as ``write``.
+        """
+        return self._call(lambda: self._write_whole(source, columns, out), _JOB_SECONDS, "writing a file with Spark")
+
+    def close(self) -> None:
+        """End the JVM at once: all it holds is in the scratch folder, which goes with it."""
+        self._closing.set()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _call(self, work: Callable[[], _T], seconds: float, doing: str) -> _T:
+        if self._lost is not None:
+            raise self._lost
+        try:
+            return self._thread.submit(work).result(timeout=seconds)
+        except FutureTimeout:
+            raise self._declare_lost(doing, f"no answer from Java for {seconds:.0f} s") from None
+        except (Py4JError, PySparkException, OSError) as error:
+            # py4j lets a refused connection through as the ConnectionError it is.
+            if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):
+                raise self._declare_lost(doing, self._death_or(error)) from None
+            raise FatalError(doing, _reason(error), _hint(error)) from None
+
+    def _start(self) -> None:
+        watchdog = threading.Timer(
+            _START_SECONDS, self._declare_lost, ("starting Spark", "Java did not come up in time")
+        )
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            self._session = self._new_session()
+            use_scratch_file_system(self._session)
+            self._warm_up()
+        except (Py4JError, PySparkException, OSError) as error:
+            raise ConfigError("starting Spark", _reason(error), _START_HINT) from None
+        finally:
+            watchdog.cancel()
+        threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
+
+    def _new_session(self) -> SparkSession:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark fails where the machine's own name has no address
+        conf = SparkConf().setMaster(self._master).setAppName("quix-ts-datalake-sink").setAll(list(self._conf.items()))
+        # Java alone at first: it is known, and can be ended, before a session begins to write into the scratch folder.
+        with java_log() as descriptor:
+            streams = {"stdout": descriptor, "stderr": descriptor}
+            gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+        self._process = SparkContext._gateway.proc  # type: ignore[union-attr]
+        if self._closing.is_set():  # close() came too early to know it
+            self._process.kill()
+        session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
+        return session
+
+    def _warm_up(self) -> None:
+        staged = self._scratch / "warm-up.parquet"
+        rows = 1_000
+        table = pa.table(
+            {
+                "number": pa.array(range(rows), pa.int64()),
+                "fraction": pa.array([i / 7 for i in range(rows)], pa.float64()),
+                "text": pa.array([f"row {i}" for i in range(rows)], pa.string()),
+                "group": pa.array([i % 4 for i in range(rows)], pa.int32()),
+            }
+        )
+        write_staged(table, staged)
+        part = BatchPart(OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1), "warm-up", 0)
+        groups = tuple(FileGroup(part, {}, rows // 4) for _ in range(4))
+        out = self._scratch / "warm-up"
+        self._write(StagedFile(staged, "group", groups), out)
+        shutil.rmtree(out)
+        staged.unlink()
+
+    def _write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
+        schema = pq.read_schema(staged.path)
+        frame = self._read(staged.path, schema)
+        # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file. It leaves that
+        # sort out where the rows come in such an order already.
+        if staged.sort_column is not None and staged.sort_column in frame.columns:
+            frame = frame.sortWithinPartitions(
+                _column(staged.group_column), _column(staged.sort_column).asc_nulls_last()
+            )
+        options = parquet_options(schema, max(group.rows for group in staged.groups))
+        frame.write.options(**options).partitionBy(staged.group_column).parquet(str(out))
+        self._give_back()
+        return _collect(staged, out)
+
+    def _give_back(self) -> None:
+        """Objects of py4j are in cycles, and those of Java live as long: where few rows come, nothing else collects."""
+        self._writes += 1
+        if self._writes % _WRITES_BETWEEN_COLLECTIONS == 0:
+            gc.collect(1)
+
+    def _versions(self) -> str:
+        assert self._session is not None  # noqa: S101 - start() came first
+        java = SparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
+        return f"Spark {self._session.version} in Java {java}"
+
+    def _write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+        # No sort: that of a big file goes through the disk, and would not keep the order.
+        self._read(source, pq.read_schema(source)).select(*map(_column, columns)).write.parquet(str(out))
+        [written] = out.glob("*.parquet")
+        return written
+
+    def _read(self, path: Path, schema: pa.Schema) -> DataFrame:
+        """A staged file as one task."""
+        assert self._session is not None  # noqa: S101 - start() came first
+        reader = self._session.read
+        # A given schema spares a job per batch: Spark would start one to read it from the file's footer. It must where
+        # PySpark lacks a type's counterpart: for uint64, which Spark itself takes for decimal(20, 0).
+        with contextlib.suppress(PySparkTypeError):
+            reader = reader.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
+        return reader.parquet(str(path))
+
+    def _watch(self) -> None:
+        process = self._process
+        while process is not None and not self._closing.wait(_WATCH_SECONDS):
+            if process.poll() is not None:
+                self._declare_lost("running Spark", self._death_or(None))
+                return
+
+    def _has_ended(self) -> bool:
+        """Whether the JVM is gone. Its connections break some moments before the system tells of its end."""
+        try:
+            return self._process is None or self._process.wait(_ENDING_SECONDS) is not None
+        except TimeoutExpired:
+            return False
+
+    def _death_or(self, error: Exception | None) -> str:
+        code = self._process.poll() if self._process else None
+        if code is None:
+            return _reason(error) if error else "no answer from Java"
+        memory = (
+            ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB" if code in _OUT_OF_MEMORY_EXITS else ""
+        )
+        return f"the Java process ended with code {code}{memory}"
+
+    def _declare_lost(self, doing: str, cause: str) -> SparkLostError:
+        with self._lost_lock:
+            if self._lost is not None:
+                return self._lost
+            self._lost = SparkLostError(doing, cause, "The process ends so that its platform starts a new one")
+        if self._process is not None:
+            self._process.kill()
+        if not self._closing.is_set():
+            self._on_lost(self._lost)
+        return self._lost
+
+
+_START_HINT = (
+    "Spark needs Java 17 or newer (JAVA_HOME or java on the PATH), SPARK_DRIVER_MEMORY of at least 512m, "
+    "and a temporary folder that can be written"
+)
+
+
+def _column(name: str) -> Column:
+    """The column of this very name, which may have dots in it."""
+    return col("`" + name.replace("`", "``") + "`")
+
+
+def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:
+    """The written files in the order of their groups, each checked against the rows that were staged for it."""
+    files = []
+    for index, group in enumerate(staged.groups):
+        written = list((out / f"{staged.group_column}={index}").glob("*.parquet"))
+        rows = sum(pq.read_metadata(path).num_rows for path in written)
+        if len(written) != 1 or rows != group.rows:
+            raise FatalError(
+                "checking what Spark wrote",
+                f"{group.rows:,} rows of {group.part.offsets.tp} became {len(written)} files with {rows:,} rows",
+                "Nothing of this batch was uploaded; please report this as a bug",
+            )
+        files.append(WrittenFile(written[0], written[0].stat().st_size, group))
+    return files
+
+
+def _reason(error: Exception) -> str:
+    """The cause in one line: the Java exception at the root, without its stack."""
+    if isinstance(error, Py4JJavaError):
+        cause: Any = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return str(cause.toString()).splitlines()[0]
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+
+
+def _hint(error: Exception) -> str:
+    if "No space left on device" in _reason(error):
+        return (
+            "The temporary folder is full: give it more room (TMPDIR, or the size of the tmpfs) or lower MAX_BUFFER_MB"
+        )
+    return ""

@@ -1,0 +1,178 @@
+"""The client that talks to a container, and what it is to be let in by."""
+
+import binascii
+import ipaddress
+from base64 import b64decode
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import requests
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.pipeline.transport import RequestsTransport
+from azure.storage.blob import ContainerClient
+from requests.adapters import HTTPAdapter
+
+from app.errors import ConfigError
+from app.http_headers import fits_header
+from app.storage.azure.errors import NotAzureError
+from app.storage.azure.grant import Grant
+
+if TYPE_CHECKING:
+    from azure.core.credentials import TokenCredential
+    from azure.core.pipeline import PipelineResponse
+
+# Seconds, and tries per request. What still fails then is the pipeline's to try again, with the user told.
+_CONNECT_TIMEOUT = 10
+_READ_TIMEOUT = 60
+_READ_BYTES = 256 << 10  # of an answer at once
+_RETRIES = 2
+_FIRST_PAUSE = 0.5  # the library's own is 15
+
+# Connections above the upload threads: a listing beside them, and one that is just being given back.
+_SPARE_CONNECTIONS = 2
+
+# Bytes. What is larger is sent in blocks of this size, which nobody sees until a last request makes an object of
+# them. Each thread holds one in memory.
+BLOCK = 8 << 20
+
+_CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
+_ENDPOINT = "AZURE_ENDPOINT_URL"
+_KEY = "AZURE_STORAGE_KEY"
+_SAS = "AZURE_STORAGE_SAS_TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where a storage account is and what lets in; ``max_workers`` threads will use it at once.
+
+    A connection string says all of it. Without key and signature, an identity is looked for: environment, workload
+    identity, managed identity, the Azure CLI.
+    """
+
+    account: str | None
+    endpoint_url: str | None
+    connection_string: str | None
+    key: str | None
+    sas_token: str | None
+    max_workers: int
+
+    @property
+    def grant(self) -> Grant:
+        """What lets us in, as errors tell of it."""
+        if self.connection_string:
+            signature = _parts(self.connection_string).get("sharedaccesssignature")
+            return Grant.of_signature(_CONNECTION_STRING, signature) if signature else Grant(_CONNECTION_STRING)
+        if self.key:
+            return Grant(_KEY)
+        return Grant.of_signature(_SAS, self.sas_token.lstrip("?")) if self.sas_token else Grant(None)
+
+    @property
+    def address(self) -> str:
+        """The address of the account's blob service, without the container.
+
+        An emulator has no name of its own for each account: there the account is the first part of the path.
+        """
+        if self.endpoint_url is None:
+            return f"https://{self.account}.blob.core.windows.net"
+        parts = urlsplit(self.endpoint_url)
+        if self.account and not parts.path.strip("/") and _serves_many_accounts(parts.hostname or ""):
+            return f"{self.endpoint_url.rstrip('/')}/{self.account}"
+        return self.endpoint_url
+
+
+def new_client(access: Access, container: str, doing: str) -> ContainerClient:
+    """A client that raises nothing but what ``azure_errors`` translates; it may be used by all threads at once.
+
+    Raises:
+        ConfigError: what is to let us in cannot be read.
+    """
+    session = requests.Session()
+    adapter = HTTPAdapter(pool_maxsize=access.max_workers + _SPARE_CONNECTIONS)
+    session.mount("https://", adapter)
+    session.mount("http://", adapter)
+    session.auth = _as_it_is  # else a .netrc of the user's would replace what signs the request
+    options: dict[str, Any] = {
+        # A transport that is given has its own time-outs, and those of the client count for nothing.
+        "transport": RequestsTransport(
+            session=session,
+            connection_timeout=_CONNECT_TIMEOUT,
+            read_timeout=_READ_TIMEOUT,
+            connection_data_block_size=_READ_BYTES,
+        ),
+        "retry_total": _RETRIES,
+        "initial_backoff": _FIRST_PAUSE,
+        "increment_base": 1,
+        "random_jitter_range": _FIRST_PAUSE,
+        "max_single_put_size": BLOCK,
+        "max_block_size": BLOCK,
+        "max_single_get_size": BLOCK,
+        "max_chunk_get_size": BLOCK,
+        "raw_response_hook": _refuse_what_is_not_azure,
+    }
+    try:
+        if access.connection_string:
+            _require_a_grant(access.connection_string, doing)
+            return ContainerClient.from_connection_string(access.connection_string, container, **options)
+        return ContainerClient(access.address, container, _credential(access, doing), **options)
+    except ValueError as error:  # its text names the parts of a connection string, and shows none
+        hint = f"Check {_CONNECTION_STRING}" if access.connection_string else f"Check {_ENDPOINT}, or set {_KEY}"
+        raise ConfigError(doing, str(error).rstrip("."), hint) from None
+
+
+def _credential(access: Access, doing: str) -> "AzureNamedKeyCredential | AzureSasCredential | TokenCredential":
+    if access.key:
+        _require_base64(access.key, doing)
+        return AzureNamedKeyCredential(access.account or _account_in(access.address), access.key)
+    if access.sas_token:
+        token = access.sas_token.lstrip("?")
+        if not fits_header(token) or "sig=" not in token:
+            raise ConfigError(doing, "the shared access signature has no sig=", f"Check {_SAS}: sv=...&sig=...")
+        return AzureSasCredential(token)
+    from app.storage.azure.identity import MachineIdentity  # noqa: PLC0415 - takes a third of a second to import
+
+    return MachineIdentity()
+
+
+def _parts(connection_string: str) -> dict[str, str]:
+    pairs = (part.partition("=")[::2] for part in connection_string.split(";"))
+    return {name.strip().lower(): value for name, value in pairs}
+
+
+def _require_a_grant(connection_string: str, doing: str) -> None:
+    """Refuse a text that lets nobody in: the library would ask as a nobody then, and be told of public access."""
+    if not _parts(connection_string).keys() & {"accountkey", "sharedaccesssignature", "usedevelopmentstorage"}:
+        cause = "the connection string has neither AccountKey nor SharedAccessSignature"
+        raise ConfigError(doing, cause, f"Check {_CONNECTION_STRING}: is it whole?")
+
+
+def _require_base64(key: str, doing: str) -> None:
+    try:
+        b64decode(key, validate=True)
+    except (binascii.Error, ValueError):
+        raise ConfigError(doing, "the account key is not base64", f"Check {_KEY}: is it whole?") from None
+
+
+def _serves_many_accounts(host: str) -> bool:
+    """Whether it is an emulator's: an IP address, or a name within this network."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host
+    return True
+
+
+def _account_in(address: str) -> str:
+    parts = urlsplit(address)
+    return parts.path.strip("/") or (parts.hostname or "").partition(".")[0]
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def _refuse_what_is_not_azure(answer: "PipelineResponse[Any, Any]") -> None:
+    """A web server or proxy that says 200 to everything must not look like a store that took every object."""
+    response = answer.http_response
+    if response.status_code < requests.codes.multiple_choices and "x-ms-request-id" not in response.headers:
+        raise NotAzureError("the answer has no x-ms-request-id")

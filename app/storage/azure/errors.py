@@ -1,0 +1,205 @@
+"""The one place where errors of Azure's libraries become the connector's own."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    DecodeError,
+    HttpResponseError,
+    IncompleteReadError,
+    ServiceRequestError,
+    ServiceResponseError,
+)
+from requests.exceptions import SSLError
+
+from app.error_text import one_line
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.http_headers import retry_after
+from app.storage.azure.grant import ROLE, Grant
+
+ADDRESS_HINT = "Check AZURE_STORAGE_ACCOUNT and AZURE_ENDPOINT_URL"
+
+# The service is busy, or got a damaged request: the same request may pass a moment later.
+_PASSING = frozenset(
+    {
+        "AccountBeingCreated",
+        "BlobOverwritten",
+        "ConditionNotMet",  # of a read: the object was replaced while it was read in pieces
+        "ContainerBeingDeleted",
+        "InternalError",
+        "InvalidBlobOrBlock",  # somebody else stored the object while it was sent in blocks
+        "InvalidBlockList",
+        "Md5Mismatch",
+        "OperationTimedOut",
+        "ServerBusy",
+    }
+)
+_PASSING_STATUS = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+_LASTING_STATUS = frozenset({HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.HTTP_VERSION_NOT_SUPPORTED})
+
+_NAME_HINT = "Name the container in STORAGE_URL with 3 to 63 lower-case letters, digits and single hyphens"
+_NETWORK_HINT = (
+    "Let this network in: the storage account's firewall (Networking) refuses it, or allows no public access"
+)
+_LASTING: Mapping[str, tuple[type[ConnectorError], str]] = {
+    "AccountIsDisabled": (FatalError, "The storage account is disabled; ask its owner"),
+    "AccountRequiresHttps": (ConfigError, "Set AZURE_ENDPOINT_URL to the https:// address"),
+    "AuthorizationProtocolMismatch": (FatalError, "The signature is for https:// alone: check AZURE_ENDPOINT_URL"),
+    "AuthorizationResourceTypeMismatch": (FatalError, "Set a signature for containers and objects (srt=co)"),
+    "AuthorizationServiceMismatch": (FatalError, "Set a signature for the blob service (ss=b)"),
+    "AuthorizationSourceIPMismatch": (FatalError, "The signature is for other addresses (sip) than this machine's"),
+    "BlobImmutableDueToPolicy": (FatalError, "Take the immutability policy or legal hold off the container"),
+    "BlobNotFound": (FatalError, "It was deleted meanwhile; restart"),
+    "ContainerNotFound": (
+        FatalError,
+        "Check the container in STORAGE_URL; if it was deleted, create it again and restart",
+    ),
+    "InvalidResourceName": (ConfigError, _NAME_HINT),
+    "KeyBasedAuthenticationNotPermitted": (
+        FatalError,
+        f"The account allows no keys: take the key out of the settings, and give this machine an identity with the "
+        f"role {ROLE}",
+    ),
+    "LeaseIdMissing": (FatalError, "Somebody holds a lease on it; break the lease"),
+}
+_NO_CREDENTIALS = (
+    "Set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, "
+    f"or give this machine a managed or workload identity with the role {ROLE}"
+)
+_PROXY_HINT = "Check AZURE_ENDPOINT_URL, and any proxy on the way"
+_CLOCK_HINT = "Set this machine's clock (NTP): it is more than 15 minutes off the service's"
+_TLS_HINT = (
+    "Check http:// or https:// in AZURE_ENDPOINT_URL; for a private authority set REQUESTS_CA_BUNDLE to its file"
+)
+
+_TELLING = ("authenticationerrordetail", "reason", "headername", "queryparametername")
+_SIGNED = re.compile(r"MAC signature|string to sign", re.IGNORECASE)  # these quote the signature
+_URL = re.compile(r"(?:Max retries exceeded )?with url: \S+|\bsig=[^&\s]+", re.IGNORECASE)
+_HOST = re.compile(r"HTTPS?Connection(?:Pool)?\(host='([^']*)', port=(\d+)\)")
+
+
+_BROKEN = (DecodeError, IncompleteReadError)
+
+
+class NotAzureError(AzureError):
+    """An answer that looks like success and does not come from a blob service."""
+
+
+@contextmanager
+def translated(doing: str, grant: Grant, *, was_let_in: bool) -> Iterator[None]:
+    """Raise what the libraries raise inside as a ``ConnectorError``; arguments as for ``translate``."""
+    try:
+        yield
+    except AzureError as error:
+        raise translate(error, doing, grant, was_let_in=was_let_in) from None  # its text may hold a signature
+
+
+def translate(error: AzureError, doing: str, grant: Grant, *, was_let_in: bool) -> ConnectorError:
+    """The error as the user is to see it, retryable or not.
+
+    Args:
+        error: what ``azure-storage-blob`` or ``azure-identity`` raised.
+        doing: what was being done, to which object.
+        grant: what is to let us in.
+        was_let_in: whether it has done so before, so that it is there and right.
+    """
+    if isinstance(error, NotAzureError):
+        return RetryableError(doing, "the answer is not that of Azure Blob Storage", _PROXY_HINT)
+    if isinstance(error, HttpResponseError) and error.response is not None and not isinstance(error, _BROKEN):
+        return _from_answer(error, doing, grant)
+    if isinstance(error, ClientAuthenticationError):
+        return _from_credentials(error, doing, grant, was_let_in=was_let_in)
+    if isinstance(error, ServiceRequestError | ServiceResponseError):
+        return _from_network(error, doing)
+    return RetryableError(doing, f"the answer arrived damaged: {_reason(error)}", _PROXY_HINT)
+
+
+def error_code(error: HttpResponseError) -> str:
+    """The service's name for the error, ``BlobNotFound``; empty where the answer has none."""
+    code = getattr(error, "error_code", None) or _headers(error).get("x-ms-error-code", "")
+    return str(getattr(code, "value", code))
+
+
+def _headers(error: HttpResponseError) -> Mapping[str, str]:
+    """The headers of the answer, their names in lower case."""
+    headers: Mapping[str, str] = getattr(error.response, "headers", {})
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _from_answer(error: HttpResponseError, doing: str, grant: Grant) -> ConnectorError:
+    """Errors that the service itself reported."""
+    code = error_code(error)
+    status = error.status_code or 0
+    cause = _cause(error, code, status)
+    if _is_passing(code, status):
+        return RetryableError(doing, cause, "" if code else _PROXY_HINT, retry_after=retry_after(_headers(error)))
+    if code in _LASTING:
+        kind, hint = _LASTING[code]
+        return kind(doing, cause, hint)
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return _from_refusal(code, doing, cause, grant)
+    if "x-ms-version" in cause:
+        hint = "The emulator is older than this connector: start it with --skipApiVersionCheck"
+        return ConfigError(doing, cause, hint)
+    hint = f"Look up {code} in the documentation of Azure Blob Storage" if code else _PROXY_HINT
+    return FatalError(doing, cause, hint)
+
+
+def _from_refusal(code: str, doing: str, cause: str, grant: Grant) -> ConnectorError:
+    """Who we are is not known, or not allowed to do this."""
+    if "date header too old" in cause.lower():
+        return RetryableError(doing, cause, _CLOCK_HINT)  # also what was signed before the machine slept
+    if grant.has_expired:
+        why = f"{cause}; the signature ended at {grant.expiry}"
+        return FatalError(doing, why, f"Set {grant.variable} anew, then restart")
+    if code in {"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"} or grant.missing_letters:
+        return FatalError(doing, cause, grant.too_little())
+    if code == "AuthorizationFailure":
+        return FatalError(doing, cause, f"{_NETWORK_HINT}. {grant.too_little()}")
+    return FatalError(doing, cause, grant.wrong() if code else _PROXY_HINT)
+
+
+def _from_credentials(
+    error: ClientAuthenticationError, doing: str, grant: Grant, *, was_let_in: bool
+) -> ConnectorError:
+    """Errors from before a request is sent: a key that is none, or no token to be had."""
+    if grant.variable is not None:
+        return ConfigError(doing, "the account key is not base64", grant.wrong())
+    cause = f"no token could be had: {one_line(error.message)}"
+    if was_let_in:
+        return RetryableError(doing, cause, "Check the identity of this machine if this goes on")
+    return ConfigError(doing, cause, _NO_CREDENTIALS)
+
+
+def _from_network(error: ServiceRequestError | ServiceResponseError, doing: str) -> ConnectorError:
+    if isinstance(error.inner_exception, SSLError) and "EOF" not in str(error):
+        return FatalError(doing, _reason(error), _TLS_HINT)
+    return RetryableError(doing, _reason(error), f"{ADDRESS_HINT}, and that the network lets us reach it")
+
+
+def _is_passing(code: str, status: int) -> bool:
+    if code in _PASSING or status in _PASSING_STATUS:
+        return True
+    return status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in _LASTING_STATUS
+
+
+def _cause(error: HttpResponseError, code: str, status: int) -> str:
+    """What the service said, without the ids of the request and without what it quotes of a signature."""
+    if not code:
+        return f"HTTP {status}"
+    said = [(error.message or "").partition("\n")[0]]
+    told = getattr(error, "additional_info", None) or {}
+    said += [told[name] for name in _TELLING if told.get(name) and not _SIGNED.search(told[name])]
+    return f"{'; '.join(filter(None, map(one_line, said)))} ({code})"
+
+
+def _reason(error: AzureError) -> str:
+    """What the network said, without the address of the object: that holds the signature."""
+    inner = error.inner_exception
+    cause = inner.args[0] if inner is not None and inner.args else inner
+    reason = getattr(cause, "reason", None) or cause or error.message
+    return one_line(_HOST.sub(r"\1:\2", _URL.sub("", str(reason))))

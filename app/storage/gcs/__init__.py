@@ -1,0 +1,1 @@
+"""Google Cloud Storage by its own API, through google-cloud-storage."""

@@ -1,0 +1,1 @@
+"""A folder on this machine or on a mounted share."""

@@ -1,0 +1,124 @@
+"""Who is told that a key has fallen silent: a topic of Kafka, a function of the user's, or both.
+
+Nothing here may hold up the consumer's loop or end it. Each event is sent at most once for a silence, and may be lost.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from quixstreams.kafka import ConnectionConfig, Producer
+
+from app.consumer.user_code import at, line_of
+from app.stream_timeouts.tracker import as_text
+
+logger = logging.getLogger(__name__)
+
+_QUEUED_EVENTS = 100_000
+_QUEUED_KB = 16 * 1024
+_TELL_SECONDS = 60.0
+# The last flush of the lake has 25 of the 27 s that a stop may take.
+_FLUSH_SECONDS = 1.5
+
+Hook = Callable[[bytes], object]
+
+
+class EventTopic:
+    """Sends an event for each silent key, without waiting for an answer.
+
+    Args:
+        broker: how to reach Kafka.
+        extra_config: further settings of Kafka's producer.
+        topic: the name that Kafka knows.
+    """
+
+    def __init__(self, broker: ConnectionConfig, extra_config: Mapping[str, Any], topic: str) -> None:
+        bounds = {
+            "queue.buffering.max.messages": _QUEUED_EVENTS,
+            "queue.buffering.max.kbytes": _QUEUED_KB,
+            "statistics.interval.ms": 0,  # they wait in memory for a poll, and events may be rare
+        }
+        self._producer = Producer(broker, extra_config={**extra_config, **bounds})
+        self._topic = topic
+        self._under_way = 0
+        self._lost = 0
+        self._tell_again_at = 0.0
+
+    def send(self, key: bytes) -> None:
+        """Send the event of this key; what cannot be sent is dropped with a warning."""
+        event = {"ts_ms": int(time.time() * 1000), "stream": as_text(key), "event": "stream_timeout"}
+        self._under_way += 1
+        try:
+            self._producer.produce(
+                self._topic, json.dumps(event), key, buffer_error_max_tries=0, on_delivery=self._answered
+            )
+        except (BufferError, KafkaException) as error:
+            self._under_way -= 1
+            self._lose(str(error))
+
+    def turn(self) -> None:
+        """Take in the answers that have come."""
+        if self._under_way:
+            self._producer.poll(0)
+
+    def close(self) -> None:
+        """Wait a moment for the answers that are still to come."""
+        if self._under_way and self._producer.flush(_FLUSH_SECONDS):
+            self._lost += self._under_way
+        if self._lost:
+            logger.warning("stream timeouts: %s events did not reach topic %s", f"{self._lost:,}", self._topic)
+
+    def _answered(self, error: KafkaError | None, _: Any) -> None:
+        self._under_way -= 1
+        if error is not None:
+            self._lose(error.str())
+
+    def _lose(self, reason: str) -> None:
+        self._lost += 1
+        if time.monotonic() >= self._tell_again_at:  # a broker that is away for long loses many
+            self._tell_again_at = time.monotonic() + _TELL_SECONDS
+            logger.warning(
+                "stream timeouts: an event for topic %s is lost, %s in all: %s", self._topic, f"{self._lost:,}", reason
+            )
+
+
+class Announcer:
+    """Tells all who want to know.
+
+    Args:
+        events: where events go, if anywhere.
+        hook: ``on_stream_timeout`` of ``app.transform``, if there is one.
+    """
+
+    def __init__(self, events: EventTopic | None, hook: Hook | None) -> None:
+        self._events = events
+        self._hook = hook
+
+    def tell(self, key: bytes) -> None:
+        """See ``app.stream_timeouts.tracker.Listener``."""
+        if self._events:
+            self._events.send(key)
+        if self._hook:
+            try:
+                self._hook(key)
+            except Exception as error:
+                logger.error(  # noqa: TRY400 - one line for each key, the stack trace for who wants it
+                    "on_stream_timeout() of app/transform.py failed for key %r with %r%s; going on",
+                    as_text(key),
+                    error,
+                    at(line_of(error)),
+                )
+                logger.debug("on_stream_timeout()", exc_info=True)
+
+    def turn(self) -> None:
+        """See ``app.stream_timeouts.tracker.Listener``."""
+        if self._events:
+            self._events.turn()
+
+    def close(self) -> None:
+        """The process ends."""
+        if self._events:
+            self._events.close()

@@ -1,0 +1,142 @@
+"""What must hold between the settings and a table that may exist already, in the store and in the catalog."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+
+from app.errors import ConfigError
+from app.storage.base import ObjectStore
+from app.table.catalog_table import CatalogTable
+from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, folder, is_data_file, spec_of_key
+
+logger = logging.getLogger(__name__)
+
+_FILES_LOOKED_AT = 10_000  # ten requests
+
+
+def existing_layout(
+    store: ObjectStore, table_root: str, hive_columns: Sequence[str]
+) -> tuple[set[tuple[str, ...]], set[str]]:
+    """Partition specs and values of the first data files found in the store; both empty for a new table.
+
+    The null folder comes late in the order of keys, after all numbers: at the first level it is looked for by itself.
+    """
+    folders = [folder({hive_columns[0]: name}) for name in (QUIX_NULL, HIVE_NULL)] if hive_columns else []
+    looked_at = [_data_keys(store, table_root, f"{name}/", 1) for name in folders]
+    looked_at.append(_data_keys(store, table_root, "", _FILES_LOOKED_AT))
+    layouts = [spec_of_key(key, table_root) for key in chain.from_iterable(looked_at)]
+    return {columns for columns, _ in layouts}, {value for _, values in layouts for value in values}
+
+
+def _data_keys(store: ObjectStore, table_root: str, below: str, most: int) -> Iterator[str]:
+    keys = (item.key for item in store.list(f"{table_root}/{below}"))
+    return islice((key for key in keys if is_data_file(key, table_root)), most)
+
+
+def open_table(
+    store: ObjectStore,
+    known: CatalogTable | None,
+    *,
+    table_root: str,
+    hive_columns: tuple[str, ...],
+    timestamp_column: str,
+    null_partition: str,
+    partition_order: tuple[str, ...],
+    default_null: str,
+) -> PartitionSpec:
+    """Compare the settings with the table in the store and in the catalog, and settle the null folder's name.
+
+    Args:
+        store: connected.
+        known: the table as the catalog holds it; ``None`` where there is no catalog, or it does not know the table.
+        table_root: key of the table's folder.
+        hive_columns: configured partition columns that are folders.
+        timestamp_column: configured source of time columns.
+        null_partition: ``auto``, or the folder value of null.
+        partition_order: all configured levels, virtual ones included.
+        default_null: what ``auto`` means for a table without a null folder.
+
+    Raises:
+        ConfigError: the table has other partition columns.
+        ConnectorError: the store did not answer as it should.
+    """
+    location = f"{store.uri}/{table_root}"
+    spec = PartitionSpec(hive_columns, timestamp_column, null_partition, partition_order)
+    found, values = existing_layout(store, table_root, hive_columns)
+    warning = check_spec(hive_columns, found, f"the table at {location}", spec.virtual)
+    if warning:
+        logger.warning("%s", warning)
+    if known:
+        check_catalog_table(known, spec.order, spec.virtual)
+    if null_partition != "auto":
+        return spec
+    return replace(spec, null_value=null_value_of(values) or default_null)
+
+
+def check_catalog_table(table: CatalogTable, order: Sequence[str], virtual: Sequence[str]) -> None:
+    """Refuse a table that the catalog holds with other partition columns.
+
+    Args:
+        table: as the catalog holds it.
+        order: all configured levels of its tree.
+        virtual: those of them that are no folders.
+
+    Raises:
+        ConfigError: with both sides in the message.
+    """
+    if table.partition_spec:  # an empty one is filled by the catalog from the first files
+        warning = check_spec(order, [table.partition_spec], "the table in the catalog", virtual)
+        if warning:
+            logger.warning("%s", warning)
+
+
+def check_spec(
+    configured: Sequence[str], existing: Iterable[tuple[str, ...]], where: str, virtual: Sequence[str] = ()
+) -> str | None:
+    """Compare the configured columns with those a table already has.
+
+    Args:
+        configured: the folders, or where a catalog is compared all levels of the tree.
+        existing: the specs that were found.
+        where: names the table in messages.
+        virtual: configured levels that are no folders.
+
+    Returns:
+        A warning when only the order differs, else ``None``.
+
+    Raises:
+        ConfigError: other columns; both specs are in the message.
+    """
+    for spec in existing:
+        if set(spec) != set(configured):
+            raise ConfigError(
+                "checking the table's partitioning",
+                f"{where} is partitioned by {_listed(spec)}, HIVE_COLUMNS says {_listed(configured)}",
+                f"Set HIVE_COLUMNS={_setting(spec, configured, virtual)} to go on with this table, "
+                "or TABLE_NAME to begin another",
+            )
+    for spec in existing:
+        if tuple(configured) != spec:
+            return (
+                f"{where} has its partition columns in the order {_listed(spec)}, HIVE_COLUMNS in the order "
+                f"{_listed(configured)}: both work, but readers that list folders find two orders"
+            )
+    return None
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return "[" + ", ".join(columns) + "]" if columns else "[] (no partitioning)"
+
+
+def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[str]) -> str:
+    """HIVE_COLUMNS for a spec that was found; virtual levels stay virtual, for folders do not tell of them."""
+    found = [f"~{name}" if name in virtual and name in configured else name for name in spec]
+    others = [f"~{name}" for name in virtual if name not in spec and name not in configured]
+    return ",".join(found + others)
+
+
+def null_value_of(values: Iterable[str]) -> str | None:
+    """Which null folder a table already uses, or ``None`` when none of its values is one."""
+    seen = set(values)
+    return next((name for name in (QUIX_NULL, HIVE_NULL) if name in seen), None)

@@ -1,0 +1,156 @@
+"""A table's one schema: columns in the order they were first seen, with types that only ever widen.
+
+Types are canonical: boolean, int, bigint, double, decimal, string, binary, date, timestamps in microseconds (in UTC or
+without a zone), lists and structs of these. New columns never get ``int``: it comes from files written before.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from app.table.type_names import MAX_DIGITS, parse_type, type_name
+
+VERSION = 1
+
+_WIDTH = {pa.int32(): 0, pa.int64(): 1, pa.float64(): 2}
+_MAX_NARROW_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of a table and their types, first seen first."""
+
+    columns: Mapping[str, pa.DataType] = field(default_factory=dict)
+
+    def merge(self, other: "TableSchema") -> "TableSchema":
+        """Both schemas' columns, each with the wider of its two types.
+
+        Where two types have no common one, this schema's stays, for files with it exist. A column of ``other`` whose
+        name differs only in case from one that is there already is not added.
+        """
+        return TableSchema(_merge_fields(self.columns, other.columns))
+
+    def to_document(self) -> dict[str, Any]:
+        """The schema as JSON can hold it."""
+        columns = [{"name": name, "type": type_name(kind)} for name, kind in self.columns.items()]
+        return {"version": VERSION, "columns": columns}
+
+    @classmethod
+    def from_document(cls, document: object) -> "TableSchema":
+        """The schema that ``to_document`` gave.
+
+        Raises:
+            ValueError: what is wrong with the document.
+        """
+        if not isinstance(document, dict) or not isinstance(document.get("version"), int):
+            raise ValueError("it is no JSON object with a version")  # noqa: TRY004 - one error for a bad document
+        if document["version"] != VERSION:
+            raise ValueError(f"it has version {document['version']}, this release knows version {VERSION}")
+        if not isinstance(document.get("columns"), list):
+            raise ValueError("it has no list of columns")  # noqa: TRY004
+        columns: dict[str, pa.DataType] = {}
+        for entry in document["columns"]:
+            name, kind = _column(entry)
+            if name in columns:
+                raise ValueError(f"it has the column {name!r} twice")
+            columns[name] = kind
+        return cls(columns)
+
+    @classmethod
+    def from_arrow(cls, schema: pa.Schema) -> "TableSchema":
+        """The schema of a file that exists; columns without a type (void) are left out.
+
+        Raises:
+            ValueError: a column has a type that this connector cannot write.
+        """
+        kinds = ((column.name, _canonical(column.type, column.name)) for column in schema)
+        return cls({name: kind for name, kind in kinds if kind is not None})
+
+
+EMPTY = TableSchema()
+
+
+def join_types(first: pa.DataType, second: pa.DataType) -> pa.DataType:
+    """The type that holds what both hold; ``first``, or the part of it concerned, where there is none."""
+    if first in _WIDTH and second in _WIDTH:
+        return max(first, second, key=_WIDTH.__getitem__)
+    if pa.types.is_struct(first) and pa.types.is_struct(second):
+        return pa.struct(list(_merge_fields(_fields(first), _fields(second)).items()))
+    if pa.types.is_list(first) and pa.types.is_list(second):
+        return pa.list_(join_types(first.value_type, second.value_type))
+    return first
+
+
+def _merge_fields(ours: Mapping[str, pa.DataType], theirs: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    merged = dict(ours)
+    folded = {name.lower() for name in merged}
+    for name, kind in theirs.items():
+        if name in merged:
+            merged[name] = join_types(merged[name], kind)
+        elif name.lower() not in folded:
+            merged[name] = kind
+            folded.add(name.lower())
+    return merged
+
+
+def _fields(kind: pa.DataType) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in kind}
+
+
+def _column(entry: object) -> tuple[str, pa.DataType]:
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not isinstance(entry.get("type"), str):
+        raise ValueError(f"its column {entry!r} is no object with a name and a type")  # noqa: TRY004
+    try:
+        return entry["name"], parse_type(entry["type"])
+    except ValueError as error:
+        raise ValueError(f"its column {entry['name']!r} has an unknown type: {error}") from None
+
+
+def _canonical(kind: pa.DataType, name: str) -> pa.DataType | None:
+    """The canonical type of a stored column, ``None`` for one without a type."""
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_struct(kind):
+        inner = ((each.name, _canonical(each.type, f"{name}.{each.name}")) for each in kind)
+        kept = [(each, found) for each, found in inner if found is not None]
+        if len(dict(kept)) < len(kept):
+            raise ValueError(f"its column {name!r} has two fields of one name")
+        return pa.struct(kept) if kept else None
+    if _is_any(kind, (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
+        element = _canonical(kind.value_type, f"{name}[]")
+        return None if element is None else pa.list_(element)
+    if pa.types.is_dictionary(kind):
+        return _canonical(kind.value_type, name)
+    return _canonical_leaf(kind, name)
+
+
+def _canonical_leaf(kind: pa.DataType, name: str) -> pa.DataType:
+    if pa.types.is_integer(kind):
+        narrow = kind.bit_width < _MAX_NARROW_BITS or kind == pa.int32()
+        return pa.int32() if narrow else pa.int64()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if pa.types.is_decimal(kind) and kind.precision <= MAX_DIGITS and 0 <= kind.scale <= kind.precision:
+        return pa.decimal128(kind.precision, kind.scale)
+    for canonical, checks in _CANONICAL:
+        if _is_any(kind, checks):
+            return canonical
+    raise ValueError(f"its column {name!r} has the type {kind}, which this connector cannot write")
+
+
+def _is_any(kind: pa.DataType, checks: Iterable[Any]) -> bool:
+    return any(check(kind) for check in checks)
+
+
+_CANONICAL = (
+    (pa.bool_(), [pa.types.is_boolean]),
+    (pa.float64(), [pa.types.is_floating]),
+    (pa.string(), [pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view]),
+    (
+        pa.binary(),
+        [pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary],
+    ),
+    (pa.date32(), [pa.types.is_date]),
+)

@@ -1,0 +1,196 @@
+"""The table's schema as all members of the group share it: one small object in the store that only ever grows."""
+
+import heapq
+import json
+import logging
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from app.error_text import cut
+from app.errors import ConfigError, FatalError
+from app.storage.base import ChangedError, ObjectStore, StoredObject
+from app.table.layout import is_data_file
+from app.table.parquet_reader import read_footer
+from app.table.schema import EMPTY, TableSchema, join_types
+from app.table.type_names import type_name
+
+logger = logging.getLogger(__name__)
+
+_FILES_LOOKED_AT = 20
+_NAMED = 5  # columns, in one line of the log
+_SHOWN = 80  # characters of a name
+_INTEGERS = (pa.int32(), pa.int64())
+
+
+class SchemaKeeper:
+    """Holds the schema, and writes it before the first file that needs more of it.
+
+    Any method may raise the store's errors; those of the kind ``RetryableError`` leave it as it was, so that the call
+    can be repeated. For one thread.
+
+    Args:
+        store: connected.
+        table_root: key of the table's folder.
+        types: the columns whose types the settings fix (``COLUMN_TYPES``).
+    """
+
+    def __init__(self, store: ObjectStore, table_root: str, types: Mapping[str, pa.DataType]) -> None:
+        self._store = store
+        self._table_root = table_root
+        self._key = f"{table_root}/_journal/schema.json"
+        self._types = types
+        self._etag: str | None = None
+        self._stored = EMPTY
+        self._current = EMPTY
+
+    @property
+    def current(self) -> TableSchema:
+        """The schema as last read or written; empty before ``open``, and while the table has no columns."""
+        return self._current
+
+    def open(self) -> None:
+        """Read the schema; that of a table which has none yet is made of the footers of its newest files.
+
+        Raises:
+            ConfigError: the settings fix a type that contradicts the table's.
+            FatalError: the schema or a footer cannot be understood; nothing is guessed then.
+        """
+        found = self._find()
+        self._become(found)
+        self.extend(self._fixed(found))
+
+    def look(self) -> TableSchema:
+        """What ``open`` would make the schema, without writing anything; raises the same."""
+        found = self._find()
+        return found.merge(self._fixed(found))
+
+    def extend(self, wanted: TableSchema) -> TableSchema:
+        """Make the schema cover ``wanted``, as far as the types that are there allow.
+
+        Returns:
+            What all members have agreed on: a column may have another type than wanted.
+
+        Raises:
+            ConfigError: another member has given a column a type that contradicts ``COLUMN_TYPES`` here.
+        """
+        while True:
+            merged = self._current.merge(wanted)
+            if merged == self._stored:
+                return merged
+            body = json.dumps(merged.to_document(), indent=1).encode()
+            try:
+                self._etag = self._store.write(self._key, body, replaces=self._etag)
+            except ChangedError:
+                self._take_over()
+                continue
+            self._stored = merged
+            self._become(merged)
+            return merged
+
+    def _find(self) -> TableSchema:
+        found = self._read()
+        if found is None:
+            found = self._from_footers()
+        self._check(found)
+        return found
+
+    def _fixed(self, schema: TableSchema) -> TableSchema:
+        """Those of the schema's columns that the settings fix."""
+        return TableSchema({name: kind for name, kind in self._types.items() if name in schema.columns})
+
+    def _take_over(self) -> None:
+        """Go on from what another member has written; from what is known where the table was deleted meanwhile."""
+        theirs = self._read()
+        if theirs is not None:
+            self._check(theirs)
+            self._become(theirs.merge(self._fixed(theirs)))
+
+    def _read(self) -> TableSchema | None:
+        """The schema in the store, ``None`` without one."""
+        document = self._store.read(self._key)
+        if document is None:
+            self._etag, self._stored = None, EMPTY
+            return None
+        try:
+            schema = TableSchema.from_document(json.loads(document.body))
+        except (ValueError, RecursionError) as error:  # broken JSON and text that is not UTF-8 are ValueErrors too
+            raise FatalError(
+                f"reading the table's schema {self._store.uri}/{self._key}",
+                str(error),
+                "If a newer release wrote it, update this one. Else restore the object, "
+                "or delete it: it is then made of the newest files",
+            ) from error
+        self._etag, self._stored = document.etag, schema
+        return schema
+
+    def _from_footers(self) -> TableSchema:
+        """The schema of the newest files. Where two have types without a common one, the newer file's is taken."""
+        newest = heapq.nlargest(
+            _FILES_LOOKED_AT,
+            (found for found in self._store.list(self._table_root + "/") if is_data_file(found.key, self._table_root)),
+            key=lambda found: (found.last_modified, found.key),
+        )
+        schema = EMPTY
+        for file in newest:
+            schema = schema.merge(self._of_file(file))
+        if newest:
+            logger.info(
+                "The table has no schema yet: made it of the footers of its newest files (%d looked at)", len(newest)
+            )
+        return schema
+
+    def _of_file(self, file: StoredObject) -> TableSchema:
+        footer = read_footer(self._store, file.key, file.size)
+        try:
+            return TableSchema.from_arrow(footer.schema.to_arrow_schema())
+        except (ValueError, pa.ArrowException) as error:
+            raise FatalError(
+                f"taking the table's schema from {self._store.uri}/{file.key}",
+                str(error),
+                "Move that file out of the table's folder, or set TABLE_NAME to begin another table",
+            ) from error
+
+    def _check(self, schema: TableSchema) -> None:
+        """Refuse fixed types into which the table's do not widen."""
+        wrong = [
+            f"column {name!r} is {type_name(schema.columns[name])} in the table and {type_name(kind)} in COLUMN_TYPES"
+            for name, kind in self._types.items()
+            if name in schema.columns and join_types(schema.columns[name], kind) != kind
+        ]
+        if wrong:
+            raise ConfigError(
+                f"comparing COLUMN_TYPES with the schema of the table {self._store.uri}/{self._table_root}",
+                "; ".join(wrong),
+                "Set the table's type or leave the column out, or set TABLE_NAME to begin another table",
+            )
+
+    def _become(self, schema: TableSchema) -> None:
+        """Take the schema, and tell of columns that now are of two types in the table's files."""
+        paths = [
+            path
+            for column, kind in self._current.columns.items()
+            for path in _now_double(column, kind, schema.columns.get(column, kind))
+        ]
+        if paths:
+            more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
+            logger.warning(
+                "column %s%s: bigint in the table's files so far, double from now on. Spark cannot read the mix "
+                "(DuckDB and Polars can, pyarrow below 2^53) until the old files are rewritten "
+                "(python main.py rewrite); a type in COLUMN_TYPES from the start avoids it",
+                ", ".join(cut(repr(path), _SHOWN) for path in paths[:_NAMED]),
+                more,
+            )
+        self._current = schema
+
+
+def _now_double(path: str, before: pa.DataType, after: pa.DataType) -> Iterator[str]:
+    """The column, or the fields inside it, that held integers and hold doubles now."""
+    if before in _INTEGERS and after == pa.float64():
+        yield path
+    elif pa.types.is_struct(before) and pa.types.is_struct(after):
+        types = {field.name: field.type for field in after}
+        for field in before:
+            yield from _now_double(f"{path}.{field.name}", field.type, types.get(field.name, field.type))
+    elif pa.types.is_list(before) and pa.types.is_list(after):
+        yield from _now_double(f"{path}[]", before.value_type, after.value_type)

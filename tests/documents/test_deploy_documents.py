@@ -1,0 +1,222 @@
+"""What the pages and files for deploying say, held to the code: names, paths, times, users."""
+
+import os
+import re
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import yaml
+from dotenv import dotenv_values
+
+from app import commands
+from app.config.settings import load_settings
+from app.config.variables import Variables
+from app.service import run
+
+REPO = Path(__file__).parents[2]
+DEPLOY = REPO / "docs" / "deploy"
+PAGES = sorted(DEPLOY.glob("*.md"))
+MANIFEST: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+COMPOSE: dict[str, Any] = yaml.safe_load((REPO / "docker-compose.yml").read_text())
+README = (REPO / "README.md").read_text()
+DOCKERFILE = (REPO / "Dockerfile").read_text()
+VARIABLES = {str(field.validation_alias) for field in Variables.model_fields.values()}
+# Those that libraries read by themselves.
+OTHERS = {
+    "AWS_CA_BUNDLE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_PROFILE",
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+}
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    [found] = [part for part in MANIFEST if part["kind"] == kind]
+    return found
+
+
+POD = of_kind("Deployment")["spec"]["template"]
+[CONTAINER] = POD["spec"]["containers"]
+
+
+def seconds(text: str) -> int:
+    assert text.endswith("s")
+    return int(text.removesuffix("s"))
+
+
+# --- Kubernetes -----------------------------------------------------------------------------------------------------
+
+
+def test_every_variable_of_the_manifest_exists() -> None:
+    given = {
+        *of_kind("ConfigMap")["data"],
+        *of_kind("Secret")["stringData"],
+        *(one["name"] for one in CONTAINER["env"]),
+    }
+    assert given <= VARIABLES
+
+
+def test_the_settings_of_the_manifest_are_valid() -> None:
+    settings = of_kind("ConfigMap")["data"] | of_kind("Secret")["stringData"]
+    assert all(isinstance(value, str) for value in settings.values()), "Kubernetes refuses numbers there"
+    with patch.dict(os.environ, settings | {"STORAGE_URL": settings["STORAGE_URL"].lower()}, clear=True):
+        assert load_settings().storage.uri == "s3://my-lake"
+
+
+def test_secrets_are_in_the_secret_alone() -> None:
+    secret = {
+        str(field.validation_alias) for field in Variables.model_fields.values() if "Secret" in str(field.annotation)
+    }
+    assert set(of_kind("Secret")["stringData"]) <= secret
+    assert not secret & set(of_kind("ConfigMap")["data"])
+
+
+def test_the_grace_is_longer_than_the_longest_stop() -> None:
+    assert POD["spec"]["terminationGracePeriodSeconds"] > run._LONGEST_STOP_SECONDS + 3
+    assert seconds(COMPOSE["services"]["sink"]["stop_grace_period"]) > run._LONGEST_STOP_SECONDS + 3
+
+
+def test_the_image_is_the_one_that_is_built() -> None:
+    built = re.findall(r"docker build -t (\S+) \.", README + (DEPLOY / "kubernetes.md").read_text())
+    assert set(built) == {"quix-ts-datalake-sink"}
+    assert re.fullmatch(rf"[\w.-]+/{built[0]}:\w+", CONTAINER["image"])
+    assert CONTAINER["image"] in (DEPLOY / "kubernetes.md").read_text()
+
+
+def test_commands_in_the_image_are_given_without_what_it_begins_with() -> None:
+    """The entry point is ``python main.py``: what stands behind the image is a command of it."""
+    assert 'ENTRYPOINT ["python", "main.py"]' in DOCKERFILE
+    texts = README, *(page.read_text() for page in PAGES)
+    given = [found for text in texts for found in re.findall(r"docker run .*? quix-ts-datalake-sink (\S+)", text)]
+    assert given
+    assert set(given) <= set(commands.COMMANDS)
+
+
+def test_the_user_is_the_one_of_the_image() -> None:
+    [uid] = re.findall(r"^USER (\d+)$", DOCKERFILE, re.MULTILINE)
+    assert f"useradd --uid {uid} --gid 0" in DOCKERFILE
+    context = POD["spec"]["securityContext"]
+    assert context["runAsNonRoot"]
+    assert (context["runAsUser"], context["runAsGroup"]) == (int(uid), 0)
+
+
+def test_the_container_has_the_least_rights() -> None:
+    context = CONTAINER["securityContext"]
+    assert context["readOnlyRootFilesystem"]
+    assert context["capabilities"] == {"drop": ["ALL"]}
+    assert not context["allowPrivilegeEscalation"]
+    assert not POD["spec"]["automountServiceAccountToken"]
+    [mount] = CONTAINER["volumeMounts"]
+    [volume] = POD["spec"]["volumes"]
+    assert (mount["name"], mount["mountPath"]) == (volume["name"], "/tmp")  # noqa: S108 - of the container
+    assert "emptyDir" in volume
+
+
+def test_the_probes_ask_the_port_that_is_served() -> None:
+    [port] = CONTAINER["ports"]
+    [number] = [one["value"] for one in CONTAINER["env"] if one["name"] == "HTTP_PORT"]
+    assert number == str(port["containerPort"]) == POD["metadata"]["annotations"]["prometheus.io/port"]
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert CONTAINER[probe]["httpGet"]["port"] == port["name"]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_served"),
+    [
+        (CONTAINER["livenessProbe"]["httpGet"]["path"], "/health/live"),
+        (CONTAINER["readinessProbe"]["httpGet"]["path"], "/health/ready"),
+        (POD["metadata"]["annotations"]["prometheus.io/path"], "/metrics"),
+    ],
+)
+def test_the_paths_that_are_asked_are_told_in_the_readme(path: str, is_served: str) -> None:
+    assert path == is_served
+    assert f"| `{path}` |" in README
+
+
+def test_memory_is_told_to_the_connector_and_is_enough() -> None:
+    [told] = [one["valueFrom"] for one in CONTAINER["env"] if one["name"] == "Quix__Deployment__Limits__Memory"]
+    assert told == {"resourceFieldRef": {"containerName": "sink", "resource": "limits.memory", "divisor": "1Mi"}}
+    assert CONTAINER["resources"]["limits"]["memory"] == CONTAINER["resources"]["requests"]["memory"] == "2Gi"
+    with patch.dict(os.environ, _loaded("minio.md") | {"Quix__Deployment__Limits__Memory": "2048"}, clear=True):
+        memory = load_settings().memory
+    assert (memory.heap_mb, memory.buffer_mb) == (1024, 256)
+
+
+def test_the_parts_of_the_manifest_belong_together() -> None:
+    labels = {"app": "quix-ts-datalake-sink"}
+    assert of_kind("Deployment")["spec"]["selector"]["matchLabels"] == labels
+    assert of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
+    assert labels.items() <= POD["metadata"]["labels"].items()
+    assert POD["spec"]["serviceAccountName"] == of_kind("ServiceAccount")["metadata"]["name"]
+    sources = {next(iter(source.values()))["name"] for source in CONTAINER["envFrom"]}
+    assert sources == {of_kind("ConfigMap")["metadata"]["name"], of_kind("Secret")["metadata"]["name"]}
+
+
+# --- Compose --------------------------------------------------------------------------------------------------------
+
+
+def test_every_variable_of_the_compose_file_exists() -> None:
+    assert set(COMPOSE["services"]["sink"]["environment"]) <= VARIABLES
+
+
+def test_the_topic_and_the_store_of_the_compose_file_are_its_own() -> None:
+    services = COMPOSE["services"]
+    settings = services["sink"]["environment"]
+    assert f"--topic {settings['input']} " in services["topic"]["command"]
+    assert (settings["AWS_ACCESS_KEY_ID"], settings["AWS_SECRET_ACCESS_KEY"]) == (
+        services["s3"]["environment"]["ROOT_ACCESS_KEY"],
+        services["s3"]["environment"]["ROOT_SECRET_KEY"],
+    )
+    assert settings["KAFKA_BOOTSTRAP_SERVERS"] in services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+
+
+# --- the pages ------------------------------------------------------------------------------------------------------
+
+
+def _loaded(page: str) -> dict[str, str]:
+    [block] = re.findall(r"```dotenv\n(.*?)```", (DEPLOY / page).read_text(), re.DOTALL)
+    return {name: value or "" for name, value in dotenv_values(stream=StringIO(block)).items()}
+
+
+@pytest.mark.parametrize(
+    ("page", "uri"), [("gcs.md", "gs://my-lake"), ("azure.md", "az://my-container"), ("minio.md", "s3://my-lake")]
+)
+def test_the_example_of_a_page_is_valid(page: str, uri: str) -> None:
+    with patch.dict(os.environ, _loaded(page), clear=True):
+        settings = load_settings()
+    assert settings.storage.uri == uri
+    assert settings.root == "data"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_variable_of_a_page_exists(page: Path) -> None:
+    text = page.read_text()
+    named = re.findall(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+|Quix__\w+)(?:=[^`]*)?`", text)
+    named += re.findall(r"^([A-Z][A-Z0-9]*_[A-Z0-9_]+)=", text, re.MULTILINE)
+    assert set(named) <= VARIABLES | OTHERS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
+            anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+            assert anchor in anchors, target
+
+
+def test_every_page_is_linked() -> None:
+    index = (DEPLOY / "README.md").read_text()
+    assert "docs/deploy/README.md" in README
+    assert {page.name for page in PAGES if page.name != "README.md"} <= set(re.findall(r"\(([\w-]+\.md)\)", index))

@@ -1,0 +1,238 @@
+"""The settings are written down four times: in the code, the form of Quix Cloud, ``dotenv.example`` and the README.
+
+Here they are held together. Whoever reads one of them may rely on it.
+"""
+
+import io
+import json
+import os
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+from unittest.mock import patch
+
+import pytest
+from dotenv import dotenv_values
+from pydantic import SecretStr
+
+from app.config.memory import DEFAULT_BUFFER_MB, DEFAULT_HEAP_MB, ROOMY_CONTAINER_MB
+from app.config.settings import DEFAULT_PREFIX, load_settings
+from app.config.variables import Variables
+
+REPO = Path(__file__).parents[2]
+LIBRARY = json.loads((REPO / "library.json").read_text())
+README = (REPO / "README.md").read_text()
+DOTENV = (REPO / "dotenv.example").read_text()
+
+# Their default depends on where the connector runs. The form must leave them out, for it sends what it shows.
+FITTED = {
+    "S3_PREFIX": DEFAULT_PREFIX,
+    "MAX_BUFFER_MB": str(DEFAULT_BUFFER_MB),
+    "SPARK_DRIVER_MEMORY": f"{DEFAULT_HEAP_MB // 1024}g",
+}
+# The form is that of the image, where the port is to be reached from outside the container.
+OF_THE_IMAGE = {"HTTP_HOST": "0.0.0.0"}  # noqa: S104
+# What a first run needs, with values to be replaced.
+FILLED_IN = {"input": "sensor-data", "S3_BUCKET": "my-lake", "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One variable as one of the documents has it."""
+
+    default: str | None
+    options: tuple[str, ...] = ()
+    required: bool = False
+    description: str = ""
+
+
+def in_code() -> dict[str, Setting]:
+    settings = {}
+    for field in Variables.model_fields.values():
+        default = field.default
+        text = str(default).lower() if isinstance(default, bool) else str(default)
+        words = [word for part in (field.annotation, *get_args(field.annotation)) for word in get_args(part)]
+        options = ("true", "false") if field.annotation is bool else tuple(w for w in words if isinstance(w, str))
+        settings[str(field.validation_alias)] = Setting(None if default in (None, "") else text, options)
+    return settings
+
+
+def in_form() -> dict[str, Setting]:
+    return {
+        variable["Name"]: Setting(
+            variable.get("DefaultValue"),
+            tuple(option["value"] for option in variable.get("options", [])),
+            variable["Required"],
+            variable["Description"],
+        )
+        for variable in LIBRARY["Variables"]
+    }
+
+
+def in_dotenv() -> dict[str, Setting]:
+    lines = re.findall(r"^#?(\w+)=(.*)$", DOTENV, re.MULTILINE)
+    return {name: Setting(value or None) for name, value in lines}
+
+
+def in_readme() -> dict[str, Setting]:
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \|$", README, re.MULTILINE)
+    return {name: readme_row(default, meaning) for name, default, meaning in rows}
+
+
+def readme_row(default: str, meaning: str) -> Setting:
+    text, _, options = meaning.removeprefix("**Required.** ").partition(" Options: ")
+    return Setting(
+        None if default == "-" else default.strip("`"),
+        tuple(re.findall(r"`([^`]+)`", options)),
+        meaning.startswith("**Required.**"),
+        text.replace("`", ""),
+    )
+
+
+CODE, FORM, README_ROWS = in_code(), in_form(), in_readme()
+USERS = {name: setting for name, setting in CODE.items() if not name.startswith("Quix__")}
+
+
+@pytest.mark.parametrize("document", [in_form, in_dotenv, in_readme])
+def test_every_document_has_every_variable_and_no_other(document: Any) -> None:
+    assert set(document()) == set(USERS)
+
+
+def test_no_variable_is_written_down_twice() -> None:
+    names = [variable["Name"] for variable in LIBRARY["Variables"]]
+    assert sorted(names) == sorted(USERS)
+    assert len(re.findall(r"^#?\w+=", DOTENV, re.MULTILINE)) == len(USERS)
+    assert len(re.findall(r"^\| `\w+` \|.*\|.*\|$", README, re.MULTILINE)) == len(USERS)
+
+
+def test_all_documents_follow_one_order() -> None:
+    assert list(FORM) == list(in_dotenv()) == list(README_ROWS)
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_defaults(name: str) -> None:
+    default = CODE[name].default
+    assert FORM[name].default == OF_THE_IMAGE.get(name, default)
+    assert README_ROWS[name].default == FITTED.get(name, default)
+    assert in_dotenv()[name].default == FILLED_IN.get(name, FITTED.get(name, default))
+
+
+@pytest.mark.parametrize(("name", "default"), OF_THE_IMAGE.items())
+def test_the_image_has_defaults_of_its_own(name: str, default: str) -> None:
+    assert re.search(rf"^ +{name}={re.escape(default)} ", (REPO / "Dockerfile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_fitted_default_is_explained_where_it_is_left_out(name: str) -> None:
+    assert f"Empty: {FITTED[name]}" in FORM[name].description
+
+
+def test_fitted_defaults_are_those_of_a_container_of_unknown_size() -> None:
+    with patch.dict(os.environ, FILLED_IN, clear=True):
+        settings = load_settings()
+    assert settings.root == FITTED["S3_PREFIX"]
+    assert f"{settings.memory.buffer_mb}" == FITTED["MAX_BUFFER_MB"]
+    assert settings.memory.heap_mb == DEFAULT_HEAP_MB
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_options(name: str) -> None:
+    assert FORM[name].options == README_ROWS[name].options == CODE[name].options
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_descriptions_and_required_flags(name: str) -> None:
+    assert README_ROWS[name].description == FORM[name].description
+    assert README_ROWS[name].required == FORM[name].required
+
+
+def test_the_form_demands_the_topic_alone() -> None:
+    assert [name for name, setting in FORM.items() if setting.required] == ["input"]
+
+
+@pytest.mark.parametrize("variable", LIBRARY["Variables"], ids=lambda variable: variable["Name"])
+def test_input_types(variable: dict[str, Any]) -> None:
+    name = variable["Name"]
+    assert variable["Type"] == "EnvironmentVariable"
+    secrets = {str(f.validation_alias) for f in Variables.model_fields.values() if f.annotation == SecretStr | None}
+    if name in secrets:
+        expected = "Secret"
+    elif name == "input":
+        expected = "InputTopic"
+    else:
+        expected = "Options" if CODE[name].options else "FreeText"
+    assert variable["InputType"] == expected
+    assert all(option["label"] == option["value"] for option in variable.get("options", []))
+
+
+def test_variables_of_the_platform_have_their_own_table() -> None:
+    section = README.split("### Set by Quix Cloud")[1].split("\n#")[0]
+    names = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert sorted(names) == sorted(set(CODE) - set(USERS))
+
+
+def test_dotenv_example_starts_as_it_is() -> None:
+    variables = {name: value or "" for name, value in dotenv_values(stream=io.StringIO(DOTENV)).items()}
+    assert variables == FILLED_IN
+    with patch.dict(os.environ, variables, clear=True):
+        assert load_settings().storage.uri == "s3://my-lake"
+
+
+def test_dotenv_example_means_the_same_to_docker() -> None:
+    """Docker takes a line as it is: quotes and comments behind a value would become part of it."""
+    assignments = [line for line in DOTENV.splitlines() if re.match(r"#?\w+=", line)]
+    assert not [line for line in assignments if re.search(r"=.*[\"'# ]", line)]
+
+
+def test_the_defaults_of_the_form_start_on_the_platform() -> None:
+    shown = {name: setting.default for name, setting in FORM.items() if setting.default}
+    limits = {"Quix__Deployment__Limits__Memory": str(LIBRARY["DeploySettings"]["MemoryInMb"])}
+    platform = {
+        "Quix__Sdk__Token": "token",
+        "Quix__Portal__Api": "https://portal.example.com",
+        "Quix__Workspace__Id": "acme-prod",
+        "Quix__BlobStorage__Connection__Json": json.dumps(
+            {
+                "Provider": "S3Compatible",
+                "S3Compatible": {
+                    "BucketName": "quix-lake",
+                    "AccessKeyId": "key",
+                    "SecretAccessKey": "secret",
+                    "ServiceUrl": "https://gateway.example.com",
+                },
+            }
+        ),
+    }
+    with patch.dict(os.environ, {**shown, **limits, **platform}, clear=True):
+        settings = load_settings()
+    assert settings.storage.uri == "s3://quix-lake"
+    assert settings.root == "acme-prod/data-lake/time-series"
+    assert settings.memory.heap_mb == DEFAULT_HEAP_MB
+
+
+def test_the_form_of_quix_cloud() -> None:
+    deploy = LIBRARY["DeploySettings"]
+    assert LIBRARY["libraryItemId"] == "quix-ts-datalake-sink"
+    assert LIBRARY["language"] == "Python"
+    assert deploy["DeploymentType"] == "Service"
+    assert deploy["MemoryInMb"] >= ROOMY_CONTAINER_MB
+    assert deploy["CpuMillicores"] >= 1000
+    assert deploy["Replicas"] == 1
+    assert deploy["PublicAccess"] is False
+    assert deploy["ValidateConnection"] is True
+    assert deploy["blobStorage"] == {"bind": True}
+
+
+@pytest.mark.parametrize("field", ["DefaultFile", "EntryPoint", "RunEntryPoint", "IconFile"])
+def test_files_named_in_the_form_exist_in_that_very_case(field: str) -> None:
+    assert LIBRARY[field] in [entry.name for entry in REPO.iterdir()]
+
+
+def test_the_icon_is_a_small_square_png() -> None:
+    icon = (REPO / "icon.png").read_bytes()
+    assert icon.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", icon[16:24])
+    assert width == height == 256
+    assert len(icon) < 20_000

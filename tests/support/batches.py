@@ -1,0 +1,74 @@
+"""Rows and batches as the sink would have made them, with only what a test cares about."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.bad_records.policy import BadRecords, OnBadRecord
+from app.convert.batch import BatchConverter, Schema
+from app.convert.rows import Rules
+from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
+from app.pipeline.stage import Stager
+from app.table.catalog_table import TableProperties
+from app.table.layout import HIVE_NULL, PartitionSpec
+from tests.fakes.memory_schema import MemorySchema
+
+TP = TopicPartition("sensors", 0)
+NOON = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
+OWNER = "0a1b2c3d"
+
+
+def row(value: dict[str, Any], offset: int = 0, key: Any = None, timestamp: int = NOON) -> Row:
+    return Row(value, key, timestamp, offset)
+
+
+def part(tp: TopicPartition = TP, first: int = 0, last: int = 9, owner: str = OWNER, number: int = 0) -> BatchPart:
+    return BatchPart(OffsetRange(tp, first, last), owner, number)
+
+
+def batch(*values: dict[str, Any], tp: TopicPartition = TP, first: int = 0, number: int = 1, size: int = 100) -> Batch:
+    """A batch of one topic-partition, its offsets one after another."""
+    return batch_of({tp: [row(value, first + index) for index, value in enumerate(values)]}, number=number, size=size)
+
+
+def batch_of(
+    rows: dict[TopicPartition, list[Row]],
+    *,
+    number: int = 1,
+    size: int = 100,
+    owners: dict[TopicPartition, str] | None = None,
+) -> Batch:
+    parts = tuple(
+        part(tp, some[0].offset, some[-1].offset, (owners or {}).get(tp, OWNER), number - 1)
+        for tp, some in rows.items()
+    )
+    return Batch(number, "test", parts, tuple(rows.values()), size)
+
+
+def spec(*columns: str, timestamp_column: str = "ts_ms", null_value: str = HIVE_NULL) -> PartitionSpec:
+    return PartitionSpec(columns, timestamp_column, null_value)
+
+
+def properties(*partition_order: str) -> TableProperties:
+    """What the settings say about a table of which they say no more than its partition columns."""
+    return TableProperties(partition_order, "ts_ms")
+
+
+def stager(
+    wanted: PartitionSpec,
+    choice: OnBadRecord = "dead-letter",
+    *,
+    table_root: str = "data/t",
+    schema: Schema | None = None,
+    metadata: Sequence[str] = (),
+    sort_column: str | None = None,
+) -> Stager:
+    """A staging step that keeps the table's schema in memory."""
+    converter = BatchConverter(
+        spec=wanted,
+        table_root=table_root,
+        schema=schema or MemorySchema(),
+        rules=Rules(wanted.timestamp_column, frozenset(wanted.columns)),
+        metadata=metadata,
+        bad_records=BadRecords(choice, lambda _: None),
+    )
+    return Stager(converter, wanted, sort_column)

@@ -1,0 +1,55 @@
+"""What becomes of bad records by ON_BAD_RECORD, and how often it is told."""
+
+import pytest
+
+from app.bad_records.policy import BadRecords, OnBadRecord
+from app.errors import DataError
+from app.model import Rejected
+from tests.fakes.clock import Clock
+from tests.support.batches import NOON, TP
+
+
+def rejected(offset: int) -> Rejected:
+    return Rejected(TP, offset, NOON, b"key", b"{", None, "no JSON")
+
+
+def test_the_process_ends_where_the_user_wants_it() -> None:
+    with pytest.raises(DataError) as raised:
+        BadRecords("fail", print).keep(rejected(7), "Mend it")
+    assert str(raised.value) == "reading the record of sensors[0] at offset 7: no JSON. Mend it"
+    assert raised.value.record == (TP, 7)
+
+
+def test_skipped_records_are_not_kept_but_counted_and_told() -> None:
+    told: list[str] = []
+    records = BadRecords("skip", told.append, Clock())
+    assert not records.keep(rejected(7), "Mend it")
+    assert told == ["the record of sensors[0] at offset 7 is skipped (ON_BAD_RECORD=skip): no JSON. Mend it"]
+
+
+def test_a_flood_is_told_once_a_minute_with_its_number() -> None:
+    told: list[str] = []
+    clock = Clock()
+    records = BadRecords("dead-letter", told.append, clock)
+    assert all(records.keep(rejected(offset), "Mend it") for offset in range(1_000))
+    clock.advance(61)
+    records.keep(rejected(1_000), "Mend it")
+    assert told == [
+        "the record of sensors[0] at offset 0 goes to the dead letter: no JSON. Mend it",
+        "the record of sensors[0] at offset 1000 goes to the dead letter: no JSON. Mend it "
+        "(999 more since this was last told)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "fate"), [("dead-letter", "went to the dead letter"), ("skip", "were skipped (ON_BAD_RECORD=skip)")]
+)
+def test_all_of_them_are_told_at_the_end(choice: OnBadRecord, fate: str) -> None:
+    told: list[str] = []
+    records = BadRecords(choice, told.append, Clock())
+    records.tell_total()
+    assert told == []
+    for offset in range(1_001):
+        records.keep(rejected(offset), "Mend it")
+    records.tell_total()
+    assert told[1:] == [f"bad records since the start: 1,001; they {fate}"]

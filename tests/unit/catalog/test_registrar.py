@@ -1,0 +1,265 @@
+"""What the catalog is told around the registration of files."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from app.catalog.base import NotTakenError, TooLargeError
+from app.catalog.registrar import MovedError, Registrar
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.model import StoredFile
+from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.location import Place
+from tests.fakes.memory_catalog import MemoryCatalog
+
+STORE = "s3://lake"
+ROOT = "data/t"
+LOCATION = f"{STORE}/{ROOT}"
+WANTED = TableProperties(("place", "driver"), "ts_ms", ("driver",), "lap", ("speed",))
+KNOWN = CatalogTable(LOCATION, ("place", "driver"))
+LOST = RetryableError("registering", "no answer")
+
+
+def file(name: str) -> StoredFile:
+    key = f"{ROOT}/place={name}/f.parquet"
+    return StoredFile(key, f"{STORE}/{key}", 1, 1, {"place": name}, datetime(2024, 1, 15, tzinfo=UTC))
+
+
+def registrar(
+    catalog: MemoryCatalog | None,
+    known: CatalogTable | None = None,
+    on_registered: Callable[[Sequence[StoredFile]], None] | None = None,
+) -> Registrar:
+    return Registrar(catalog, Place(STORE, ROOT), WANTED, "laps", known, on_registered)
+
+
+def register(registering: Registrar, *names: str) -> None:
+    registering.new_registration().run([file(name) for name in names])
+
+
+def places(files: Sequence[StoredFile]) -> list[str]:
+    return [each.partition_values["place"] for each in files]
+
+
+class Answers(MemoryCatalog):
+    """Gives these errors to the next requests for registration, one after the other; ``None`` lets one pass."""
+
+    def __init__(self, *errors: ConnectorError | None, most_files: int = 1_000) -> None:
+        left = list(errors)
+        super().__init__(KNOWN, lambda: left.pop(0) if left else None, most_files)
+
+    @property
+    def told(self) -> list[tuple[list[str], str | None]]:
+        """The files and the topic of each request that was carried out."""
+        return [(places(files), topic) for files, topic in zip(self.requests, self.topics, strict=True)]
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_catalog_nothing_is_registered() -> None:
+    registering = registrar(None)
+    registering.prepare()
+    register(registering, "a")
+    registering.register_again([file("a")])
+
+    assert not registering.is_needed
+
+
+def test_a_new_table_is_created_as_the_settings_say_and_its_source_named_once() -> None:
+    catalog = MemoryCatalog()
+    registering = registrar(catalog)
+    register(registering, "a", "b")
+    register(registering, "c")
+
+    assert catalog.created == [(LOCATION, ("place", "driver"), "ts_ms")]
+    assert catalog.looked_up == 1
+    assert catalog.wanted == [], "it was created so"
+    assert catalog.sources == ["laps"]
+    assert [places(files) for files in catalog.requests] == [["a", "b"], ["c"]]
+
+
+def test_a_table_that_was_known_at_the_start_is_brought_in_line_once_and_not_looked_up() -> None:
+    catalog = MemoryCatalog(KNOWN)
+    registering = registrar(catalog, KNOWN)
+    register(registering, "a")
+    register(registering, "b")
+
+    assert (catalog.created, catalog.looked_up) == ([], 0)
+    assert catalog.wanted == [WANTED]
+    assert catalog.sources == ["laps"]
+
+
+def test_a_table_that_another_made_meanwhile_is_not_created() -> None:
+    catalog = MemoryCatalog(KNOWN)
+    registering = registrar(catalog)
+    register(registering, "a")
+    register(registering, "b")
+
+    assert (catalog.created, catalog.looked_up) == ([], 1)
+    assert catalog.wanted == [WANTED]
+    assert [places(files) for files in catalog.requests] == [["a"], ["b"]]
+
+
+def test_no_files_make_no_table() -> None:
+    catalog = MemoryCatalog()
+    register(registrar(catalog))
+
+    assert (catalog.created, catalog.requests) == ([], [])
+
+
+def test_the_table_can_be_made_known_before_its_files() -> None:
+    catalog = MemoryCatalog()
+    registering = registrar(catalog)
+    registering.prepare()
+    registering.prepare()
+    register(registering, "a")
+
+    assert len(catalog.created) == 1
+    assert catalog.sources == ["laps"]
+
+
+def test_a_table_without_the_virtual_partition_is_left_alone() -> None:
+    catalog = MemoryCatalog(CatalogTable(LOCATION, ("place",)))
+    with pytest.raises(ConfigError, match=r"\[place\], HIVE_COLUMNS says \[place, driver\]"):
+        register(registrar(catalog), "a")
+
+    assert (catalog.wanted, catalog.sources, catalog.requests) == ([], [], [])
+
+
+def test_a_table_that_another_put_elsewhere_meanwhile_asks_for_a_restart() -> None:
+    catalog = MemoryCatalog(CatalogTable(f"{STORE}/data/other", ("place", "driver")))
+    with pytest.raises(MovedError, match=r"registering the table at s3://lake/data/t: .* s3://lake/data/other\. Rest"):
+        registrar(catalog).prepare()
+
+    assert MovedError.exit_code == 75
+    assert (catalog.wanted, catalog.sources, catalog.requests) == ([], [], [])
+
+
+def test_the_place_of_a_quicker_creator_counts() -> None:
+    class Quicker(MemoryCatalog):
+        def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
+            return CatalogTable(f"{STORE}/data/other", ())
+
+    catalog = Quicker()
+    with pytest.raises(MovedError):
+        register(registrar(catalog), "a")
+
+    assert (catalog.sources, catalog.requests) == ([], [])
+
+
+def test_a_table_in_another_bucket_is_left_alone() -> None:
+    catalog = MemoryCatalog(CatalogTable("s3://elsewhere/data/t", ()))
+    with pytest.raises(ConfigError, match="s3://elsewhere/data/t, which is not in s3://lake"):
+        register(registrar(catalog), "a")
+
+    assert catalog.requests == []
+
+
+def test_files_get_the_address_that_the_table_is_known_by() -> None:
+    known = CatalogTable("s3://container/data/t", ())
+    catalog = MemoryCatalog(known)
+    registering = Registrar(catalog, Place("az://container", ROOT), WANTED, "laps", known)
+    key = f"{ROOT}/place=a/f.parquet"
+    stored = StoredFile(key, f"az://container/{key}", 1, 1, {"place": "a"}, datetime(2024, 1, 15, tzinfo=UTC))
+    registering.new_registration().run([stored])
+
+    assert [found.uri for found in catalog.requests[0]] == ["s3://container/data/t/place=a/f.parquet"]
+
+
+# --- in several requests --------------------------------------------------------------------------------------------
+
+
+def test_many_files_take_several_requests_and_each_counts_its_own() -> None:
+    catalog = Answers(most_files=2)
+    register(registrar(catalog), *"abcde")
+
+    assert catalog.told == [(["a", "b"], "laps"), (["c", "d"], "laps"), (["e"], "laps")]
+
+
+def test_after_a_lost_answer_only_what_was_asked_for_is_not_counted_again() -> None:
+    catalog = Answers(None, LOST, most_files=2)
+    registration = registrar(catalog).new_registration()
+    files = [file(name) for name in "abcde"]
+    with pytest.raises(RetryableError):
+        registration.run(files)
+    registration.run(files)
+
+    assert catalog.told == [(["a", "b"], "laps"), (["c", "d"], None), (["e"], "laps")]
+
+
+def test_what_was_surely_not_carried_out_is_counted_by_the_next_request() -> None:
+    catalog = Answers(NotTakenError("registering", "429"), most_files=2)
+    registration = registrar(catalog).new_registration()
+    files = [file(name) for name in "ab"]
+    with pytest.raises(NotTakenError):
+        registration.run(files)
+    registration.run(files)
+
+    assert catalog.told == [(["a", "b"], "laps")]
+
+
+def test_a_second_lost_answer_changes_nothing() -> None:
+    catalog = Answers(LOST, LOST)
+    registration = registrar(catalog).new_registration()
+    for _ in range(2):
+        with pytest.raises(RetryableError):
+            registration.run([file("a")])
+    registration.run([file("a")])
+    registration.run([file("a")])
+
+    assert catalog.told == [(["a"], None)], "once done it is not asked for any more"
+
+
+def test_files_that_were_given_away_meanwhile_are_left_out_of_the_repetition() -> None:
+    catalog = Answers(LOST)
+    registration = registrar(catalog).new_registration()
+    with pytest.raises(RetryableError):
+        registration.run([file("a"), file("b")])
+    registration.run([file("b")])
+
+    assert catalog.told == [(["b"], None)]
+
+
+def test_what_is_too_large_is_asked_for_in_halves() -> None:
+    too_large = TooLargeError("registering", "413")
+    catalog = Answers(too_large, too_large)
+    register(registrar(catalog), *"abcde")
+
+    assert catalog.told == [(["a"], "laps"), (["b"], "laps"), (["c", "d", "e"], "laps")]
+
+
+def test_a_single_file_that_is_too_large_is_refused() -> None:
+    catalog = Answers(*[TooLargeError("registering", "413")] * 3)
+    with pytest.raises(FatalError, match="413"):
+        register(registrar(catalog), "a", "b", "c")
+
+    assert catalog.told == []
+
+
+def test_a_former_owner_s_files_are_not_counted() -> None:
+    catalog = Answers(LOST, most_files=2)
+    registering = registrar(catalog)
+    files = [file(name) for name in "abc"]
+    with pytest.raises(RetryableError):
+        registering.register_again(files)
+    registering.register_again(files)
+
+    assert catalog.told == [(["a", "b"], None), (["c"], None)]
+
+
+# --- those who want to know -----------------------------------------------------------------------------------------
+
+
+def test_others_are_told_of_what_is_registered_and_of_nothing_else() -> None:
+    told: list[list[str]] = []
+    catalog = Answers(None, LOST, most_files=2)
+    registration = registrar(catalog, KNOWN, lambda files: told.append(places(files))).new_registration()
+    files = [file(name) for name in "abcde"]
+    with pytest.raises(RetryableError):
+        registration.run(files)
+    assert told == [["a", "b"]]
+
+    registration.run(files)
+    assert told == [["a", "b"], ["c", "d"], ["e"]]

@@ -1,0 +1,351 @@
+"""``python main.py audit`` over tables in a local folder, by the names of files and by the offsets in them."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.bad_records import dead_letter
+from app.commands.audit.command import audit
+from app.commands.audit.file_ledger import FileLedger
+from app.config.settings import Settings
+from app.errors import ConfigError, FatalError
+from app.model import Rejected, TopicPartition
+from app.storage.base import StoredObject
+from app.storage.local.store import LocalStore
+from app.table.layout import file_name, topic_in_names
+from tests.support.batches import part
+from tests.support.environment import load
+from tests.support.journals import keep_journal
+
+TP = TopicPartition("readings", 3)
+A, B = "aaaaaaaa", "bbbbbbbb"
+
+
+class Table:
+    """The table ``readings`` below ``data`` in a folder."""
+
+    def __init__(self, lake: Path) -> None:
+        self.lake = lake
+        self.root = lake / "data/readings"
+        self.root.mkdir(parents=True)
+
+    @property
+    def settings(self) -> Settings:
+        return load(
+            {"STORAGE_URL": f"file://{self.lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
+        )
+
+    def add(
+        self,
+        first: int,
+        last: int,
+        owner: str = A,
+        number: int = 0,
+        *,
+        offsets: Iterable[int] | None = None,
+        folder: str = ".",
+        tp: TopicPartition = TP,
+    ) -> Path:
+        """A file of this name; with the offsets of its name, or with these."""
+        path = self.root / folder / file_name(part(tp, first, last, owner, number))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = list(range(first, last + 1) if offsets is None else offsets)
+        table = pa.table({"n": pa.array(range(len(held)), pa.int64()), "__offset": pa.array(held, pa.int64())})
+        pq.write_table(table, path, row_group_size=7)
+        return path
+
+    def reject(self, first: int, last: int, offsets: Sequence[int]) -> Path:
+        """A file in the dead letter of this name, with these offsets."""
+        path = self.lake / dead_letter.dead_letter_key("data/readings", part(TP, first, last, A))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        dead_letter.write([Rejected(TP, offset, 0, b"k", b"v", None, "no JSON") for offset in offsets], path)
+        return path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(tmp_path / "lake")
+
+
+class Audit:
+    def __init__(self, table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+        self._table = table
+        self._capsys = capsys
+
+    def text(self, *arguments: str) -> tuple[int, list[str]]:
+        code = audit(self._table.settings, arguments)
+        return code, self._capsys.readouterr().out.splitlines()
+
+    def json(self, *arguments: str) -> tuple[int, dict[str, Any]]:
+        code = audit(self._table.settings, [*arguments, "--json"])
+        return code, json.loads(self._capsys.readouterr().out)
+
+
+@pytest.fixture
+def run(table: Table, capsys: pytest.CaptureFixture[str]) -> Audit:
+    return Audit(table, capsys)
+
+
+BOTH = pytest.mark.parametrize("how", [(), ("--offsets",)], ids=["by name", "by column"])
+
+
+def whole(answer: dict[str, Any]) -> list[tuple[int, ...]]:
+    keys = ("partition", "first", "last", "files", "batches", "doubled_offsets", "missing_offsets")
+    return [tuple(each[key] for key in keys) for each in answer["partitions"]]
+
+
+def doubled(answer: dict[str, Any]) -> list[tuple[int, int, list[str]]]:
+    return [(each["first"], each["last"], each["batches"]) for each in answer["partitions"][0]["doubled"]]
+
+
+def missing(answer: dict[str, Any]) -> list[tuple[int, int, int]]:
+    return [(each["first"], each["last"], each["dead_letters"]) for each in answer["partitions"][0]["missing"]]
+
+
+@BOTH
+def test_batches_one_after_the_other_are_fine(table: Table, run: Audit, how: tuple[str, ...]) -> None:
+    table.add(10, 19, number=1, folder="place=b", offsets=range(10, 20, 2))
+    table.add(10, 19, number=1, folder="place=a", offsets=range(11, 20, 2))
+    table.add(0, 9, number=0)
+    table.add(0, 9, number=0, tp=TopicPartition("readings", 10))
+    table.add(5, 5, number=0, tp=TopicPartition("readings", 2))
+    code, answer = run.json(*how)
+    assert code == 0
+    assert whole(answer) == [(2, 5, 5, 1, 1, 0, 0), (3, 0, 19, 3, 2, 0, 0), (10, 0, 9, 1, 1, 0, 0)]
+
+
+@BOTH
+def test_batches_that_overlap_are_named_with_their_offsets(table: Table, run: Audit, how: tuple[str, ...]) -> None:
+    table.add(0, 99, A, 4)
+    table.add(90, 149, B, 0)
+    code, answer = run.json(*how)
+    assert code == 1
+    assert doubled(answer) == [(90, 99, [f"{A}-4", f"{B}-0"])]
+    assert whole(answer) == [(3, 0, 149, 2, 2, 10, 0)]
+
+
+def test_names_that_overlap_may_hold_different_offsets(table: Table, run: Audit) -> None:
+    table.add(0, 9, A, offsets=[0, 2, 4, 6, 8])
+    table.add(1, 9, B, offsets=[1, 3, 5, 7, 9])
+    assert run.text()[0] == 1
+    code, answer = run.json("--offsets")
+    assert (code, doubled(answer), missing(answer)) == (0, [], [])
+
+
+def test_several_rows_of_one_offset_are_legal_in_one_batch_only(table: Table, run: Audit) -> None:
+    table.add(0, 3, A, 0, offsets=[0, 0, 1, 1, 1, 2, 3], folder="place=a")
+    table.add(0, 3, A, 0, offsets=[1, 2], folder="place=b")
+    assert run.json("--offsets")[0] == 0
+    table.add(1, 5, A, 1, offsets=[1, 4, 5])  # the next batch of the same owner
+    code, answer = run.json("--offsets")
+    assert (code, doubled(answer)) == (1, [(1, 1, [f"{A}-0", f"{A}-1"])])
+
+
+@BOTH
+def test_gaps_are_listed_and_explained_by_the_dead_letter(table: Table, run: Audit, how: tuple[str, ...]) -> None:
+    table.add(0, 9)
+    table.add(15, 19, number=2)
+    table.add(21, 29, number=3)
+    table.reject(10, 12, [10, 12])
+    table.reject(11, 13, [12, 13])  # one of them came twice
+    code, answer = run.json(*how)
+    assert (code, missing(answer)) == (0, [(10, 14, 3), (20, 20, 0)])
+    assert whole(answer) == [(3, 0, 29, 3, 3, 0, 6)]
+
+
+def test_offsets_that_a_batch_has_not_are_seen_in_the_column_only(table: Table, run: Audit) -> None:
+    table.add(0, 9, offsets=[1, 2, 3, 5])
+    table.add(10, 12, number=1, offsets=[11, 12])
+    table.reject(0, 9, [0, 4, 7])
+    assert missing(run.json()[1]) == []
+    assert missing(run.json("--offsets")[1]) == [(0, 0, 1), (4, 4, 1), (6, 10, 1)]
+
+
+def test_a_copy_under_the_name_of_another_batch_is_found_by_the_column(table: Table, run: Audit) -> None:
+    original = table.add(0, 9, folder="place=a")
+    other = table.add(10, 19, number=1, folder="place=a")
+    copy = table.root / "place=b" / other.name
+    copy.parent.mkdir()
+    copy.write_bytes(original.read_bytes())
+    assert run.text()[0] == 0  # the names say nothing
+    code, lines = run.text("--offsets")
+    assert code == 1
+    assert f"  0-9 in place=b/{copy.name}" in lines
+
+
+def test_a_file_without_the_column_counts_by_its_name(table: Table, run: Audit) -> None:
+    table.add(0, 9, offsets=[3])
+    pq.write_table(pa.table({"n": [1]}), table.root / file_name(part(TP, 10, 19, A, 1)))
+    pq.write_table(pa.table({"__offset": ["1"]}), table.root / file_name(part(TP, 20, 29, A, 2)))
+    code, answer = run.json("--offsets")
+    assert (code, missing(answer), answer["files_without_offsets"]) == (0, [(0, 2, 0), (4, 9, 0)], 2)
+
+
+@BOTH
+def test_files_of_others_are_named_and_the_tables_own_folders_left_out(
+    table: Table, run: Audit, how: tuple[str, ...]
+) -> None:
+    table.add(0, 9)
+    for path in ("place=a/part-0.parquet", "b.parquet", ".vidx/c.parquet", "_journal/schema.json", "notes.txt"):
+        (table.root / path).parent.mkdir(exist_ok=True)
+        (table.root / path).write_bytes(b"")
+    code, answer = run.json(*how)
+    assert code == 0
+    assert (answer["other_files"], answer["other_files_count"]) == (["b.parquet", "place=a/part-0.parquet"], 2)
+    assert whole(answer) == [(3, 0, 9, 1, 1, 0, 0)]
+
+
+def test_a_table_without_files_has_nothing_to_tell(table: Table, run: Audit) -> None:
+    assert run.text() == (0, [f"file://{table.root}: 0 files, by their names"])
+
+
+def test_a_person_reads_aligned_columns_and_what_to_do(table: Table, run: Audit) -> None:
+    table.add(0, 999, A, 0)
+    table.add(500, 1499, B, 0)
+    table.add(1501, 1600, B, 1)
+    table.add(7, 7, B, 0, tp=TopicPartition("readings", 12))
+    assert run.text() == (
+        1,
+        [
+            f"file://{table.root}: 4 files, by their names",
+            "",
+            "              offsets  files  batches  doubled  missing",
+            "readings[3]   0-1600       3        3      500        1",
+            "readings[12]  7            1        1        0        0",
+            "",
+            "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets.",
+            "If the files have the column __offset (METADATA_COLUMNS), audit --offsets tells exactly.",
+            "               offsets  count       batch       batch",
+            "  readings[3]  500-999    500  aaaaaaaa-0  bbbbbbbb-0",
+            "",
+            "Missing: 1 offset, 0 of them in the dead letter. Gaps come, too, from",
+            "records that transform() drops, and from transactions and compaction of the topic.",
+            "               offsets  count  dead letter",
+            "  readings[3]  1500         1            0",
+        ],
+    )
+
+
+def test_long_lists_are_cut_and_their_rest_counted(table: Table, run: Audit) -> None:
+    for number in range(5):
+        table.add(10 * number, 10 * number + 3, A, number)
+        table.add(10 * number, 10 * number + 3, B, number)
+        (table.root / f"{number}.parquet").write_bytes(b"")
+    code, lines = run.text("--most", "2")
+    assert code == 1
+    assert [line for line in lines if "more" in line] == [
+        "  … and 3 more: --most N lists more of them",
+        "  … and 2 more: --most N lists more of them",
+        "  … and 3 more: --most N lists more of them",
+    ]
+    assert len([line for line in run.text("--most", "5")[1] if "more" in line]) == 0
+
+
+def test_a_long_topic_is_told_as_names_have_it(table: Table, run: Audit) -> None:
+    topic = "t" * 200
+    table.add(0, 9, tp=TopicPartition(topic, 0))
+    assert run.json()[1]["partitions"][0]["topic"] == topic_in_names(topic)
+
+
+@pytest.mark.parametrize("number", ["-1", "many", "1.5"])
+def test_a_wrong_number_is_told(table: Table, number: str) -> None:
+    with pytest.raises(ConfigError, match="argument --most"):
+        audit(table.settings, [f"--most={number}"])
+
+
+def test_a_broken_file_is_named(table: Table) -> None:
+    path = table.add(0, 9)
+    path.write_bytes(b"broken")
+    with pytest.raises(FatalError, match=f"reading the column __offset of .*{path.name}: it is no sound Parquet file"):
+        audit(table.settings, ["--offsets"])
+
+
+def test_a_temporary_folder_without_space_is_told() -> None:
+    with FileLedger(with_keys=True) as ledger:
+        ledger._database.execute("PRAGMA max_page_count = 4")  # as a full disk does
+        with pytest.raises(FatalError, match=r"list of the table's files in the temporary folder: database or disk is"):
+            fill(ledger)
+
+
+def fill(ledger: FileLedger) -> None:
+    for number in range(1_000):
+        ledger.add(part(TP, number, number), "k" * 200, 1)
+
+
+def test_a_batch_undone_and_written_again_during_the_listing_is_not_there_twice(
+    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first files were listed already when its owner died; the next owner writes its rows into later folders."""
+    table.add(0, 9, folder="place=b")
+    undone = table.add(10, 19, number=1, folder="place=a")
+    listing = LocalStore.list
+
+    def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
+        for listed in listing(store, prefix):
+            yield listed
+            if listed.key.endswith(undone.name) and undone.exists():
+                keep_journal(table.lake, "data/readings", pending=table.root / "place=z/none", revoked=undone)
+                undone.unlink()
+                table.add(10, 24, owner=B, folder="place=b")
+
+    monkeypatch.setattr(LocalStore, "list", list_at_work)
+    code, answer = run.json()
+    assert (code, whole(answer)) == (0, [(3, 0, 24, 2, 2, 0, 0)])
+    assert answer["unsettled_files"] == 1
+
+
+def test_a_batch_finished_during_the_listing_is_in_the_table(
+    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left out, it would make a gap before the next batch, which was listed too."""
+    table.add(0, 9)
+    finished = table.add(10, 19, number=1)
+    keep_journal(table.lake, "data/readings", pending=finished, revoked=table.root / "none")
+    journal = next((table.root / "_journal").rglob("3.json"))
+    listing = LocalStore.list
+
+    def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
+        yield from listing(store, prefix)
+        if prefix == "data/readings/" and journal.exists():
+            journal.unlink()
+
+    monkeypatch.setattr(LocalStore, "list", list_at_work)
+    table.add(20, 29, number=2)
+    code, answer = run.json()
+    assert (code, missing(answer), answer["unsettled_files"]) == (0, [], 0)
+
+
+def test_an_undone_file_that_was_swept_and_forgotten_during_the_listing_is_left_out(
+    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undone = table.add(0, 9, owner=B)
+    table.add(0, 19)
+    keep_journal(table.lake, "data/readings", pending=table.root / "none", revoked=undone)
+    journal = next((table.root / "_journal").rglob("3.json"))
+    listing = LocalStore.list
+
+    def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
+        yield from listing(store, prefix)
+        if prefix == "data/readings/" and undone.exists():
+            undone.unlink()
+            journal.unlink()
+
+    monkeypatch.setattr(LocalStore, "list", list_at_work)
+    assert run.json()[0] == 0
+
+
+def test_files_of_batches_that_are_undone_or_not_finished_are_left_out(table: Table, run: Audit) -> None:
+    table.add(0, 9)
+    undone, under_way = table.add(5, 9, owner=B), table.add(10, 19, number=1)
+    keep_journal(table.lake, "data/readings", pending=under_way, revoked=undone)
+
+    code, answer = run.json()
+    assert code == 0
+    assert whole(answer) == [(3, 0, 9, 1, 1, 0, 0)]
+    assert answer["unsettled_files"] == 2
+    assert "2 files left out: of batches that the connector is at," in run.text()[1]

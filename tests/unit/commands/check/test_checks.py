@@ -1,0 +1,132 @@
+"""How checks depend on each other, and what is told of them."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from app.commands.check.checks import Check, Result, line, run
+from app.errors import ConfigError, RetryableError
+
+LONG = 30.0
+
+
+def check(
+    name: str,
+    work: Callable[[], str] = lambda: "fine",
+    *,
+    needs: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
+    seconds: float = LONG,
+) -> Check:
+    return Check(name, f"{name} address", work, seconds, needs, after)
+
+
+def failing(message: str = "no answer") -> Callable[[], str]:
+    def work() -> str:
+        raise RetryableError("asking", message, "Look at it")
+
+    return work
+
+
+def told(*checks: Check) -> dict[str, tuple[str, str]]:
+    return {each.name: (result.state, result.detail) for each, result in run(checks)}
+
+
+def test_results_come_in_the_order_of_the_checks_whichever_ends_first() -> None:
+    second_is_done = threading.Event()
+
+    def first() -> str:
+        assert second_is_done.wait(LONG)
+        return "late"
+
+    def second() -> str:
+        second_is_done.set()
+        return "early"
+
+    assert list(told(check("first", first), check("second", second))) == ["first", "second"]
+
+
+def test_a_failure_names_what_to_do_and_the_others_go_on() -> None:
+    assert told(check("broker", failing()), check("store")) == {
+        "broker": ("FAIL", "asking: no answer. Look at it"),
+        "store": ("ok", "fine"),
+    }
+
+
+def test_what_needs_a_failed_one_is_skipped_and_so_on() -> None:
+    asked: list[str] = []
+
+    def ask() -> str:
+        asked.append("once")
+        return ""
+
+    results = told(
+        check("broker", failing()),
+        check("topic", ask, needs=("broker",)),
+        check("group", ask, needs=("store", "topic")),
+        check("store"),
+    )
+
+    assert results["topic"] == ("--", "skipped: needs the broker")
+    assert results["group"] == ("--", "skipped: needs the topic")
+    assert results["store"][0] == "ok"
+    assert asked == []
+
+
+@pytest.mark.parametrize("work", [failing(), lambda: "fine"])
+def test_what_comes_after_another_waits_for_it_and_is_done_anyway(work: Callable[[], str]) -> None:
+    order: list[str] = []
+
+    def first() -> str:
+        order.append("first")
+        return work()
+
+    def second() -> str:
+        order.append("second")
+        return "fine"
+
+    results = told(check("second", second, after=("first",)), check("first", first))
+
+    assert order == ["first", "second"]
+    assert results["second"] == ("ok", "fine")
+
+
+def test_what_hangs_has_failed() -> None:
+    go_on = threading.Event()
+    results = told(
+        check("broker", lambda: str(go_on.wait(LONG)), seconds=0.05), check("topic", needs=("broker",)), check("store")
+    )
+    go_on.set()
+
+    assert results["broker"][0] == "FAIL"
+    assert "broker address: it has not ended within 0 s. Check the address and the network" in results["broker"][1]
+    assert results["topic"] == ("--", "skipped: needs the broker")
+    assert results["store"] == ("ok", "fine")
+
+
+@pytest.mark.parametrize("error", [KeyError("odd"), TimeoutError("odd")])
+def test_what_nobody_thought_of_is_one_line_too(error: Exception) -> None:
+    def work() -> str:
+        raise error
+
+    state, detail = told(check("broker", work))["broker"]
+
+    assert state == "FAIL"
+    assert detail.startswith(f"broker address: {error!r}. Please report this as a bug")
+
+
+def test_lines_are_aligned_and_a_failure_is_all_that_its_line_has() -> None:
+    store = Check("store", "s3://lake", lambda: "", LONG)
+    broker = Check("broker", "localhost:9092", lambda: "", LONG)
+    error = ConfigError("connecting to Kafka at localhost:9092", "refused", "Check KAFKA_BOOTSTRAP_SERVERS")
+
+    assert [
+        line(store, Result("ok", "written and read a probe", 0.123), 6),
+        line(broker, Result("FAIL", str(error), 20.0), 6),
+        line(Check("topic", "sensors", lambda: "", LONG), Result("--", "skipped: needs the broker"), 6),
+    ] == [
+        "ok    store   s3://lake  written and read a probe  0.12 s",
+        "FAIL  broker  connecting to Kafka at localhost:9092: refused. Check KAFKA_BOOTSTRAP_SERVERS  20.00 s",
+        "--    topic   sensors  skipped: needs the broker",
+    ]

@@ -1,0 +1,298 @@
+"""Settings as a user meets them: what may be written into the environment, and what is said about mistakes."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from pydantic import ValidationError
+
+from app.config.settings import Settings, SettingsError
+from app.config.targets import S3Target
+from tests.support.environment import ENOUGH, ON_PLATFORM, load, problems
+
+
+class TestDefaults:
+    def test_only_a_store_and_a_broker_must_be_named(self) -> None:
+        settings = load()
+        assert settings.input_topic == "sensor-data"
+        assert settings.table == "sensor-data"
+        assert settings.root == "data"
+        assert settings.hive_columns == ()
+        assert settings.timestamp_column == "ts_ms"
+        assert settings.consumer_group == "s3_direct_sink_v1.0"
+        assert settings.auto_offset_reset == "latest"
+        assert (settings.key_deserializer, settings.value_deserializer) == ("str", "json")
+        assert (settings.batch_size, settings.commit_interval, settings.max_write_workers) == (1000, 30.0, 10)
+        assert settings.auto_discover is True
+        assert settings.catalog is None
+        assert settings.catalog_namespace == "default"
+        assert settings.loglevel == "INFO"
+        assert (settings.memory.buffer_mb, settings.memory.heap_mb) == (256, 1024)
+        assert (settings.spark_master, settings.http_port) == ("local[*]", 8080)
+        assert (settings.parquet_compression, settings.row_group_rows) == ("snappy", 1_000_000)
+        assert settings.null_partition == "auto"
+        assert settings.on_bad_record == "dead-letter"
+        assert settings.column_types == {}
+        assert settings.metadata_columns == settings.stats_columns == ()
+        assert settings.sort_column is None
+        assert settings.storage == S3Target(
+            bucket="lake",
+            region="us-east-1",
+            endpoint_url=None,
+            access_key=None,
+            secret_key=None,
+            session_token=None,
+            may_create=True,
+        )
+
+    def test_an_empty_variable_counts_as_unset(self) -> None:
+        empty = {str(field.validation_alias): "" for field in Settings.model_fields.values()}
+        assert load({**empty, **ENOUGH}) == load()
+
+    def test_a_blank_variable_counts_as_unset(self) -> None:
+        assert load(BATCH_SIZE="  ", S3_PREFIX=" ", CATALOG_AUTH_TOKEN="\n") == load()
+
+    def test_space_around_a_value_is_dropped(self) -> None:
+        settings = load(BATCH_SIZE=" 5 ", AWS_REGION="eu-west-1\n", CATALOG_URL="http://c/", CATALOG_AUTH_TOKEN="t\n")
+        assert settings.batch_size == 5
+        assert settings.aws_region == "eu-west-1"
+        assert settings.catalog is not None
+        assert settings.catalog.token == "t"
+
+    def test_names_of_variables_are_case_sensitive(self) -> None:
+        assert load(INPUT="other", batch_size="7") == load()
+
+    def test_settings_cannot_be_changed(self) -> None:
+        with pytest.raises(ValidationError, match="frozen"):
+            load().batch_size = 2
+
+
+class TestAllAtOnce:
+    def test_every_mistake_is_named(self) -> None:
+        found = problems({}, BATCH_SIZE="0", AWS_REGION="mars", LOGLEVEL="x", AWS_SECRET_ACCESS_KEY="s", input="_t")
+        assert [line.partition(":")[0] for line in found] == [
+            "KAFKA_BOOTSTRAP_SERVERS",
+            "S3_BUCKET",
+            "AWS_SECRET_ACCESS_KEY",
+            'AWS_REGION="mars"',
+            "TABLE_NAME",
+            'BATCH_SIZE="0"',
+            'LOGLEVEL="x"',
+        ]
+
+    def test_the_message_is_a_list(self) -> None:
+        with pytest.raises(SettingsError) as caught:
+            load(BATCH_SIZE="0", LOGLEVEL="x")
+        heading, *lines = str(caught.value).splitlines()
+        assert heading == "2 settings are wrong:"
+        assert lines == [f"  - {problem}" for problem in caught.value.problems]
+        assert caught.value.exit_code == 2
+
+    def test_a_long_value_is_cut(self) -> None:
+        (problem,) = problems(BATCH_SIZE="9" * 40 + "x" * 500)
+        assert len(problem) < 200
+
+    def test_a_value_of_several_lines_stays_on_one(self) -> None:
+        (problem,) = problems(TABLE_NAME="a\nb")
+        assert "\n" not in problem
+
+
+class TestSecrets:
+    SECRETS = (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "CATALOG_AUTH_TOKEN",
+        "KAFKA_SASL_PASSWORD",
+        "Quix__Sdk__Token",
+        "Quix__Lakehouse__Catalog__AuthToken",
+        "Quix__Lakehouse__Query__AuthToken",
+        "GCS_CREDENTIALS_JSON",
+        "AZURE_STORAGE_CONNECTION_STRING",
+        "AZURE_STORAGE_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
+    )
+
+    def test_are_in_no_text_of_the_settings(self) -> None:
+        secrets = {name: f"hush-{name}" for name in self.SECRETS}
+        settings = load(
+            **secrets,
+            CATALOG_URL="https://c",
+            KAFKA_SASL_USERNAME="u",
+            KAFKA_SASL_MECHANISM="PLAIN",
+            KAFKA_SECURITY_PROTOCOL="SASL_SSL",
+        )
+        texts = [repr(settings), str(settings), repr(settings.storage), repr(settings.catalog), *settings.summary()]
+        assert "hush" not in "\n".join(texts)
+        assert isinstance(settings.storage, S3Target)
+        assert settings.storage.secret_key == "hush-AWS_SECRET_ACCESS_KEY"
+
+    def test_are_in_no_text_of_an_error(self) -> None:
+        with pytest.raises(SettingsError) as caught:
+            load(
+                {},
+                AWS_SECRET_ACCESS_KEY="hush",
+                AWS_SESSION_TOKEN="hush",
+                KAFKA_SASL_PASSWORD="hush",
+                CATALOG_URL="https://user:hush@catalog",
+                AWS_ENDPOINT_URL="https://s3?token=hush",
+                STORAGE_URL="s3://key:hush@bucket",
+                Quix__BlobStorage__Connection__Json='{"hush": ',
+            )
+        assert len(caught.value.problems) == 7
+        assert "hush" not in str(caught.value)
+        assert caught.value.__context__ is None  # a stack trace would print it
+
+    def test_are_not_in_what_the_library_says_either(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CATALOG_URL", "https://user:hush@catalog")
+        with pytest.raises(ValidationError) as caught:
+            Settings()
+        assert "hush" not in str(caught.value)
+
+    @pytest.mark.parametrize("variable", ["CATALOG_URL", "AWS_ENDPOINT_URL", "Quix__Lakehouse__Catalog__Url"])
+    def test_do_not_belong_into_addresses(self, variable: str) -> None:
+        assert problems(**{variable: "https://user:pw@host"}) == (f"{variable}: must not hold a user or password",)
+
+
+class TestBroker:
+    def test_the_users_wins(self) -> None:
+        assert load(Quix__Broker__Address="platform:9092").broker_address == "localhost:9092"
+
+    def test_the_platforms_address(self) -> None:
+        assert load({"S3_BUCKET": "lake", "Quix__Broker__Address": "platform:9092"}).broker_address == "platform:9092"
+
+    def test_the_platforms_token(self) -> None:
+        assert load(ON_PLATFORM).broker_address is None
+
+    @pytest.mark.parametrize(
+        "base",
+        [{}, {"Quix__Sdk__Token": "t"}, {"Quix__Portal__Api": "https://portal"}],
+        ids=["none", "token", "portal"],
+    )
+    def test_must_be_known(self, base: dict[str, str]) -> None:
+        (problem,) = problems({"S3_BUCKET": "lake", **base})
+        assert problem.startswith("KAFKA_BOOTSTRAP_SERVERS: must be set, such as localhost:9092")
+
+    def test_a_login_for_a_broker_that_is_not_named(self) -> None:
+        (problem,) = problems(ON_PLATFORM, KAFKA_SECURITY_PROTOCOL="SSL")
+        assert "set KAFKA_BOOTSTRAP_SERVERS as well" in problem
+
+
+class TestLogin:
+    FULL: ClassVar = {
+        "KAFKA_SECURITY_PROTOCOL": "sasl_ssl",
+        "KAFKA_SASL_MECHANISM": "scram-sha-512",
+        "KAFKA_SASL_USERNAME": "user",
+        "KAFKA_SASL_PASSWORD": "pw",
+    }
+
+    def test_complete(self, tmp_path: Path) -> None:
+        authority = tmp_path / "ca.pem"
+        authority.touch()
+        settings = load(**self.FULL, KAFKA_SSL_CA_LOCATION=str(authority))
+        assert (settings.security_protocol, settings.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+        assert settings.ssl_ca_location == authority
+        assert settings.sasl_password is not None
+        assert settings.sasl_password.get_secret_value() == "pw"
+        assert "(SASL_SSL, SCRAM-SHA-512)" in settings.summary()[0]
+
+    @pytest.mark.parametrize(
+        ("missing", "reported"),
+        [
+            ("KAFKA_SECURITY_PROTOCOL", 'KAFKA_SASL_MECHANISM="scram-sha-512": needs KAFKA_SECURITY_PROTOCOL'),
+            ("KAFKA_SASL_MECHANISM", "KAFKA_SASL_MECHANISM: must be set with this KAFKA_SECURITY_PROTOCOL"),
+            ("KAFKA_SASL_USERNAME", "KAFKA_SASL_USERNAME: must be set, because KAFKA_SASL_MECHANISM is"),
+            ("KAFKA_SASL_PASSWORD", "KAFKA_SASL_PASSWORD: must be set, because KAFKA_SASL_MECHANISM is"),
+        ],
+    )
+    def test_needs_all_its_parts(self, missing: str, reported: str) -> None:
+        (problem,) = problems(**{name: value for name, value in self.FULL.items() if name != missing})
+        assert problem.startswith(reported)
+
+    @pytest.mark.parametrize("variable", ["KAFKA_SASL_USERNAME", "KAFKA_SASL_PASSWORD"])
+    def test_without_a_mechanism(self, variable: str) -> None:
+        (problem,) = problems(**{variable: "x"})
+        assert "has no effect without KAFKA_SASL_MECHANISM" in problem
+
+    @pytest.mark.parametrize("protocol", ["", "PLAINTEXT"])
+    def test_an_authority_needs_tls(self, tmp_path: Path, protocol: str) -> None:
+        authority = tmp_path / "ca.pem"
+        authority.touch()
+        (problem,) = problems(KAFKA_SECURITY_PROTOCOL=protocol, KAFKA_SSL_CA_LOCATION=str(authority))
+        assert "needs KAFKA_SECURITY_PROTOCOL to be SSL or SASL_SSL" in problem
+
+
+class TestSilence:
+    def test_is_watched_for_without_a_topic_too(self) -> None:
+        assert load(STREAM_TIMEOUT_MS="30000").stream_timeout_ms == 30_000
+
+    @pytest.mark.parametrize("text", ["", "0", "-1"])
+    def test_is_off(self, text: str) -> None:
+        assert load(STREAM_TIMEOUT_MS=text).stream_timeout_ms is None
+
+    @pytest.mark.parametrize("text", ["", "0"])
+    def test_a_topic_alone(self, text: str) -> None:
+        (problem,) = problems(STREAM_TIMEOUT_MS=text, STREAM_TIMEOUT_TOPIC="quiet")
+        assert problem == 'STREAM_TIMEOUT_TOPIC="quiet": has no effect without STREAM_TIMEOUT_MS'
+
+    def test_events_do_not_go_where_records_come_from(self) -> None:
+        (problem,) = problems(input="in", STREAM_TIMEOUT_MS="5", STREAM_TIMEOUT_TOPIC="in")
+        assert "must be another topic than input" in problem
+
+
+class TestTable:
+    @pytest.mark.parametrize("topic", ["_internal", "_dead_letter", "_journal", "a..b", ".hidden", "-x"])
+    def test_a_topic_that_cannot_name_a_table(self, topic: str) -> None:
+        (problem,) = problems(input=topic)
+        assert problem.startswith(f'TABLE_NAME: must be set, because the topic\'s name "{topic}" cannot name a table')
+        assert load(input=topic, TABLE_NAME="t").table == "t"
+
+    def test_virtual_partitions_are_told_from_folders(self) -> None:
+        settings = load(HIVE_COLUMNS="year, ~driver ,place,~ car")
+        assert settings.hive_columns == ("year", "place")
+        assert settings.virtual_columns == ("driver", "car")
+        assert settings.partition_order == ("year", "driver", "place", "car")
+
+    def test_a_virtual_time_column_is_a_field_of_the_record(self) -> None:
+        settings = load(HIVE_COLUMNS="~year", TIMESTAMP_COLUMN="year")
+        assert (settings.hive_columns, settings.virtual_columns) == ((), ("year",))
+        assert "partitions: ~year" in settings.summary()
+
+
+class TestMemory:
+    @pytest.mark.parametrize(
+        ("limit", "buffer_mb", "heap_mb"),
+        [
+            ("1000", 125, 512),
+            ("1999", 249, 512),
+            ("2000", 250, 1024),
+            ("2048", 256, 1024),
+            ("9000", 256, 1024),
+        ],
+    )
+    def test_follows_the_containers_limit(self, limit: str, buffer_mb: int, heap_mb: int) -> None:
+        memory = load(Quix__Deployment__Limits__Memory=limit).memory
+        assert (memory.buffer_mb, memory.heap_mb) == (buffer_mb, heap_mb)
+        assert memory.total_mb <= int(limit)
+
+    def test_bounds_a_record_by_the_tighter_of_buffer_and_heap(self) -> None:
+        assert load().memory.max_record_bytes == 32 * 2**20
+        assert load(MAX_BUFFER_MB="64").memory.max_record_bytes == 16 * 2**20
+
+    def test_the_users_choice_stays(self) -> None:
+        memory = load(Quix__Deployment__Limits__Memory="4000", MAX_BUFFER_MB="1000", SPARK_DRIVER_MEMORY="2G").memory
+        assert (memory.buffer_mb, memory.heap_mb) == (1000, 2048)
+
+    def test_without_a_limit_nothing_is_refused(self) -> None:
+        memory = load(MAX_BUFFER_MB="100000", SPARK_DRIVER_MEMORY="64g").memory
+        assert (memory.buffer_mb, memory.heap_mb) == (100_000, 65_536)
+
+    def test_too_small_a_container(self) -> None:
+        (problem,) = problems(Quix__Deployment__Limits__Memory="999")
+        assert problem.startswith('Quix__Deployment__Limits__Memory="999": is too little memory')
+        assert "needs 1,000 MB, better 2,000 MB" in problem
+
+    def test_too_small_for_the_users_choice(self) -> None:
+        (problem,) = problems(Quix__Deployment__Limits__Memory="1200", SPARK_DRIVER_MEMORY="1g")
+        assert "SPARK_DRIVER_MEMORY=1024m" in problem
+        assert "need 1,524 MB in all" in problem

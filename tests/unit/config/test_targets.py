@@ -1,0 +1,260 @@
+"""Which store and which catalog the settings lead to."""
+
+import json
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from app.config.targets import LocalTarget, S3Target
+from tests.support.environment import BROKER_ALONE, CONNECTION, ON_PLATFORM, PLATFORM_BUCKET, connection, load, problems
+
+
+class TestStore:
+    def test_every_field_of_s3(self) -> None:
+        storage = load(
+            AWS_ACCESS_KEY_ID="key",
+            AWS_SECRET_ACCESS_KEY="secret",
+            AWS_SESSION_TOKEN="session",
+            AWS_ENDPOINT_URL="http://minio:9000/",
+            AWS_REGION="nyc3",
+        ).storage
+        assert storage == S3Target(
+            bucket="lake",
+            region="nyc3",
+            endpoint_url="http://minio:9000",
+            access_key="key",
+            secret_key="secret",
+            session_token="session",
+            may_create=True,
+        )
+
+    @pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1", "ap-southeast-7", "us-isob-east-1"])
+    def test_regions_of_aws(self, region: str) -> None:
+        assert load(AWS_REGION=region).aws_region == region
+
+    @pytest.mark.parametrize("url", ["s3://lake", "s3://lake/", "S3://lake"])
+    def test_storage_url_of_a_bucket(self, url: str) -> None:
+        assert load(BROKER_ALONE, STORAGE_URL=url) != load()
+        assert load(BROKER_ALONE, STORAGE_URL=url).storage == load().storage
+        assert load(BROKER_ALONE, STORAGE_URL=url).root == "data"
+
+    @pytest.mark.parametrize(
+        ("url", "folder"),
+        [
+            ("file:///lake", "/lake"),
+            ("file:///a/b/", "/a/b"),
+            ("file:///my%20lake", "/my lake"),
+            ("file:///a b", "/a b"),
+        ],
+    )
+    def test_storage_url_of_a_folder(self, url: str, folder: str) -> None:
+        assert load(BROKER_ALONE, STORAGE_URL=url).storage == LocalTarget(Path(folder))
+
+    @pytest.mark.parametrize(
+        ("url", "reason"),
+        [
+            ("ftp://lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
+            ("lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
+            ("gs://lake/raw", "must be gs://bucket alone; the path behind it goes into S3_PREFIX"),
+            ("az://lake/raw", "must be az://container alone; the path behind it goes into S3_PREFIX"),
+            ("az://My--lake", "must be a container's name"),
+            ("az://" + 33 * "a-" + "a", "must be a container's name"),
+            ("s3://lake/raw", "the path behind it goes into S3_PREFIX"),
+            ("s3://", "must be a bucket's name"),
+            ("file://lake", "must name a folder by its full path"),
+            ("file:///", "must name a folder by its full path"),
+            ("file:///a/../b", "must name a folder by its full path"),
+        ],
+    )
+    def test_storage_url_refused(self, url: str, reason: str) -> None:
+        (problem,) = problems(BROKER_ALONE, STORAGE_URL=url)
+        assert problem.startswith(f'STORAGE_URL="{url}": ')
+        assert reason in problem
+
+    def test_two_stores_at_once(self) -> None:
+        (problem,) = problems(STORAGE_URL="s3://other")
+        assert problem.startswith('STORAGE_URL="s3://other": must not be set together with S3_BUCKET')
+
+    def test_no_store(self) -> None:
+        (problem,) = problems(BROKER_ALONE)
+        assert problem.startswith("S3_BUCKET: must be set to the name of a bucket, or STORAGE_URL")
+
+    @pytest.mark.parametrize(
+        ("variables", "reported"),
+        [
+            ({"AWS_ACCESS_KEY_ID": "k"}, "AWS_SECRET_ACCESS_KEY: must be set, because AWS_ACCESS_KEY_ID is"),
+            ({"AWS_SECRET_ACCESS_KEY": "s"}, "AWS_SECRET_ACCESS_KEY: has no effect without AWS_ACCESS_KEY_ID"),
+            ({"AWS_SESSION_TOKEN": "t"}, "AWS_SESSION_TOKEN: has no effect without AWS_ACCESS_KEY_ID"),
+        ],
+    )
+    def test_half_a_key(self, variables: dict[str, str], reported: str) -> None:
+        (problem,) = problems(**variables)
+        assert problem.startswith(reported)
+
+
+class TestPlatformStorage:
+    def test_as_the_platform_writes_it(self) -> None:
+        settings = load(ON_PLATFORM)
+        assert settings.storage == S3Target(
+            bucket="quix-lake",
+            region="eu-west-1",
+            endpoint_url="https://gateway.example.com",
+            access_key="platform-key",
+            secret_key="platform-secret",
+            session_token=None,
+            may_create=False,
+        )
+        assert settings.root == "acme-prod/data-lake/time-series"
+
+    def test_a_prefix_of_the_user_stays_in_the_workspace(self) -> None:
+        assert load(ON_PLATFORM, S3_PREFIX="data").root == "acme-prod/data"
+
+    def test_outside_a_workspace(self) -> None:
+        assert load(ON_PLATFORM, Quix__Workspace__Id="").root == "data-lake/time-series"
+
+    @pytest.mark.parametrize("own", [{"S3_BUCKET": "mine"}, {"STORAGE_URL": "s3://mine"}])
+    def test_the_users_store_wins(self, own: dict[str, str]) -> None:
+        settings = load(ON_PLATFORM, **own)
+        assert settings.storage.uri == "s3://mine"
+        assert settings.root == "data"
+
+    def test_a_connection_that_is_not_used_need_not_fit(self) -> None:
+        assert load(ON_PLATFORM, S3_BUCKET="mine", **{CONNECTION: "{}"}).storage.uri == "s3://mine"
+
+    @pytest.mark.parametrize(
+        "variables",
+        [{"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}, {"AWS_ENDPOINT_URL": "https://s3.example.com"}],
+    )
+    def test_access_to_another_store_without_that_store(self, variables: dict[str, str]) -> None:
+        (problem,) = problems(ON_PLATFORM, **variables)
+        assert "is for a store of your own: set S3_BUCKET as well" in problem
+
+    def test_a_connection_that_is_wrong_is_the_only_problem(self) -> None:
+        access = {"AWS_ENDPOINT_URL": "https://s3.example.com", CONNECTION: "{}"}
+        (problem,) = problems(ON_PLATFORM, **access)
+        assert problem.startswith(CONNECTION)
+
+    @pytest.mark.parametrize("provider", ["S3", "s3", "Minio", "MINIO", "minio", "S3Compatible", "s3_compatible"])
+    def test_provider_in_any_case(self, provider: str) -> None:
+        settings = load(ON_PLATFORM, **{CONNECTION: connection(provider)})
+        assert settings.storage.uri == "s3://quix-lake"
+
+    def test_keys_in_snake_case_and_unknown_fields(self) -> None:
+        document = {
+            "provider": "minio",
+            "version": 3,
+            "azure_blob_storage": None,
+            "s3_compatible": {
+                "bucket_name": "b-1",
+                "access_key_id": "k",
+                "secret_access_key": "s",
+                "service_url": "http://minio:9000",
+                "use_ssl": False,
+            },
+        }
+        storage = load(ON_PLATFORM, AWS_REGION="eu-central-1", **{CONNECTION: json.dumps(document)}).storage
+        assert isinstance(storage, S3Target)
+        assert (storage.bucket, storage.endpoint_url, storage.region) == ("b-1", "http://minio:9000", "eu-central-1")
+
+    def test_aws_needs_no_address(self) -> None:
+        section = {name: value for name, value in PLATFORM_BUCKET.items() if name != "ServiceUrl"}
+        storage = load(ON_PLATFORM, **{CONNECTION: connection("S3", S3Compatible=section)}).storage
+        assert isinstance(storage, S3Target)
+        assert storage.endpoint_url is None
+
+    def test_google_through_its_s3_interface(self) -> None:
+        section = {name: value for name, value in PLATFORM_BUCKET.items() if name != "ServiceUrl"}
+        for provider in ("Gcp", "GCP", "gcs"):
+            storage = load(ON_PLATFORM, **{CONNECTION: connection(provider, S3Compatible=section)}).storage
+            assert isinstance(storage, S3Target)
+            assert storage.endpoint_url == "https://storage.googleapis.com"
+
+    def test_the_id_of_a_user_lets_in_with_the_token_beside_it(self) -> None:
+        user = {**PLATFORM_BUCKET, "AccessKeyId": "0b6f7a3e-3c0d-4f5e-9a51-8d4f2f6f1c11"}
+        storage = load(ON_PLATFORM, **{CONNECTION: connection(S3Compatible=user)}).storage
+        assert isinstance(storage, S3Target)
+        assert (storage.secret_key, storage.session_token) == ("platform-secret", "platform-secret")
+
+    @pytest.mark.parametrize("section", ["LocalStorage", "local_storage"])
+    @pytest.mark.parametrize("key", ["DirectoryPath", "directory_path"])
+    def test_local(self, section: str, key: str) -> None:
+        settings = load(ON_PLATFORM, **{CONNECTION: connection("local", **{section: {key: "/lake"}})})
+        assert settings.storage == LocalTarget(Path("/lake"))
+        assert settings.root == "acme-prod/data-lake/time-series"
+
+    @pytest.mark.parametrize(
+        ("document", "reason"),
+        [
+            ('{"Provider": "S3"', "must be a JSON object, and it is no JSON"),
+            ("[]", "must be a JSON object, and it is another kind of value"),
+            ("{}", "must have a field Provider that is S3, Minio, S3Compatible, Gcp, Azure or Local"),
+            ('{"Provider": "ftp"}', "must have a field Provider that is S3, Minio, S3Compatible, Gcp, Azure or Local"),
+            ('{"Provider": "Azure"}', "must have an object AzureBlobStorage"),
+            ('{"Provider": "Azure", "AzureBlobStorage": {}}', "must have AzureBlobStorage.ContainerName and"),
+            ('{"Provider": "GCP"}', "must have an object S3Compatible"),
+            ('{"Provider": "S3"}', "must have an object S3Compatible"),
+            ('{"Provider": "S3", "S3Compatible": "x"}', "must have an object S3Compatible"),
+            ('{"Provider": "Local"}', "must have an object LocalStorage"),
+            ('{"Provider": "Local", "LocalStorage": {}}', "must have LocalStorage.DirectoryPath"),
+            ('{"Provider": "Local", "LocalStorage": {"DirectoryPath": "lake"}}', "wrong LocalStorage.DirectoryPath"),
+        ],
+    )
+    def test_refused(self, document: str, reason: str) -> None:
+        (problem,) = problems(ON_PLATFORM, **{CONNECTION: document})
+        assert problem.startswith(f"{CONNECTION}: ")
+        assert reason in problem
+
+    @pytest.mark.parametrize("field", ["BucketName", "AccessKeyId", "SecretAccessKey", "ServiceUrl"])
+    def test_a_missing_field_is_named(self, field: str) -> None:
+        rest = {name: value for name, value in PLATFORM_BUCKET.items() if name != field}
+        for section in (rest, {**rest, field: None}, {**rest, field: ""}):
+            (problem,) = problems(ON_PLATFORM, **{CONNECTION: connection(S3Compatible=section)})
+            assert problem == f"{CONNECTION}: must have S3Compatible.{field}"
+
+    def test_all_missing_fields_are_named(self) -> None:
+        (problem,) = problems(ON_PLATFORM, **{CONNECTION: connection("S3", S3Compatible={})})
+        for field in ("BucketName", "AccessKeyId", "SecretAccessKey"):
+            assert f"S3Compatible.{field}" in problem
+
+    @pytest.mark.parametrize(
+        ("field", "value"), [("ServiceUrl", "https://u:hush@gateway"), ("BucketName", "hush/x"), ("Region", "hush!")]
+    )
+    def test_a_wrong_field_is_named_and_not_shown(self, field: str, value: str) -> None:
+        document = connection(S3Compatible={**PLATFORM_BUCKET, field: value})
+        (problem,) = problems(ON_PLATFORM, **{CONNECTION: document})
+        assert f"has a wrong S3Compatible.{field}" in problem
+        assert "hush" not in problem
+
+
+class TestCatalog:
+    PLATFORM: ClassVar = {
+        "Quix__Lakehouse__Catalog__Url": "https://catalog.quix.example/api",
+        "Quix__Lakehouse__Catalog__AuthToken": "platform-token",
+    }
+
+    @pytest.mark.parametrize(
+        ("variables", "url", "token"),
+        [
+            ({}, "https://catalog.quix.example/api", "platform-token"),
+            ({"CATALOG_AUTH_TOKEN": "mine"}, "https://catalog.quix.example/api", "mine"),
+            ({"CATALOG_URL": "https://catalog.quix.example/v2/"}, "https://catalog.quix.example/v2", "platform-token"),
+            ({"CATALOG_URL": "https://CATALOG.quix.example:443"}, "https://CATALOG.quix.example:443", "platform-token"),
+            ({"CATALOG_URL": "https://other.example"}, "https://other.example", None),
+            ({"CATALOG_URL": "https://catalog.quix.example:8443"}, "https://catalog.quix.example:8443", None),
+            ({"CATALOG_URL": "http://catalog.quix.example"}, "http://catalog.quix.example", None),
+            ({"CATALOG_URL": "http://catalog.quix.example:443"}, "http://catalog.quix.example:443", None),
+            ({"CATALOG_URL": "https://other.example", "CATALOG_AUTH_TOKEN": "mine"}, "https://other.example", "mine"),
+        ],
+    )
+    def test_the_platforms_token_stays_with_its_host(
+        self, variables: dict[str, str], url: str, token: str | None
+    ) -> None:
+        catalog = load(**self.PLATFORM, **variables).catalog
+        assert catalog is not None
+        assert (catalog.url, catalog.token) == (url, token)
+
+    def test_a_platform_token_without_its_address_goes_nowhere(self) -> None:
+        catalog = load(Quix__Lakehouse__Catalog__AuthToken="t", CATALOG_URL="https://c").catalog
+        assert catalog is not None
+        assert catalog.token is None

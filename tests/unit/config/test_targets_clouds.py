@@ -1,0 +1,154 @@
+"""Google Cloud Storage and Azure, as the settings and the platform's connection lead to them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.config.targets import AzureTarget, GcsTarget, S3Target
+from tests.support.environment import BROKER_ALONE, CONNECTION, CREDENTIALS, ON_PLATFORM, load, problems
+
+AZURE = {**BROKER_ALONE, "STORAGE_URL": "az://lake"}
+STRING = "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=aHVzaA==;EndpointSuffix=core.windows.net"
+
+
+def azure(**fields: Any) -> AzureTarget:
+    unset = dict.fromkeys(("account", "endpoint_url", "connection_string", "key", "sas_token"))
+    return AzureTarget(**{"container": "lake", **unset, "may_create": True, **fields})
+
+
+def on_platform(section: dict[str, Any], provider: str = "Azure", name: str = "AzureBlobStorage") -> dict[str, str]:
+    return {CONNECTION: json.dumps({"Provider": provider, name: section})}
+
+
+class TestGoogle:
+    def test_a_bucket(self) -> None:
+        settings = load(BROKER_ALONE, STORAGE_URL="GS://lake/")
+        assert settings.storage == GcsTarget("lake", None, may_create=True)
+        assert (settings.storage.uri, settings.root) == ("gs://lake", "data")
+
+    def test_credentials(self) -> None:
+        storage = load(BROKER_ALONE, STORAGE_URL="gs://lake", GCS_CREDENTIALS_JSON=CREDENTIALS).storage
+        assert storage == GcsTarget("lake", CREDENTIALS, may_create=True)
+        assert "hush" not in repr(storage)
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("/secrets/hush.json", "must be a JSON object, and it is no JSON"),
+            ('"hush"', "must be a JSON object, and it is another kind of value"),
+            ('{"private_key": "hush"}', 'must be the content of a credentials file: a JSON object with a field "type"'),
+        ],
+    )
+    def test_something_else_than_credentials(self, text: str, reason: str) -> None:
+        (problem,) = problems(BROKER_ALONE, STORAGE_URL="gs://lake", GCS_CREDENTIALS_JSON=text)
+        assert problem == f"GCS_CREDENTIALS_JSON: {reason}"
+
+    def test_keys_of_other_stores_do_not_matter(self) -> None:
+        others = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AZURE_STORAGE_KEY": "k"}
+        assert isinstance(load(BROKER_ALONE, STORAGE_URL="gs://lake", **others).storage, GcsTarget)
+        assert isinstance(load(GCS_CREDENTIALS_JSON="no JSON", AZURE_STORAGE_KEY="k").storage, S3Target)
+
+
+class TestAzure:
+    @pytest.mark.parametrize(
+        ("variables", "target"),
+        [
+            ({"AZURE_STORAGE_CONNECTION_STRING": STRING}, azure(connection_string=STRING)),
+            ({"AZURE_STORAGE_ACCOUNT": "acme"}, azure(account="acme")),
+            ({"AZURE_STORAGE_ACCOUNT": "acme", "AZURE_STORAGE_KEY": "aHVzaA=="}, azure(account="acme", key="aHVzaA==")),
+            (
+                {"AZURE_STORAGE_ACCOUNT": "acme", "AZURE_STORAGE_SAS_TOKEN": "?sig=hush"},
+                azure(account="acme", sas_token="?sig=hush"),
+            ),
+            (
+                {"AZURE_STORAGE_ACCOUNT": "acme", "AZURE_ENDPOINT_URL": "http://127.0.0.1:10000/acme/"},
+                azure(account="acme", endpoint_url="http://127.0.0.1:10000/acme"),
+            ),
+        ],
+    )
+    def test_ways_in(self, variables: dict[str, str], target: AzureTarget) -> None:
+        settings = load(AZURE, **variables)
+        assert settings.storage == target
+        assert (settings.storage.uri, settings.root) == ("az://lake", "data")
+        assert not any(secret in repr(settings.storage) for secret in ("hush", "aHVzaA"))
+
+    def test_no_way_in(self) -> None:
+        (problem,) = problems(AZURE)
+        assert problem == (
+            "AZURE_STORAGE_ACCOUNT: must be set with this STORAGE_URL, or AZURE_STORAGE_CONNECTION_STRING instead"
+        )
+
+    @pytest.mark.parametrize(
+        "beside",
+        [
+            {"AZURE_STORAGE_ACCOUNT": "acme"},
+            {"AZURE_STORAGE_KEY": "k"},
+            {"AZURE_STORAGE_SAS_TOKEN": "sig"},
+            {"AZURE_ENDPOINT_URL": "https://acme.example.com"},
+        ],
+    )
+    def test_a_connection_string_stands_alone(self, beside: dict[str, str]) -> None:
+        (problem,) = problems(AZURE, AZURE_STORAGE_CONNECTION_STRING=STRING, **beside)
+        assert problem.startswith(next(iter(beside)))
+        assert "must not be set together with AZURE_STORAGE_CONNECTION_STRING" in problem
+
+    def test_two_ways_in(self) -> None:
+        (problem,) = problems(AZURE, AZURE_STORAGE_ACCOUNT="acme", AZURE_STORAGE_KEY="k", AZURE_STORAGE_SAS_TOKEN="sig")
+        assert problem.startswith("AZURE_STORAGE_SAS_TOKEN: must not be set together with AZURE_STORAGE_KEY")
+
+
+class TestOtherStores:
+    @pytest.mark.parametrize("url", ["gs://lake", "file:///lake"])
+    def test_encryption_that_would_not_happen(self, url: str) -> None:
+        (problem,) = problems(BROKER_ALONE, STORAGE_URL=url, S3_SSE="AES256")
+        assert problem.startswith('S3_SSE="AES256": is for S3 alone')
+
+    @pytest.mark.parametrize(
+        "variables",
+        [
+            {"GCS_CREDENTIALS_JSON": CREDENTIALS},
+            {"AZURE_STORAGE_ACCOUNT": "acme"},
+            {"AZURE_STORAGE_CONNECTION_STRING": STRING},
+        ],
+    )
+    def test_access_to_a_store_that_is_not_named(self, variables: dict[str, str]) -> None:
+        (problem,) = problems(ON_PLATFORM, **variables)
+        assert "is for a store of your own: set STORAGE_URL as well" in problem
+
+
+class TestPlatform:
+    @pytest.mark.parametrize(
+        ("section", "target"),
+        [
+            ({"AccountName": "acme", "Key": "aHVzaA=="}, azure(account="acme", key="aHVzaA==")),
+            ({"AccountName": "acme", "AccountKey": "aHVzaA=="}, azure(account="acme", key="aHVzaA==")),
+            ({"account_name": "acme", "key": "aHVzaA=="}, azure(account="acme", key="aHVzaA==")),
+            ({"accountName": "acme", "key": STRING}, azure(connection_string=STRING)),
+            ({"ConnectionString": STRING}, azure(connection_string=STRING)),
+            ({"AccountName": "acme", "SasToken": "sig"}, azure(account="acme", sas_token="sig")),
+            ({"AccountName": "acme", "Region": "unknown field"}, azure(account="acme")),
+            (
+                {"AccountName": "acme", "ServiceUrl": "https://acme.example.com/"},
+                azure(account="acme", endpoint_url="https://acme.example.com"),
+            ),
+        ],
+    )
+    def test_azure(self, section: dict[str, str], target: AzureTarget) -> None:
+        settings = load(ON_PLATFORM, **on_platform({"ContainerName": "lake", **section}))
+        assert settings.storage == replace(target, may_create=False)
+        assert settings.root == "acme-prod/data-lake/time-series"
+
+    @pytest.mark.parametrize(
+        ("section", "reason"),
+        [
+            ({"ContainerName": "lake", "Key": "aHVzaA=="}, "must have AzureBlobStorage.AccountName"),
+            ({"AccountName": "acme", "Key": "aHVzaA=="}, "must have AzureBlobStorage.ContainerName"),
+            ({"ContainerName": "lake", "AccountName": "hush/"}, "has a wrong AzureBlobStorage.AccountName"),
+        ],
+    )
+    def test_azure_refused(self, section: dict[str, str], reason: str) -> None:
+        (problem,) = problems(ON_PLATFORM, **on_platform(section))
+        assert reason in problem
+        assert "hush" not in problem

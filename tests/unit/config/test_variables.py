@@ -1,0 +1,132 @@
+"""What may be written into each variable, and what is said about other values."""
+
+import json
+from typing import get_args
+
+import pyarrow as pa
+import pytest
+from quixstreams.models.serializers import DESERIALIZERS
+
+from app.config.kafka import Deserializer
+from tests.support.environment import load, problems
+
+
+class TestSingleValues:
+    @pytest.mark.parametrize(
+        ("variable", "value", "attribute", "expected"),
+        [
+            ("BATCH_SIZE", "1", "batch_size", 1),
+            ("COMMIT_INTERVAL", "0.5", "commit_interval", 0.5),
+            ("MAX_WRITE_WORKERS", "256", "max_write_workers", 256),
+            ("HTTP_PORT", "0", "http_port", 0),
+            ("AUTO_DISCOVER", "False", "auto_discover", False),
+            ("AUTO_OFFSET_RESET", "Earliest", "auto_offset_reset", "earliest"),
+            ("LOGLEVEL", "debug", "loglevel", "DEBUG"),
+            ("PARQUET_COMPRESSION", "ZSTD", "parquet_compression", "zstd"),
+            ("NULL_PARTITION", "__HIVE_DEFAULT_PARTITION__", "null_partition", "__HIVE_DEFAULT_PARTITION__"),
+            ("SPARK_DRIVER_MEMORY", "512M", "spark_driver_memory", "512m"),
+            ("SPARK_MASTER", "local", "spark_master", "local"),
+            ("SPARK_MASTER", "local[2]", "spark_master", "local[2]"),
+            ("SPARK_MASTER", "local[*, 4]", "spark_master", "local[*, 4]"),
+            ("HIVE_COLUMNS", " year , month,place", "hive_columns", ("year", "month", "place")),
+            ("HIVE_COLUMNS", "__key", "hive_columns", ("__key",)),
+            ("HIVE_COLUMNS", "ts_ms", "hive_columns", ("ts_ms",)),
+            ("HIVE_COLUMNS", "a/b,Größe", "hive_columns", ("a/b", "Größe")),
+            ("HIVE_COLUMNS", "~.a", "virtual_columns", (".a",)),
+            ("COLUMN_TYPES", "a:bigint,B:string", "column_types", {"a": pa.int64(), "B": pa.string()}),
+            ("METADATA_COLUMNS", "__offset, __topic", "metadata_columns", ("__offset", "__topic")),
+            ("STATS_COLUMNS", "speed, ts_ms", "stats_columns", ("speed", "ts_ms")),
+            ("SORT_COLUMN", "ts_ms", "sort_column", "ts_ms"),
+            ("ON_BAD_RECORD", "Skip", "on_bad_record", "skip"),
+            ("S3_PREFIX", "/lake/raw/", "root", "lake/raw"),
+            ("TABLE_NAME", "v1.2_t-x", "table", "v1.2_t-x"),
+            ("KAFKA_BOOTSTRAP_SERVERS", "a:1, b.c:2,[::1]:3", "broker_address", "a:1,b.c:2,[::1]:3"),
+        ],
+    )
+    def test_is_read(self, variable: str, value: str, attribute: str, expected: object) -> None:
+        assert getattr(load(**{variable: value}), attribute) == expected
+
+    @pytest.mark.parametrize(
+        ("variable", "value", "allowed"),
+        [
+            ("BATCH_SIZE", "0", "must be a whole number of at least 1"),
+            ("BATCH_SIZE", "many", "must be a whole number of at least 1"),
+            ("BATCH_SIZE", "1.5", "must be a whole number of at least 1"),
+            ("ROW_GROUP_ROWS", "-1", "must be a whole number of at least 1"),
+            ("MAX_BUFFER_MB", "0", "must be a whole number of at least 1"),
+            ("MAX_WRITE_WORKERS", "257", "must be a whole number from 1 to 256"),
+            ("HTTP_PORT", "65536", "must be a whole number from 0 to 65,535"),
+            ("COMMIT_INTERVAL", "0", "must be a number of seconds above 0"),
+            ("COMMIT_INTERVAL", "nan", "must be a number of seconds above 0"),
+            ("COMMIT_INTERVAL", "inf", "must be a number of seconds above 0"),
+            ("COMMIT_INTERVAL", "30s", "must be a number of seconds above 0"),
+            ("AUTO_DISCOVER", "maybe", "must be one of true, false"),
+            ("AUTO_OFFSET_RESET", "newest", "must be one of earliest, latest"),
+            ("LOGLEVEL", "LOUD", "must be one of DEBUG, INFO, WARNING, ERROR, CRITICAL"),
+            ("PARQUET_COMPRESSION", "lz4", "must be one of snappy, zstd, gzip, none"),
+            ("KAFKA_VALUE_DESERIALIZER", "avro", "must be one of str, string, bytes, double, int, integer, json, quix"),
+            ("KAFKA_KEY_DESERIALIZER", "avro", "must be one of str, string, bytes, double, int, integer, json, quix"),
+            ("KAFKA_SECURITY_PROTOCOL", "TLS", "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+            ("KAFKA_SASL_MECHANISM", "GSSAPI", "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+            ("KAFKA_SSL_CA_LOCATION", "/no/such/ca.pem", "must be a file that exists"),
+            ("KAFKA_BOOTSTRAP_SERVERS", "http://kafka:9092", "must be host:port"),
+            ("KAFKA_BOOTSTRAP_SERVERS", "a:1,,b:2", "must be host:port"),
+            ("STREAM_TIMEOUT_MS", "1m", "must be a whole number of milliseconds"),
+            ("LOG_FORMAT", "xml", "must be one of text, json"),
+            ("S3_SSE", "aws:c", "must be one of AES256, aws:kms"),
+            ("S3_SSE_KMS_KEY_ID", "key", "needs S3_SSE to be aws:kms"),
+            ("AZURE_STORAGE_ACCOUNT", "https://acme", "must be the account's name alone"),
+            ("AZURE_ENDPOINT_URL", "acme", "must be an address such as https://host:port/path"),
+            ("S3_BUCKET", "s3://lake", "must be the bucket's name alone"),
+            ("S3_BUCKET", "la", "must be a bucket's name"),
+            ("S3_PREFIX", "a//b", "must be a path such as lake/raw"),
+            ("S3_PREFIX", "a/../b", "must be a path such as lake/raw"),
+            ("S3_PREFIX", "/", "must be a path such as lake/raw"),
+            ("AWS_REGION", "mars", "must be a region of AWS, such as eu-west-1"),
+            ("AWS_ENDPOINT_URL", "minio:9000", "must be an address such as https://host:port/path"),
+            ("AWS_ENDPOINT_URL", "http://minio:port", "must be an address such as https://host:port/path"),
+            ("CATALOG_URL", "ftp://catalog", "must be an address such as https://host:port/path"),
+            ("CATALOG_URL", "https://", "must be an address such as https://host:port/path"),
+            ("CATALOG_URL", "https://cata log", "must be an address such as https://host:port/path"),
+            ("CATALOG_NAMESPACE", "a/b", "must be made of letters, digits"),
+            ("TABLE_NAME", "a/b", "must be made of letters, digits"),
+            ("TABLE_NAME", "_hidden", "must be made of letters, digits"),
+            ("TABLE_NAME", "_dead_letter", "beginning with a letter or digit"),
+            ("TABLE_NAME", "_journal", "beginning with a letter or digit"),
+            ("S3_PREFIX", "data/_dead_letter", "beginning with a letter or digit"),
+            ("S3_PREFIX", "data/t/_journal", "beginning with a letter or digit"),
+            ("TABLE_NAME", "a..b", "must be made of letters, digits"),
+            ("NULL_PARTITION", "a/b", "must be auto or a folder name"),
+            ("HIVE_COLUMNS", "a,,b", "there is an empty one"),
+            ("HIVE_COLUMNS", "a,", "there is an empty one"),
+            ("HIVE_COLUMNS", "a,b,a", "more than once: a"),
+            ("HIVE_COLUMNS", "a,~a", "more than once: a"),
+            ("HIVE_COLUMNS", "a,~", "there is an empty one"),
+            ("COLUMN_TYPES", "speed:fast", "'fast' is no type; known are boolean, int, bigint, double"),
+            ("COLUMN_TYPES", "_rescued_data:bigint", "must leave out _rescued_data, which is always text"),
+            ("COLUMN_TYPES", "speed", "':' is missing after the name 'speed'"),
+            ("METADATA_COLUMNS", "__topic,offset", "any of __topic, __partition, __offset, __timestamp, __headers"),
+            ("METADATA_COLUMNS", "__topic,__topic", "more than once: __topic"),
+            ("STATS_COLUMNS", "a,,b", "there is an empty one"),
+            ("STATS_COLUMNS", "a,a", "more than once: a"),
+            ("ON_BAD_RECORD", "ignore", "must be one of dead-letter, skip, fail"),
+            ("HIVE_COLUMNS", "a\tb", "must not hold control characters"),
+            ("HIVE_COLUMNS", ".a", 'must not hold a name that begins with "."'),
+            ("SPARK_MASTER", "spark://host:7077", "a Spark cluster is not supported by this version"),
+            ("SPARK_MASTER", "local[0]", "must be local, local[N] or local[*]"),
+            ("SPARK_DRIVER_MEMORY", "511m", "must be a size such as 1g or 512m, at least 512m"),
+            ("SPARK_DRIVER_MEMORY", "1gb", "must be a size such as 1g or 512m, at least 512m"),
+            ("SPARK_DRIVER_MEMORY", "0g", "must be a size such as 1g or 512m, at least 512m"),
+        ],
+    )
+    def test_is_refused_with_what_is_allowed(self, variable: str, value: str, allowed: str) -> None:
+        (problem,) = [line for line in problems(**{variable: value}) if line.startswith(f"{variable}=")]
+        assert problem.startswith(f"{variable}={json.dumps(value)}: ")
+        assert allowed in problem
+
+    def test_every_deserializer_of_the_framework_is_known(self) -> None:
+        assert set(get_args(Deserializer)) == set(DESERIALIZERS)
+
+    def test_a_time_column_cannot_be_derived_from_itself(self) -> None:
+        (problem,) = problems(HIVE_COLUMNS="year,place", TIMESTAMP_COLUMN="year")
+        assert problem.startswith('TIMESTAMP_COLUMN="year": must not be a column of HIVE_COLUMNS')

@@ -1,0 +1,69 @@
+"""A sink on the bench: with a pipeline that delivers by hand, and a clock that stands still."""
+
+from collections.abc import Callable
+from typing import Any
+
+from quixstreams.context import set_message_context
+from quixstreams.models import MessageContext
+
+from app.bad_records.policy import BadRecords
+from app.consumer.sink import LakeSink
+from app.errors import FatalError, RetryableError
+from app.model import Batch, TopicPartition
+from tests.fakes.clock import Clock
+from tests.fakes.manual_pipeline import ManualPipeline
+from tests.support.batches import NOON, TP
+
+OTHER = TopicPartition("sensors", 1)
+AWAY = RetryableError("uploading s3://lake/x", "no route to host")
+BROKEN = FatalError("uploading s3://lake/x", "access denied")
+
+
+class Bench:
+    """A sink with a pipeline that delivers nothing by itself, and a clock that stands still."""
+
+    def __init__(self, *, batch_size: int = 3, max_buffer_bytes: int = 1_000_000, gather_seconds: float = 0.0) -> None:
+        self.clock = Clock()
+        self.pipeline = ManualPipeline(self.clock)
+        self.sink = LakeSink(
+            batch_size=batch_size,
+            gather_seconds=gather_seconds,
+            max_buffer_bytes=max_buffer_bytes,
+            max_record_bytes=1_000_000,
+            flush_seconds=180,
+            revoke_seconds=55,
+            stop_seconds=25,
+            bad_records=BadRecords("dead-letter", lambda _: None),
+            clock=self.clock,
+        )
+        self.sink.connect(self.pipeline)
+        self.sink.assign([TP, OTHER])
+
+    def add(self, *offsets: int, tp: TopicPartition = TP, value: Any = None, size: int = 100) -> None:
+        for offset in offsets:
+            set_message_context(MessageContext(tp.topic, tp.partition, offset, size))
+            self.sink.add({"v": offset} if value is None else value, "key", NOON, [], tp.topic, tp.partition, offset)
+
+    def consume(self, *offsets: int, tp: TopicPartition = TP) -> None:
+        """Rows as the consumer's loop brings them, one turn for each."""
+        for offset in offsets:
+            self.add(offset, tp=tp)
+            self.sink.turn()
+
+    def after(self, seconds: float, do: Callable[[], None]) -> None:
+        """Do something while a flush waits, once it has waited for so long."""
+        due = self.clock.now + seconds
+
+        def look() -> None:
+            if self.clock.now >= due:
+                do()
+
+        self.pipeline.on_wait = look
+
+    @property
+    def sealed(self) -> list[dict[TopicPartition, list[int]]]:
+        return [offsets(batch) for batch in self.pipeline.batches]
+
+
+def offsets(batch: Batch) -> dict[TopicPartition, list[int]]:
+    return {part.offsets.tp: [row.offset for row in rows] for part, rows in zip(batch.parts, batch.rows, strict=True)}

@@ -1,0 +1,265 @@
+"""Offsets are committed batch by batch while the next batches are under way, where no transform() stands between."""
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from app.errors import FatalError, RetryableError
+from app.journal.start_offset import Start
+from app.model import TopicPartition
+from tests.unit.consumer.application_bench import COORDINATOR_AWAY, PARTITIONS, TP, Bench, record
+
+AWAY = RetryableError("uploading to the lake", "no route to host")
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
+    bench = Bench(monkeypatch, tmp_path)
+    bench.checkpoints.lake = bench.sink
+    bench.pipeline.on_wait = lambda: None
+    monkeypatch.setattr(
+        bench.application._consumer,
+        "trigger_backpressure",
+        lambda **pause: bench.calls.append(f"back to {pause['offsets_to_seek']}"),
+    )
+    bench.assign()
+    bench.turn()
+    return bench
+
+
+def due(bench: Bench) -> None:
+    """The commit interval is over."""
+    bench.checkpoints._due_at = 0.0
+    bench.turn()
+    bench.turn()
+
+
+def in_the_lake(bench: Bench, offset: int) -> None:
+    """A record of which nothing is committed yet."""
+    bench.turn(record(offset))
+    due(bench)
+    bench.pipeline.deliver_all()
+
+
+def test_a_checkpoint_begins_a_batch_and_does_not_wait_for_it(bench: Bench) -> None:
+    bench.turn(record(0), record(1))
+    due(bench)
+    bench.turn(record(2))
+    assert (bench.written, bench.commits, bench.pipeline.waits) == ([0, 1], [], 0)
+
+
+def test_offsets_are_committed_as_soon_as_their_batch_is_in_the_lake(bench: Bench) -> None:
+    bench.turn(record(0), record(1))
+    due(bench)
+    bench.turn(record(2))
+    bench.pipeline.deliver_all()
+    bench.turn()
+    assert bench.commits == [{TP: 2}]
+    bench.turn()
+    assert bench.commits == [{TP: 2}]
+    due(bench)
+    bench.pipeline.deliver_all()
+    bench.turn()
+    assert bench.commits == [{TP: 2}, {TP: 3}]
+
+
+def test_of_several_batches_only_those_in_the_lake_count(bench: Bench) -> None:
+    for offset in range(3):
+        bench.turn(record(offset))
+        due(bench)
+    bench.pipeline.delivered = 2
+    bench.turn()
+    assert bench.commits == [{TP: 2}]
+
+
+def test_rows_wait_for_a_writer_that_is_busy(bench: Bench) -> None:
+    bench.pipeline.is_idle = False
+    bench.turn(record(0))
+    due(bench)
+    assert bench.written == []
+    bench.pipeline.is_idle = True
+    bench.turn()
+    assert bench.written == [0]
+
+
+def test_offsets_of_records_without_rows_are_committed_too(bench: Bench) -> None:
+    bench.transform = lambda _: []
+    bench.turn(record(0))
+    due(bench)
+    assert (bench.commits, bench.pipeline.waits) == ([{TP: 1}], 0)
+
+
+def test_what_is_committed_is_not_committed_again(bench: Bench) -> None:
+    in_the_lake(bench, 0)
+    bench.turn(None, None)
+    due(bench)
+    due(bench)
+    assert (bench.commits, bench.pipeline.waits) == ([{TP: 1}], 0)
+
+
+def test_a_commit_that_fails_for_a_while_is_tried_again(bench: Bench) -> None:
+    in_the_lake(bench, 0)
+    bench.commit_errors = [COORDINATOR_AWAY]
+    bench.turn(None, None)
+    assert bench.commits == []
+    bench.checkpoints._next_try = 0.0
+    bench.turn()
+    assert bench.commits == [{TP: 1}]
+
+
+def test_a_commit_that_is_forbidden_ends_the_process(bench: Bench) -> None:
+    in_the_lake(bench, 0)
+    bench.commit_errors = [KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)]
+    with pytest.raises(FatalError, match="rights on the consumer group"):
+        bench.turn(None, None)
+
+
+def test_nobody_waits_for_a_broker_that_does_not_answer_to_a_commit(bench: Bench) -> None:
+    in_the_lake(bench, 0)
+    bench.broker_answers = False
+    bench.turn(record(1), record(2))
+    due(bench)
+    bench.pipeline.deliver_all()
+    bench.turn(None, None)
+    assert bench.written == [0, 1, 2]
+    assert bench.commits == [{TP: 1}], "one at a time, or an earlier one could overtake a later one"
+    assert bench.claims.advanced == []
+
+    bench.broker_answers = True
+    bench.turn(None, None)  # two answers
+    assert bench.commits == [{TP: 1}, {TP: 3}]
+    assert [max(ends.values()) for ends in bench.claims.advanced] == [0, 2]
+
+
+def test_a_commit_without_an_answer_is_tried_again_after_a_while(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    in_the_lake(bench, 0)
+    bench.broker_answers = False
+    bench.turn()
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 121)
+    bench.turn()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 123)
+    bench.turn()
+    assert bench.commits == [{TP: 1}, {TP: 1}]
+    assert "offsets not committed yet (Local: Timed out); trying again" in caplog.text
+
+
+def test_the_answer_to_a_commit_of_a_former_assignment_counts_for_nothing(bench: Bench) -> None:
+    in_the_lake(bench, 0)
+    bench.broker_answers = False
+    bench.turn()
+    bench.application._on_lost(None, PARTITIONS)
+    bench.assign()
+    bench.turn(record(0))
+    bench.broker_answers = True
+    bench.turn()
+    assert bench.claims.advanced == []
+
+
+def test_an_error_of_one_partition_is_one_of_the_whole_commit(bench: Bench) -> None:
+    in_the_lake(bench, 0)
+    bench.broker_answers = False
+    bench.turn()
+    bench.broker_answers = True
+    refused: Any = SimpleNamespace(topic=TP.topic, partition=TP.partition, offset=1, error=COORDINATOR_AWAY)
+    bench.answers = [(None, [refused])]  # librdkafka's own takes no error
+    bench.turn()
+    assert bench.claims.advanced == []
+    bench.checkpoints._next_try = 0.0
+    bench.turn()
+    assert bench.commits == [{TP: 1}, {TP: 1}]
+
+
+def test_a_destination_that_is_away_is_found_out_at_the_checkpoint(bench: Bench) -> None:
+    bench.turn(record(0))
+    due(bench)
+    bench.pipeline.deliver_all()
+    bench.turn(record(1), record(2))
+    bench.pipeline.obstacle = AWAY
+    bench.checkpoints._due_at = 0.0
+    bench.turn()
+    assert bench.calls[-1] == "back to {('sensors', 0): 1}"  # where the last commit ended
+    assert not bench.sink.last_flush_ok
+    bench.pipeline.obstacle = None
+    bench.pipeline.deliver_all()
+    bench.turn(record(1), record(2), record(3))
+    due(bench)
+    bench.pipeline.deliver_all()
+    bench.turn(None, None)
+    assert (bench.written, bench.commits[-1]) == ([0, 1, 2, 3], {TP: 4})
+    assert bench.sink.last_flush_ok
+
+
+def test_what_came_through_during_a_pause_is_not_left_behind(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    paused: set[str] = set()
+    monkeypatch.setattr(type(bench.application._consumer), "backpressured_tps", property(lambda _: paused))
+    monkeypatch.setattr(
+        bench.application._consumer, "trigger_backpressure", lambda **_: paused.add("all partitions"), raising=False
+    )
+    bench.turn(record(0), record(1))
+    bench.pipeline.obstacle = AWAY
+    bench.checkpoints._due_at = 0.0
+    bench.turn()  # sealed by the flush that gives up
+    assert paused
+    paused.clear()
+    bench.pipeline.obstacle = None
+    bench.pipeline.deliver_all()
+    bench.turn(record(0), record(1))  # again, and skipped
+    due(bench)
+    bench.turn(None, None)
+    assert (bench.written, bench.commits) == ([0, 1], [{TP: 2}])
+    bench.sink.unassign([TP])
+    assert not bench.sink.left_rows_behind
+
+
+def test_a_pause_forgets_of_no_partition_where_it_is_to_go_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client may go back by itself in a partition of which nothing has been read yet."""
+    other = TopicPartition(TP.topic, 1)
+    bench.claims.starts = {other: Start(1_000)}
+    bench.assign()
+    bench.turn(record(0))
+    monkeypatch.setattr(
+        type(bench.application._consumer), "backpressured_tps", property(lambda _: {"paused"} if paused else set())
+    )
+    paused = True
+    bench.checkpoints.init_checkpoint()
+    paused = False
+    bench.turn(record(0, partition=1), record(0))
+    due(bench)
+    assert "seek 1 to 1000" in bench.calls
+    assert [part.offsets.tp for batch in bench.pipeline.batches for part in batch.parts] == [TP]
+
+
+def test_a_full_buffer_waits_for_room_and_takes_no_more(bench: Bench) -> None:
+    bench.turn(record(0))
+    bench.pipeline.held_bytes = 20_000_000
+    bench.pipeline.is_idle = False
+    bench.turn(record(1))
+    assert (len(bench.records), bench.commits, bench.pipeline.batches) == (1, [], [])
+    bench.pipeline.held_bytes = 0
+    bench.pipeline.is_idle = True
+    bench.turn()
+    due(bench)
+    assert bench.written == [0, 1]
+
+
+def test_a_buffer_that_stays_full_is_flushed(bench: Bench) -> None:
+    bench.turn(record(0))
+    bench.pipeline.held_bytes = 20_000_000
+    bench.pipeline.obstacle = AWAY
+    bench.turn()
+    assert bench.calls[-1] == "back to {('sensors', 0): 0}"
+
+
+def test_a_pipeline_that_failed_while_the_buffer_was_full_ends_the_process_at_once(bench: Bench) -> None:
+    bench.turn(record(0))
+    bench.pipeline.held_bytes = 20_000_000
+    bench.pipeline.failure = FatalError("uploading to the lake", "access denied")
+    with pytest.raises(FatalError, match="access denied"):
+        bench.turn()

@@ -1,0 +1,114 @@
+"""JSON in which whole numbers stay what they are, however large, and all else is as the framework has it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from quixstreams.models.serializers import DESERIALIZERS, SerializationContext, SerializationError
+
+from app.consumer.exact_json import new_deserializer
+
+LARGE = [2**63, 2**64 - 1, 2**64, 2**64 + 1, -(2**63) - 1, -(2**64), 10**30 + 7, 12345678901234567890123, 10**300 + 1]
+
+
+def deserialized(text: str | bytes, name: str = "json", headers: Any = None) -> Any:
+    context = SerializationContext(topic="t", field="value", headers=headers)
+    return new_deserializer(name)(text.encode() if isinstance(text, str) else text, context)
+
+
+def outcome(deserializer: Any, text: bytes) -> str:
+    try:
+        return repr(deserializer(text, SerializationContext(topic="t", field="value")))
+    except SerializationError as error:
+        return f"refused: {error}"
+
+
+@pytest.mark.parametrize("number", LARGE)
+@pytest.mark.parametrize(
+    "text", ["%d", "[%d]", '{"a":%d}', '{"a":{"b":[1.5,%d]},"ü":"x"}', '{"a" : %d \n}', "[0.1,%d]"]
+)
+def test_whole_numbers_of_any_size_stay_whole_and_exact(number: int, text: str) -> None:
+    assert repr(deserialized(text % number)) == repr(json.loads(text % number))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1" + "0" * 25 + ".0",
+        "12345678901234567890e0",
+        "0.1234567890123456789012345",
+        "-0",
+        "-0.0",
+        "1e-400",
+        '"12345678901234567890"',
+        '{"a":12345678901234567890,"a":"\\u00fc\\ud83d\\ude00"}',
+    ],
+)
+def test_other_numbers_and_texts_are_as_ever(text: str) -> None:
+    assert repr(deserialized(text)) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"12345678901234567890,",
+        b"[NaN,12345678901234567890]",
+        b"[Infinity,12345678901234567890]",
+        b"012345678901234567890",
+        b"\xef\xbb\xbf12345678901234567890",
+        b'["\xff",12345678901234567890]',
+        b'["\\ud800",12345678901234567890]',
+        b'["\t",12345678901234567890]',
+        b"9" * 400,
+        b"9" * 5000,
+        b"1e400",
+        "[12345678901234567890]".encode("utf-16"),
+        b"[" * 1100 + b"12345678901234567890" + b"]" * 1100,
+    ],
+)
+def test_what_the_framework_refuses_is_refused_with_the_same_words(text: bytes) -> None:
+    framework = outcome(DESERIALIZERS["json"](), text)
+    assert framework.startswith("refused")
+    assert outcome(new_deserializer("json"), text) == framework
+
+
+def test_nesting_that_the_slower_library_cannot_read_is_refused_and_never_changed() -> None:
+    before, after = "[" * 1000, "]" * 1000
+    assert deserialized(f"{before}1{after}")
+    with pytest.raises(SerializationError, match="nested too deeply for a text with a number of so many digits"):
+        deserialized(f"{before}{2**64}{after}")
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**25), 10**25)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(VALUES)
+def test_whatever_is_written_is_read(value: Any) -> None:
+    try:
+        text = json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return
+    assert repr(deserialized(text)) == repr(value)
+
+
+def test_messages_of_the_platform_keep_them_too() -> None:
+    body = json.dumps({"Timestamp": 1, "Id": "e", "Value": 2**70}).encode()
+    headers = [("__Q_ModelKey", b"EventData"), ("__Q_CodecId", b"J")]
+    [event] = deserialized(body, "quix", headers)
+    assert event["Value"] == 2**70
+    assert repr(event["Value"]) == repr(2**70)
+
+
+@pytest.mark.parametrize("name", ["str", "string", "bytes", "double", "int", "integer", "json", "quix"])
+def test_every_deserializer_of_the_settings_is_there(name: str) -> None:
+    assert isinstance(new_deserializer(name), DESERIALIZERS[name])

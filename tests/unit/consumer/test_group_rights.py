@@ -1,0 +1,64 @@
+"""Rights on topic and group, as far as the broker tells of them."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation, AdminClient
+
+from app.consumer.group import check_rights
+from app.errors import FatalError
+
+Told = list[AclOperation] | int | None
+
+
+class _Admin:
+    """Describes a topic and a group with these operations; a number is the error that it gives instead."""
+
+    def __init__(self, topic: Told, group: Told) -> None:
+        self._topic = topic
+        self._group = group
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        return {"sensors": _answer(self._topic)}
+
+    def describe_consumer_groups(self, groups: Any, **_: Any) -> dict[str, Future[Any]]:
+        return {"sink": _answer(self._group)}
+
+
+def _answer(told: Told) -> Future[Any]:
+    future: Future[Any] = Future()
+    if isinstance(told, int):
+        future.set_exception(KafkaException(KafkaError(told)))
+    else:
+        future.set_result(SimpleNamespace(authorized_operations=told))
+    return future
+
+
+def check(topic: Told, group: Told) -> None:
+    check_rights(cast(AdminClient, _Admin(topic, group)), "sensors", "sink")
+
+
+ALLOWED: list[Told] = [[AclOperation.READ, AclOperation.DESCRIBE], [AclOperation.ALL]]
+UNKNOWN: list[Told] = [None, [], KafkaError.UNSUPPORTED_VERSION, KafkaError._TIMED_OUT]
+
+
+@pytest.mark.parametrize("told", [*ALLOWED, *UNKNOWN])
+def test_what_may_be_read_or_is_not_told_passes(told: Told) -> None:
+    check(told, told)
+
+
+@pytest.mark.parametrize("told", [[AclOperation.DESCRIBE], KafkaError.TOPIC_AUTHORIZATION_FAILED])
+def test_a_topic_that_may_not_be_read(told: Told) -> None:
+    with pytest.raises(
+        FatalError, match=r"rights on topic sensors: the user has no right .*Allow Read on topic sensors"
+    ):
+        check(told, ALLOWED[0])
+
+
+@pytest.mark.parametrize("told", [[AclOperation.DESCRIBE, AclOperation.DELETE], KafkaError.GROUP_AUTHORIZATION_FAILED])
+def test_a_group_that_may_not_be_joined(told: Told) -> None:
+    with pytest.raises(FatalError, match="Allow Read on consumer group sink"):
+        check(ALLOWED[0], told)

@@ -1,0 +1,78 @@
+"""Which messages are converted at once, and how many are tried."""
+
+from itertools import chain
+
+from app.convert import chunks
+from app.convert.chunks import FEW, Pace, Stretch
+from app.model import Batch, Message, TopicPartition
+from tests.fakes.kafka_message import KafkaMessage
+from tests.support.batches import part, row
+
+PARTS = tuple(part(TopicPartition("sensors", number)) for number in range(3))
+
+
+def batch(*sizes: list[int], rows: int = 0) -> Batch:
+    """Messages of these sizes by their parts, behind so many rows of the first part."""
+    given: list[list[Message]] = [[KafkaMessage(b"x" * size, at=at) for at, size in enumerate(some)] for some in sizes]
+    return Batch(1, "test", PARTS[: len(sizes)], ([row({})] * rows, *([] for _ in sizes[1:])), 100, (), tuple(given))
+
+
+def cut(some: Batch) -> list[Stretch]:
+    found = list(chunks.stretches(some))
+    places = list(chain.from_iterable(stretch.places for stretch in found))
+    rows = sum(map(len, some.rows))
+    assert places == list(range(rows, rows + sum(map(len, some.messages)))), "each once, in order, behind the rows"
+    return found
+
+
+def test_small_messages_of_a_part_stay_together() -> None:
+    found = cut(batch([100] * 5_000, [], [10] * 3, rows=2))
+    assert [(stretch.part, len(stretch)) for stretch in found] == [(0, 5_000), (2, 3)]
+
+
+def test_a_stretch_holds_no_more_bytes_than_are_to_be_copied_at_once() -> None:
+    megabyte = 2**20
+    sizes = [100] * 50 + [megabyte] * 20 + [9 * megabyte] * 2 + [100] * 50
+    found = cut(batch(sizes))
+    for stretch in found:
+        of_stretch = sizes[stretch.start : stretch.stop]
+        assert sum(of_stretch) <= 8 * megabyte or len(of_stretch) == 1
+    assert len(found) == 6
+
+
+def test_no_messages_make_no_stretch() -> None:
+    assert cut(batch([], rows=3)) == []
+
+
+def test_a_stretch_is_split_in_two() -> None:
+    some = Stretch(1, 10, 20, 5)
+    few, rest = some.split(4)
+    assert [*few.places, *rest.places] == [*some.places]
+    assert (len(few), len(rest)) == (4, 6)
+    assert [len(each) for each in some.split(40)] == [10, 0]
+
+
+def test_more_are_tried_after_each_success() -> None:
+    pace = Pace(FEW)
+    sizes = []
+    for _ in range(3):
+        sizes.append(pace.size)
+        pace.succeeded()
+    assert sizes == [FEW, 2 * FEW, 4 * FEW]
+
+
+def test_less_are_tried_after_a_failure_and_none_is_read_one_by_one_while_less_can_be_tried() -> None:
+    pace = Pace(100 * FEW)
+    assert pace.failed(100 * FEW) == 0
+    assert pace.size == 25 * FEW
+    assert pace.failed(3 * FEW) == 0
+    assert pace.size == FEW
+    assert pace.failed(FEW) == FEW
+
+
+def test_where_one_failure_follows_another_ever_more_are_read_one_by_one() -> None:
+    pace = Pace(FEW)
+    assert [pace.failed(FEW) for _ in range(4)] == [FEW, 2 * FEW, 4 * FEW, 8 * FEW]
+    pace.succeeded()
+    pace.failed(2 * FEW)
+    assert pace.failed(FEW) == FEW

@@ -1,0 +1,295 @@
+"""JSON messages parsed many at once: either as a JSON library reads each of them, or not at all."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from app.convert.json_parser import has_field, parse
+
+ROOT = Path(__file__).parents[3]
+COLUMNS = {
+    "i": pa.int64(),
+    "d": pa.float64(),
+    "s": pa.string(),
+    "b": pa.bool_(),
+    "o": pa.struct([("a", pa.int64()), ("d", pa.float64())]),
+    "l": pa.list_(pa.int64()),
+    "m": pa.list_(pa.float64()),
+}
+
+
+def parsed(*messages: bytes) -> list[Any] | None:
+    """The records without their nulls; ``None`` where they are left to the other way."""
+    arrays = parse(messages, COLUMNS)
+    if arrays is None:
+        return None
+    return [_bare({name: array[row].as_py() for name, array in arrays.items()}) or {} for row in range(len(messages))]
+
+
+def _bare(value: Any) -> Any:
+    """A value in which null, a missing field and an object without any value are the same."""
+    if isinstance(value, dict):
+        return {name: bare for name, each in value.items() if (bare := _bare(each)) is not None} or None
+    return [_bare(each) for each in value] if isinstance(value, list) else value
+
+
+def _as_columns_hold_it(value: Any, kind: pa.DataType) -> Any:
+    if isinstance(value, dict) and pa.types.is_struct(kind):
+        return {name: _as_columns_hold_it(each, kind.field(name).type) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_as_columns_hold_it(each, kind.value_type) for each in value]
+    return float(value) if kind == pa.float64() and isinstance(value, int) else value
+
+
+def assert_read_alike_or_not_at_all(*messages: bytes) -> None:
+    found = parsed(*messages)
+    if found is None:
+        return
+    for record, message in zip(found, messages, strict=True):
+        wanted = _bare(orjson.loads(message)) or {}
+        known = {name: _as_columns_hold_it(each, COLUMNS[name]) for name, each in wanted.items() if name in COLUMNS}
+        assert repr({name: record.get(name) for name in known}) == repr(known), message
+
+
+# --- what is parsed -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "record"),
+    [
+        ('{"i":1,"d":1.5,"s":"x","b":true,"o":{"a":1},"l":[1,2]}', {"i": 1, "d": 1.5, "s": "x", "b": True, "o": {"a": 1}, "l": [1, 2]}),  # noqa: E501
+        ('{"i":9223372036854775807}', {"i": 2**63 - 1}),
+        ('{"i":-9223372036854775808}', {"i": -(2**63)}),
+        ('{"i":-0}', {"i": 0}),
+        ('{"d":3}', {"d": 3.0}),
+        ('{"d":-0.0}', {"d": -0.0}),
+        ('{"d":1E+5}', {"d": 100000.0}),
+        ('{"d":1e-400}', {"d": 0.0}),
+        ('{"d":0.30000000000000004}', {"d": 0.1 + 0.2}),
+        ('{"s":"2024-01-01"}', {"s": "2024-01-01"}),
+        ('{"s":"\\u0000\\ud83d\\ude00\\/"}', {"s": "\0😀/"}),
+        ('{"s":"{}[]\\"\\\\"}', {"s": '{}[]"\\'}),
+        ('{"s":"ü"}', {"s": "ü"}),
+        ('{ "i" :\t1 }', {"i": 1}),
+        ('{"i":null,"o":{},"l":null}', {}),
+        ('{"o":{"a":null,"z":{}}}', {}),
+        ('{"l":[]}', {"l": []}),
+        ("{}", {}),
+    ],
+)  # fmt: skip
+def test_what_is_parsed(text: str, record: dict[str, Any]) -> None:
+    assert repr(parsed(b'{"i":7}', text.encode())) == repr([{"i": 7}, record])
+
+
+def test_fields_that_are_new_come_in_the_types_of_arrow() -> None:
+    arrays = parse([b'{"i":1,"new":1.5}', b'{"i":2,"empty":null,"void":{"x":{}}}'], {"i": pa.int64()})
+    assert arrays is not None
+    assert arrays["new"].to_pylist() == [1.5, None]
+    assert arrays["empty"].type == pa.null()
+    assert {"i", "new", "empty", "void"} == set(arrays)
+
+
+# --- what is left to the other way ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b" ", b"null", b"1", b"[]", b'"x"', b"{", b"}", b'{"i":1', b'"i":1}', b'{"i":1}}', b'{{"i":1}',
+        b'{"i":1,}',
+        b'{"i":1}{"i":2}', b'{"i":1} {"i":2}', b'{"i":1},{"i":2}', b'{"i":1}null{}', b'{"i":1}[]{}', b'{"i":1} x}',
+        b' {"i":1}', b'{"i":1}\n', b'{"i":1}\r', b'{\r"i":1}', b'{"s":"a\nb"}', b'{"s":"\t"}', b'\xef\xbb\xbf{"i":1}',
+        b'{"i":1}\x00}', b'\x00{"i":1}', b'{"s":"\x00"}', b'{"i":1\x0b}', b'{"i":1\xc2\xa0}', b'{/**/"i":1}',
+        b'{"s":"\xff"}', b'{"s":"\xed\xa0\x80"}', b'{"s":"\xc0\x80"}', b'{"\xff":1}', b'{"s":"\\ud800"}',
+        b'{"s":"\\x"}', b'{"s":"\\u12G4"}', b"{'i':1}", b"{i:1}", b'{"b":True}', b'{"b":tru}', b'{"i":nul}',
+    ],
+)  # fmt: skip
+def test_what_is_no_single_object_of_json(text: bytes) -> None:
+    for messages in ([text], [text, b'{"i":7}'], [b'{"i":7}', text], [b'{"i":7}', text, b'{"i":7}']):
+        assert parsed(*messages) is None
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [b'{"i":1', b'"d":1}'],
+        [b'{"o":{"a":1}', b'{"i":1}}'],
+        [b'{"l":[{}', b"{}]}"],
+        [b'{"s":"}', b'{"}'],
+        [b'{"i":1}{"i":2}', b'{"i":3'],
+        [b'{"i":1}{"i":2}', b""],
+        [b'{"i":1}{"i":2}\x00}', b'{"i":3}'],
+        [b'{"i":1}{"i":2}', b'\x00{"i":3}'],
+        [b'{"i":1}\n{"i":2}', b'{"i":3}'],
+        [b'{"i":1}\n{"i":2}', b""],
+    ],
+)
+def test_objects_that_do_not_end_with_their_message(messages: list[bytes]) -> None:
+    assert parsed(*messages) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"i":1,"i":2}', '{"i":null,"i":2}', '{"i":2,"i":null}', '{"i":1,"\\u0069":2}', '{"s":"a","s":null}',
+        '{"o":{"a":1,"a":2}}', '{"o":{"a":1},"o":{"d":2}}', '{"o":{"a":1},"o":null}', '{"l":[1],"l":[2]}',
+    ],
+)  # fmt: skip
+def test_a_field_that_comes_twice(text: str) -> None:
+    assert parsed(b'{"i":7}', text.encode()) is None
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "-0", "-0 ", "9007199254740993", "-9007199254740993", "12345678901234567890", "18446744073709551616", "9" * 400,
+        "1e400", "-1e400", "NaN", "-NaN", "nan", "Inf", "Infinity", "-Infinity", "01", "-01", "1.", ".5", "+1", "-",
+        "1e", "1e+", "0x10", "1_000", "--1", "1.5.5", "1e5.5", '"1"', "true", "{}", "[]",
+    ],
+)  # fmt: skip
+def test_numbers_that_a_double_does_not_hold_as_they_are(number: str) -> None:
+    assert parsed(b'{"d":7}', f'{{"d":{number}}}'.encode()) is None
+    assert parsed(b'{"d":7}', f'{{"m":[1.5, {number}]}}'.encode()) is None
+    assert parsed(b'{"d":7}', f'{{"o":{{"d":{number}}}}}'.encode()) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"i":1.0}', '{"i":1e2}', '{"i":9223372036854775808}', '{"i":"1"}', '{"i":true}', '{"i":{}}', '{"s":1}',
+        '{"s":{}}', '{"s":true}', '{"b":1}', '{"b":"true"}', '{"l":1}', '{"l":{}}', '{"l":["1"]}', '{"o":[]}',
+        '{"o":1}', '{"o":{"new":1}}', '{"o":{"new":[]}}', '{"o":{"a":"1"}}',
+    ],
+)  # fmt: skip
+def test_values_of_another_kind_than_their_column(text: str) -> None:
+    assert parsed(b'{"i":7}', text.encode()) is None
+
+
+TOKENS = st.sampled_from(
+    ['{"i":', '{"d":', '{"s":', '{"o":', '{"l":', '"a":', "{", "}", "[", "]", ",", ":", '"', "\\", "1", "-0", "1.5",
+     "9007199254740993", '"x"', "null", "true", "NaN", " ", "\n", "\0", '"i":1', "{}", '{"i":1}', '{"d":2.5}', "ü"]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.lists(TOKENS, max_size=6).map(lambda tokens: "".join(tokens).encode()), min_size=1, max_size=3))
+@example([b'{"i":1}{"i":2}\x00}', b'{"i":3}'])
+def test_any_bytes_are_read_alike_or_not_at_all(messages: list[bytes]) -> None:
+    assert_read_alike_or_not_at_all(*messages)
+
+
+NUMBERS = st.one_of(st.integers(), st.integers(-(2**54), 2**54), st.floats(allow_nan=False, allow_infinity=False))
+RECORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "i": st.integers(-(2**63), 2**63 - 1),
+        "d": NUMBERS,
+        "s": st.text(max_size=4),
+        "b": st.booleans(),
+        "o": st.fixed_dictionaries({}, optional={"a": st.none(), "d": NUMBERS}),
+        "l": st.lists(st.one_of(st.none(), st.integers(-5, 5)), max_size=3),
+        "m": st.lists(NUMBERS, max_size=2),
+    },
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(RECORDS, min_size=1, max_size=4))
+def test_any_records_are_read_alike_or_not_at_all(records: list[dict[str, Any]]) -> None:
+    for ascii_only in (True, False):
+        texts = [json.dumps(record, ensure_ascii=ascii_only).encode("utf-8", "replace") for record in records]
+        assert_read_alike_or_not_at_all(*texts)
+
+
+# --- nesting --------------------------------------------------------------------------------------------------------
+
+DEEP = {
+    "lists": '{"x":' + "[" * 100_000 + "]" * 100_000 + "}",
+    "objects": '{"x":' * 100_000 + "1" + "}" * 100_000,
+    "behind brackets in strings": '{"x":' + '["]",' * 50_000 + "1" + ',"["]' * 50_000 + "}",
+    "behind escapes": '{"x":' + '["\\"]",' * 50_000 + "1" + ',"\\"["]' * 50_000 + "}",
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_nesting_beyond_the_stack_does_not_end_the_process(name: str, tmp_path: Path) -> None:
+    (tmp_path / "message").write_text(DEEP[name])
+    code = (
+        "import pathlib, sys, pyarrow as pa; from app.convert.json_parser import parse; "
+        "message = pathlib.Path(sys.argv[1]).read_bytes(); "
+        "print(parse([b'{\"i\":1}', message], {'i': pa.int64()}))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "message")]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "None\n"), ended.stderr
+
+
+def test_levels_that_no_column_has_are_left_to_the_other_way() -> None:
+    void = b'{"x":' * 33 + b"{}" + b"}" * 33
+    assert parsed(b'{"i":1}', void) is None
+    assert parsed(b'{"i":1}', void.removeprefix(b'{"x":').removesuffix(b"}")) == [{"i": 1}, {}]
+
+
+@pytest.mark.parametrize("text", ["plain", "[{]}", 'quote " and \\'])
+def test_many_brackets_are_not_deep(text: str) -> None:
+    many = json.dumps({"i": 1, "x": [{"s": text, "y": [{}, None]} for _ in range(500)]}).encode()
+    assert parse([many], {"i": pa.int64()}) is not None
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ts_ms", "ü", 'a"b', "a\\b", "a/b", "\n", "😀", ""])
+@pytest.mark.parametrize("upper", [False, True])
+def test_a_field_is_found_however_its_name_is_written(name: str, upper: bool) -> None:
+    units = memoryview(name.encode("utf-16-le")).cast("H")
+    escaped = "".join(f"\\u{unit:04X}" if upper else f"\\u{unit:04x}" for unit in units)
+    for written in (
+        json.dumps(name),
+        json.dumps(name, ensure_ascii=False),
+        f'"{escaped}"',
+        json.dumps(name).replace("/", "\\/"),
+    ):
+        message = f"{{{written}:1}}".encode()
+        assert json.loads(message) == {name: 1}
+        assert has_field([b"{}", message], name)
+
+
+def test_one_escaped_character_of_a_name_is_enough() -> None:
+    assert has_field([b'{"ts\\u005fms":1}'], "ts_ms")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"x":"line\\n"}', '{"x":"M\\u00fcnchen \\ud83d\\ude00"}', '{"x":"C:\\\\temp"}', '{"ts":1}']
+)
+def test_escapes_that_no_name_has_are_no_field(text: str) -> None:
+    assert not has_field([text.encode()], "ts_ms")
+
+
+def test_the_limit_for_long_integers_is_where_doubles_stop_being_exact() -> None:
+    assert parsed(b'{"d":9007199254740991}') == [{"d": 9007199254740991.0}]
+    assert parsed(b'{"d":9007199254740991,"i":9007199254740993}') == [{"d": 9007199254740991.0, "i": 2**53 + 1}]
+
+
+def test_messages_with_names_of_their_own_are_not_parsed_together() -> None:
+    """Each name is a column as long as all messages: 40,000 of these would take 17 GB."""
+    messages = [f'{{"id-{number}":1}}'.encode() for number in range(40_000)]
+    begin = pa.total_allocated_bytes()
+    assert parse(messages, {"id-0": pa.int64()}) is None
+    assert parse(messages[:2_048], {"id-0": pa.int64()}) is not None
+    assert pa.total_allocated_bytes() - begin < 2**20
+
+
+def test_sparse_messages_of_many_columns_are_not_parsed_together() -> None:
+    columns = {f"c{number}": pa.float64() for number in range(4_000)}
+    messages = [b'{"c1":1.5}'] * 10_000
+    assert parse(messages, columns) is None
+    assert parse(messages[:4_000], columns) is not None

@@ -1,0 +1,213 @@
+"""The partition values of rows: what each kind of value becomes, and which rows share a file."""
+
+import math
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.bad_records.bad_rows import BadRowsError
+from app.convert.partition_values import group_ids, partition_columns
+from app.table.layout import HIVE_NULL, QUIX_NULL, folder
+from tests.support.batches import NOON, row, spec
+
+
+def folders(values: list[dict[str, Any]], *columns: str, **options: str) -> list[str]:
+    """The folders that these records go to."""
+    arrays = partition_columns([row(value) for value in values], spec(*columns, **options))
+    rows = zip(*(array.to_pylist() for array in arrays), strict=True)
+    return [folder(dict(zip(columns, found, strict=True))) for found in rows]
+
+
+def refusals(values: list[dict[str, Any]], *columns: str) -> dict[int, str]:
+    """Which of these records have no folder, and why."""
+    with pytest.raises(BadRowsError) as caught:
+        folders(values, *columns)
+    return caught.value.reasons
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("NYC", "x=NYC"),
+        (" two words ", "x= two words "),
+        ("münchen ☃", "x=münchen ☃"),
+        ("a/b", "x=a%2Fb"),
+        ("..", "x=.."),
+        ("2024-01-15T12:00:00", "x=2024-01-15T12%3A00%3A00"),
+        (True, "x=True"),
+        (False, "x=False"),
+        (0, "x=0"),
+        (-7, "x=-7"),
+        (2**63 - 1, "x=9223372036854775807"),
+        (1.0, "x=1.0"),
+        (0.1, "x=0.1"),
+        (1e30, "x=1e+30"),
+        (math.inf, "x=inf"),
+        (Decimal("12.50"), "x=12.50"),
+        (date(2024, 1, 5), "x=2024-01-05"),
+        (datetime(2024, 1, 5, 6), "x=2024-01-05 06%3A00%3A00"),
+        (b"abc", "x=abc"),
+        (b"\xff/", "x=%5Cxff%2F"),
+        (["a", 1][:1], "x=%5B%27a%27%5D"),
+        ({"a": 1}, "x=%7B%27a%27%3A 1}"),
+        ("", f"x={HIVE_NULL}"),
+        (2**63, "x=9223372036854775808"),
+        (Decimal("1E+3"), "x=1E+3"),
+        (Decimal("sNaN"), f"x={HIVE_NULL}"),
+        (bytearray(b"abc"), "x=abc"),
+        ({"a": "\ud800"}, "x=%7B%27a%27%3A %27%5Cud800%27}"),
+    ],
+)
+def test_each_kind_of_value_has_its_folder(value: object, name: str) -> None:
+    assert folders([{"x": value}], "x") == [name]
+
+
+@pytest.mark.parametrize("nothing", [{"x": None}, {}, {"x": math.nan}, {"x": ""}, {"x": {}}])
+@pytest.mark.parametrize("null_value", [HIVE_NULL, QUIX_NULL])
+def test_a_value_that_is_none_goes_to_the_null_folder(nothing: dict[str, Any], null_value: str) -> None:
+    assert folders([nothing], "x", null_value=null_value) == [f"x={null_value}"]
+
+
+@pytest.mark.parametrize("nothing", [{"x": None}, {}, {"x": ""}])
+def test_the_null_folder_takes_only_the_rows_without_a_value(nothing: dict[str, Any]) -> None:
+    assert folders([{"x": "a"}, nothing, {"x": "b"}], "x") == ["x=a", f"x={HIVE_NULL}", "x=b"]
+
+
+def test_a_not_a_number_among_numbers_goes_to_the_null_folder() -> None:
+    assert folders([{"x": 1.5}, {"x": math.nan}], "x") == ["x=1.5", f"x={HIVE_NULL}"]
+
+
+VALUES: tuple[Any, ...] = (
+    1,
+    1.5,
+    True,
+    "1",
+    "",
+    None,
+    math.nan,
+    2**70,
+    b"\xff",
+    b"1",
+    Decimal("1.50"),
+    date(2024, 1, 5),
+    [1],
+    {},
+    {"a": 1},
+)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=6))
+def test_a_folder_never_depends_on_the_other_records(values: list[Any]) -> None:
+    assert folders([{"x": value} for value in values], "x") == [folders([{"x": value}], "x")[0] for value in values]
+
+
+def test_records_of_other_shapes_stay_as_they_are() -> None:
+    assert folders([{"x": {"a": 1}}, {"x": {"b": 2}}], "x") == ["x=%7B%27a%27%3A 1}", "x=%7B%27b%27%3A 2}"]
+
+
+def test_text_that_is_not_unicode_is_told_with_all_its_rows() -> None:
+    told = refusals([{"x": "\ud800"}, {"x": "a"}, {}, {"x": "b\udfff"}], "x")
+    assert list(told) == [0, 3]
+    assert "partition column 'x' has a str that is no text" in told[0]
+    told[0].encode()
+
+
+def test_a_number_that_python_does_not_write_out_is_told() -> None:
+    assert "partition column 'x' has a int that is no text" in refusals([{"x": 1}, {"x": 10**5_000}], "x")[1]
+
+
+def test_a_missing_value_leaves_whole_numbers_whole() -> None:
+    assert folders([{"x": 1}, {}, {"x": None}], "x") == ["x=1", f"x={HIVE_NULL}", f"x={HIVE_NULL}"]
+
+
+def test_the_key_can_be_a_partition_column() -> None:
+    rows = [row({"__key": "of the record"}, key="d1"), row({}, key=None), row({}, key=b"d2")]
+    assert partition_columns(rows, spec("__key"))[0].to_pylist() == ["d1", HIVE_NULL, "d2"]
+
+
+def test_time_columns_are_zero_padded_parts_in_utc() -> None:
+    early = {"ts_ms": "2024-02-03T04:30:00+02:00"}
+    assert folders([early], "year", "month", "day", "hour") == ["year=2024/month=02/day=03/hour=02"]
+
+
+def test_time_columns_come_from_the_configured_column() -> None:
+    value = {"ts_ms": 0, "when": NOON}
+    assert folders([value], "year", "hour", timestamp_column="when") == ["year=2024/hour=12"]
+
+
+def test_time_columns_keep_their_place_among_the_others() -> None:
+    assert folders([{"place": "NYC", "ts_ms": NOON}], "month", "place", "year") == ["month=01/place=NYC/year=2024"]
+
+
+def test_a_derived_time_column_wins_over_one_of_the_record() -> None:
+    assert folders([{"year": 1999, "ts_ms": NOON}], "year") == ["year=2024"]
+
+
+def test_without_a_timestamp_the_one_of_kafka_counts() -> None:
+    assert folders([{}], "year", "month", "day", "hour") == ["year=2024/month=01/day=15/hour=12"]
+
+
+@pytest.mark.parametrize("others", [[], [{"ts_ms": NOON}]])
+def test_a_null_timestamp_goes_to_the_null_folder(others: list[dict[str, Any]]) -> None:
+    assert folders([{"ts_ms": None}, *others], "year", "hour")[0] == f"year={HIVE_NULL}/hour={HIVE_NULL}"
+
+
+@pytest.mark.parametrize("others", [[], [{"ts_ms": "2024-01-15T00:00:00Z"}], [{"ts_ms": None}]])
+def test_a_record_without_a_timestamp_takes_the_one_of_kafka_whatever_the_others_have(
+    others: list[dict[str, Any]],
+) -> None:
+    assert folders([{}, *others], "year", "hour")[0] == "year=2024/hour=12"
+
+
+def test_without_any_timestamp_there_is_no_folder_unless_the_record_says_null() -> None:
+    rows = [row({"ts_ms": None}, timestamp=-1), row({}, timestamp=-1), row({"ts_ms": NOON}, timestamp=-1), row({})]
+    with pytest.raises(BadRowsError) as caught:
+        partition_columns(rows, spec("year"))
+    assert caught.value.reasons == {1: "it has no 'ts_ms', and its Kafka message has no timestamp"}
+
+
+def test_the_timestamp_column_itself_can_be_a_folder() -> None:
+    assert folders([{"ts_ms": 5}, {}, {"ts_ms": None}], "ts_ms") == ["ts_ms=5", f"ts_ms={NOON}", f"ts_ms={HIVE_NULL}"]
+
+
+def test_bad_rows_of_all_columns_are_told_at_once_in_their_order() -> None:
+    values: list[dict[str, Any]] = [
+        {"x": "\ud800"},
+        {"ts_ms": "2024-01-01"},
+        {"ts_ms": "yesterday", "x": "\ud800"},
+        {"ts_ms": True},
+    ]
+    told = refusals(values, "x", "year")
+    assert list(told) == [0, 2, 3]
+    assert "no text" in told[0]
+    assert "no ISO-8601 timestamp" in told[2]
+
+
+def test_a_bad_timestamp_does_not_matter_where_no_time_column_is_wanted() -> None:
+    assert folders([{"ts_ms": "yesterday", "x": 1}], "x") == ["x=1"]
+
+
+def test_rows_with_equal_values_have_the_same_number() -> None:
+    first, second = pa.array(["a", "b", "a", "a"]), pa.array([1, 1, 1, 2])
+    assert group_ids([first, second]).to_pylist() == [0, 1, 0, 2]
+
+
+def test_values_that_look_alike_when_joined_stay_apart() -> None:
+    first, second = pa.array(["a-b", "a", "a", ""]), pa.array(["c", "b-c", "", "a"])
+    assert group_ids([first, second]).to_pylist() == [0, 1, 2, 3]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc"), st.integers(0, 3)), min_size=1))
+def test_numbers_stand_for_the_distinct_tuples_in_the_order_they_are_first_seen(
+    rows: list[tuple[str, str, int]],
+) -> None:
+    seen = list(dict.fromkeys(rows))
+    columns = [pa.array(column) for column in zip(*rows, strict=True)]
+    assert group_ids(columns).to_pylist() == [seen.index(values) for values in rows]

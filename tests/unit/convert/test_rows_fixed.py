@@ -1,0 +1,89 @@
+"""Columns whose types the user has given take more than others, and never grow."""
+
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+from app.convert.rows import Rules, convert
+from app.model import Row
+from app.table.schema import EMPTY, TableSchema
+from app.table.type_names import parse_type, type_name
+from tests.support.batches import NOON, row
+from tests.unit.convert.conversions import RULES, fixed, rescued
+
+
+@pytest.mark.parametrize(
+    ("column_type", "value", "as_stored"),
+    [
+        ("string", 5, "5"),
+        ("string", True, "true"),
+        ("string", 1.5, "1.5"),
+        ("string", math.nan, '"NaN"'),
+        ("string", {"a": [1, "ü"]}, '{"a":[1,"ü"]}'),
+        ("string", {}, "{}"),
+        ("string", Decimal("1.50"), "1.50"),
+        ("string", date(2024, 1, 1), "2024-01-01"),
+        ("timestamp", "2024-01-15T12:00:00Z", datetime(2024, 1, 15, 12, tzinfo=UTC)),
+        ("timestamp", "2024-01-15T14:00:00.123456+02:00", datetime(2024, 1, 15, 12, 0, 0, 123456, UTC)),
+        ("timestamp", "2024-01-15 12:00:00", datetime(2024, 1, 15, 12, tzinfo=UTC)),
+        ("timestamp_ntz", "2024-01-15T12:00:00", datetime(2024, 1, 15, 12)),
+        ("date", "2024-01-15", date(2024, 1, 15)),
+        ("decimal(10,2)", 5, Decimal("5.00")),
+        ("decimal(10,2)", 0.1, Decimal("0.10")),
+        ("decimal(38,0)", 2**70, Decimal(2**70)),
+        ("decimal(10,2)", Decimal("1.5"), Decimal("1.50")),
+        ("double", 5, 5.0),
+        ("bigint", 5.0, 5),
+        ("int", 5, 5),
+        ("array<string>", [1, "a", None], ["1", "a", None]),
+        ("struct<a:timestamp>", {"a": "2024-01-15T12:00:00Z"}, {"a": datetime(2024, 1, 15, 12, tzinfo=UTC)}),
+    ],
+)
+def test_a_column_whose_type_was_fixed_takes_what_fits(column_type: str, value: object, as_stored: object) -> None:
+    conversion = fixed(f"x:{column_type}", {"x": value})
+    assert conversion.table["x"].to_pylist() == [as_stored]
+    assert type_name(conversion.schema.columns["x"]) == column_type
+    # The same among others of its kind, and among others of another kind.
+    odd = b"\xff" if column_type != "string" else None
+    assert fixed(f"x:{column_type}", {"x": value}, {"x": value}).table["x"].to_pylist() == [as_stored] * 2
+    assert fixed(f"x:{column_type}", {"x": value}, {"x": odd}).table["x"].to_pylist() == [as_stored, None]
+
+
+@pytest.mark.parametrize(
+    ("column_type", "value", "left_over"),
+    [
+        ("bigint", 1.5, 1.5),
+        ("bigint", "5", "5"),
+        ("int", 2**31, 2**31),
+        ("double", True, True),
+        ("double", 2**53 + 1, 2**53 + 1),
+        ("decimal(10,2)", 0.125, 0.125),
+        ("decimal(10,2)", 10**9, 10**9),
+        ("decimal(10,2)", math.nan, "NaN"),
+        ("decimal(10,2)", True, True),
+        ("timestamp", "2024-01-15T12:00:00.1234567Z", "2024-01-15T12:00:00.1234567Z"),
+        ("timestamp", "yesterday", "yesterday"),
+        ("timestamp", 5, 5),
+        ("timestamp_ntz", "2024-01-15T12:00:00Z", "2024-01-15T12:00:00Z"),
+        ("date", "2024-01-15T12:00:00", "2024-01-15T12:00:00"),
+        ("string", "\ud800", "\ud800"),
+        ("struct<a:bigint>", {"a": 1, "b": 2}, {"b": 2}),
+        ("array<bigint>", [1.5], [1.5]),
+    ],
+)
+def test_a_column_whose_type_was_fixed_never_grows(column_type: str, value: object, left_over: object) -> None:
+    conversion = fixed(f"x:{column_type}", {"x": value})
+    assert rescued(conversion) == [{"x": left_over}]
+    kind = conversion.schema.columns.get("x")  # there is none before the first value that fits
+    assert kind is None or type_name(kind) == column_type
+    rules = Rules("ts_ms", frozenset(), {"x": parse_type(column_type)})
+    known = convert([row({"x": value})], TableSchema({"x": parse_type(column_type)}), rules)
+    assert rescued(known) == [{"x": left_over}]
+    assert type_name(known.schema.columns["x"]) == column_type
+
+
+def test_rows_are_told_apart_by_their_position_not_their_offset() -> None:
+    rows = [Row({"x": 1}, None, NOON, 500), Row({"x": "a"}, None, NOON, 3)]
+    assert rescued(convert(rows, EMPTY, RULES)) == [None, {"x": "a"}]

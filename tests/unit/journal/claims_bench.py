@@ -1,0 +1,163 @@
+"""Claims over a real folder; Kafka and the catalog are played."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.journal.claims import Claim, Claims
+from app.journal.entry import JournaledFile, JournalEntry, journal_key, parse
+from app.journal.journal import Journal
+from app.journal.ownership import ByJournal
+from app.journal.start_offset import KafkaPosition, StartFrom
+from app.journal.topic_ids import TopicIds
+from app.model import TopicPartition
+from tests.fakes.journal_store import JournalStore
+from tests.unit.journal.journal_bench import BODY, ROOTS, intent, key_of
+from tests.unit.pipeline.pipeline_line import wait_until
+
+P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
+A, B, FORMER = "aaaaaaaa", "bbbbbbbb", "ffffffff"
+AWAY = RetryableError("asking", "no route to host")
+DENIED = FatalError("asking", "access denied")
+
+
+class Positions:
+    """Kafka's answers."""
+
+    def __init__(self) -> None:
+        self.position = KafkaPosition(None, 0, 100, "id")
+        self.errors: list[Exception] = []
+        self.id_errors: list[Exception] = []
+        self.asked: list[TopicPartition] = []
+        self.on_ask: Callable[[], None] = lambda: None
+
+    def of(self, tp: TopicPartition) -> KafkaPosition:
+        self.asked.append(tp)
+        self.on_ask()
+        if self.errors:
+            raise self.errors.pop(0)
+        return self.position
+
+    def topic_id(self, topic: str) -> str:
+        if self.id_errors:
+            raise self.id_errors.pop(0)
+        return self.position.topic_id
+
+    def cluster_id(self) -> str:
+        return self.position.cluster_id
+
+
+class Bench:
+    """Claims over a real folder; Kafka and the catalog are played."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.lake = tmp_path
+        self.store = JournalStore(tmp_path)
+        self.positions = Positions()
+        self.ended: set[str] = set()
+        self.told: list[str] = []
+        self.catalog_errors: list[ConnectorError] = []
+        self.registered: list[list[str]] = []
+        self.made: list[Claims] = []
+        self.custody = ByJournal(self.stands, lambda token, _: self.told.append(token), workers=2, fresh_seconds=10.0)
+
+    def claims(
+        self,
+        *,
+        exactly_once: bool = True,
+        reset: Literal["earliest", "latest"] = "latest",
+        start_from: StartFrom = "auto",
+        keeps_state: bool = False,
+        check_group: Callable[[], ConnectorError | None] = lambda: None,
+    ) -> Claims:
+        claims = Claims(
+            new_journal=self.journal,
+            custody=self.custody if exactly_once else None,
+            positions=self.positions,
+            register=self.register,
+            stands=self.stands,
+            first_offset=lambda _, kafka: kafka.low if reset == "earliest" else kafka.high,
+            topic_ids=TopicIds(self.positions.topic_id),
+            start_from=start_from,
+            keeps_state=keeps_state,
+            workers=2,
+            check_group=check_group,
+        )
+        self.made.append(claims)
+        return claims
+
+    def stands(self, token: str) -> bool:
+        return token not in self.ended
+
+    def journal(self, tp: TopicPartition, token: str) -> Journal:
+        return Journal(self.store, journal_key("data/t", "group", tp), token, roots=ROOTS)
+
+    def register(self, files: Sequence[JournaledFile]) -> None:
+        if self.catalog_errors:
+            raise self.catalog_errors.pop(0)
+        self.registered.append([file.key for file in files])
+
+    def left_behind(self, end: int, *, pending: Sequence[str] = (), stored: Sequence[str] = ()) -> None:
+        """What a former owner of the first partition has done."""
+        journal = self.journal(P0, FORMER)
+        journal.claim(lambda: True)
+        journal.begin(end, "id")
+        if pending:
+            journal.intend(intent(*pending, batch=0, end=end + 10))
+        for name in stored:
+            path = self.lake / key_of(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(BODY)
+
+    def left_by_former_release(self, end: int) -> None:
+        """What a release has done that knew no marks."""
+        self.left_behind(end)
+        body = self.stored().model_dump_json(exclude={"marks_commits", "cluster_id", "also_first"})
+        (self.lake / journal_key("data/t", "group", P0)).write_text(body)
+
+    def entry(self, tp: TopicPartition = P0) -> JournalEntry | None:
+        path = self.lake / journal_key("data/t", "group", tp)
+        return parse(path.read_bytes(), ROOTS) if path.exists() else None
+
+    def stored(self, tp: TopicPartition = P0) -> JournalEntry:
+        entry = self.entry(tp)
+        assert entry is not None
+        return entry
+
+    def stop(self) -> None:
+        for claims in self.made:
+            claims.stop()
+        self.custody.stop()
+
+
+def through(claims: Claims, count: int = 1) -> list[Claim]:
+    found: list[Claim] = []
+
+    def look() -> bool:
+        found.extend(claims.finished())
+        return len(found) >= count
+
+    wait_until(look)
+    return found
+
+
+def claim_of(claims: Claims, token: str = A) -> Claim:
+    claims.begin({P0: token})
+    (claim,) = through(claims)
+    return claim
+
+
+def wait_idle(claims: Claims) -> None:
+    """Wait until none of the threads has anything to do."""
+    free = threading.Barrier(claims._pool._max_workers + 1)
+    try:
+        for _ in range(claims._pool._max_workers):
+            claims._pool.submit(free.wait, 10.0)
+    except RuntimeError:  # shut down: the threads end with what they do
+        for thread in claims._pool._threads:
+            thread.join(10.0)
+            assert not thread.is_alive()
+    else:
+        free.wait(10.0)

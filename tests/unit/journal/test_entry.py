@@ -1,0 +1,290 @@
+"""The journal's JSON object: what is stored comes back, and nothing else is taken for one."""
+
+import json
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.journal.entry import (
+    JournaledFile,
+    JournalEntry,
+    Revoked,
+    group_folder,
+    journal_folder,
+    journal_key,
+    parse,
+)
+from app.model import TopicPartition
+
+ROOTS = ("data/t/", "data/_dead_letter/t/")
+FILE = JournaledFile(key="data/t/p=a/data_1.parquet", size=10, rows=3, partition_values={"p": "a"})
+PENDING = JournalEntry(
+    seq=7,
+    owner="0a1b2c3d",
+    batch=2,
+    state="pending",
+    start=40,
+    end=49,
+    topic_id="Zm9v",
+    files=(FILE,),
+    also=("data/_dead_letter/t/data_1.parquet", "data/t/p=a/.vidx/data_1.parquet"),
+    revoked=(Revoked(key="data/t/p=b/data_0.parquet", since=1_700_000_000),),
+)
+DONE = JournalEntry(seq=1, owner="0a1b2c3d", batch=-1, state="done", start=0, end=-1, topic_id="")
+
+
+def stored(entry: JournalEntry, **values: Any) -> bytes:
+    """The entry as JSON, with some of its fields replaced."""
+    return json.dumps({**json.loads(entry.to_body()), **values}).encode()
+
+
+def without(entry: JournalEntry, field: str) -> bytes:
+    fields = json.loads(entry.to_body())
+    del fields[field]
+    return json.dumps(fields).encode()
+
+
+# --- what is stored comes back --------------------------------------------------------------------------------------
+
+small = st.integers(0, 2**62)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+keys = names.map(lambda name: f"data/t/{name}x")
+journaled = st.builds(JournaledFile, key=keys, size=small, rows=small, partition_values=st.dictionaries(names, names))
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> JournalEntry:
+    states: tuple[Literal["done", "pending", "kept", "off"], ...] = ("done", "pending", "kept", "off")
+    state = draw(st.sampled_from(states))
+    is_pending = state in ("pending", "kept")
+    start = draw(small)
+    return JournalEntry(
+        seq=draw(st.integers(1, 2**62)),
+        owner=draw(names),
+        batch=draw(small),
+        state=state,
+        start=start,
+        end=draw(st.integers(start - 1, 2**62)),
+        topic_id=draw(names),
+        files=tuple(draw(st.lists(journaled, max_size=3))) if is_pending else (),
+        also=tuple(draw(st.lists(keys, max_size=3))) if is_pending else (),
+        revoked=tuple(draw(st.lists(st.builds(Revoked, key=keys, since=small), max_size=3))),
+    )
+
+
+@given(entries())
+def test_an_entry_comes_back_as_it_was_stored(entry: JournalEntry) -> None:
+    assert parse(entry.to_body(), ROOTS) == entry
+
+
+def test_the_stored_object_says_its_version_and_all_that_a_roll_forward_takes() -> None:
+    fields = json.loads(PENDING.to_body())
+    assert fields["version"] == 1
+    assert fields["files"] == [{"key": FILE.key, "size": 10, "rows": 3, "partition_values": {"p": "a"}}]
+    assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000, "deleted": False}]
+
+
+def test_a_long_list_of_revoked_objects_comes_back_and_takes_little_room() -> None:
+    """After a loop of crashes; each batch writes the object twice."""
+    key = "data/t/year=2024/month=05/place={}/data_readings-0_0000000000000000100-199_0a1b2c3d0a1b2c3d-7.parquet"
+    revoked = tuple(Revoked(key=key.format(number), since=1_700_000_000) for number in range(30_000))
+    entry = PENDING.changed(revoked=revoked)
+    body = entry.to_body()
+    assert len(body) < 600_000 < sum(len(item.key) for item in revoked) / 5
+    assert parse(body, ROOTS) == entry
+
+
+@pytest.mark.parametrize("packed", ["", "junk", "anVuaw==", 7, None, ["x"]])
+def test_a_list_that_cannot_be_unpacked_is_refused(packed: object) -> None:
+    with pytest.raises(ValueError, match="revoked_packed"):
+        parse(stored(PENDING, revoked_packed=packed), ROOTS)
+
+
+def test_a_packed_list_names_the_table_s_objects_only() -> None:
+    entry = PENDING.changed(revoked=tuple(Revoked(key=f"other/{number}", since=0) for number in range(2_000)))
+    with pytest.raises(ValueError, match="it names other/0"):
+        parse(entry.to_body(), ROOTS)
+
+
+def test_the_objects_of_a_batch_are_its_files_and_what_goes_with_them() -> None:
+    assert PENDING.objects == (
+        FILE.key,
+        "data/_dead_letter/t/data_1.parquet",
+        "data/t/p=a/.vidx/data_1.parquet",
+    )
+
+
+def test_a_change_makes_the_next_version_and_leaves_the_entry_as_it_was() -> None:
+    changed = PENDING.changed(owner="ffffffff")
+    assert changed == PENDING.model_copy(update={"owner": "ffffffff", "seq": 8})
+    assert PENDING.owner == "0a1b2c3d"
+    assert PENDING.changed().to_body() != PENDING.to_body(), "an equal body would have an equal ETag"
+
+
+# --- what is none ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", range(0, len(PENDING.to_body()), 7))
+def test_a_half_written_entry_is_refused(length: int) -> None:
+    with pytest.raises(ValueError, match="Invalid JSON"):
+        parse(PENDING.to_body()[:length], ROOTS)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"\x00\x01\xff", "Invalid JSON"),
+        (b"null", "should be an object"),
+        (b"[]", "should be an object"),
+        (b'"done"', "should be an object"),
+        (b'{"columns": []}', "columns"),
+        (stored(PENDING, version=2), "version"),
+        (stored(PENDING, version=2, files="in another object"), "version"),
+        (stored(PENDING, version="1"), "version"),
+        (stored(PENDING, comment="by hand"), "comment"),
+        (without(PENDING, "seq"), "seq"),
+        (without(PENDING, "owner"), "owner"),
+        (without(PENDING, "state"), "state"),
+        (without(PENDING, "end"), "end"),
+        (stored(PENDING, seq="7"), "seq"),
+        (stored(PENDING, seq=0), "seq"),
+        (stored(PENDING, seq=7.0), "seq"),
+        (stored(PENDING, owner=None), "owner"),
+        (stored(PENDING, state="finished"), "state"),
+        (stored(PENDING, start=-1), "start"),
+        (stored(PENDING, end=-2), "end"),
+        (stored(PENDING, end="49"), "end"),
+        (stored(PENDING, files=[{"key": FILE.key}]), r"files\.0\.size"),
+        (stored(PENDING, files=[{**FILE.model_dump(), "size": -1}]), r"files\.0\.size"),
+        (stored(PENDING, files=[{**FILE.model_dump(), "partition_values": {"p": None}}]), r"partition_values\.p"),
+        (stored(PENDING, files=[{**FILE.model_dump(), "hash": "x"}]), r"files\.0\.hash"),
+        (stored(PENDING, also=[1]), r"also\.0"),
+        (stored(PENDING, revoked=["data/t/x"]), r"revoked\.0"),
+        (stored(PENDING, revoked=[{"key": "data/t/x", "since": "today"}]), r"revoked\.0\.since"),
+        (stored(PENDING, start=51), "ends before it starts"),
+        (stored(PENDING, state="done", also=[]), "an entry that is done has files"),
+        (stored(PENDING, state="off", files=[]), "an entry that is off has files"),
+    ],
+)
+def test_what_is_not_an_entry_is_refused_and_the_message_names_what(body: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse(body, ROOTS)
+
+
+def test_a_refusal_shows_no_contents() -> None:
+    with pytest.raises(ValueError, match="owner") as refused:
+        parse(stored(DONE, owner={"secret": "hunter2"}), ROOTS)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "data/t2/p=a/x.parquet",
+        "data/t",
+        "other/x.parquet",
+        "/data/t/x.parquet",
+        "data/_dead_letter/t2/x.parquet",
+        "data/t/../u/x.parquet",
+        "data/t/p=a/..",
+        "",
+    ],
+)
+@pytest.mark.parametrize("where", ["files", "also", "revoked"])
+def test_a_key_that_is_not_below_the_table_is_refused_by_its_name(where: str, key: str) -> None:
+    entry = {"files": {**FILE.model_dump(), "key": key}, "also": key, "revoked": {"key": key, "since": 1}}[where]
+    with pytest.raises(ValueError, match="is not below data/t/ or data/_dead_letter/t/") as refused:
+        parse(stored(PENDING, **{where: [entry]}), ROOTS)
+    assert f"it names {key}, which" in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["data/t/p=../x.parquet", "data/t/p=a/..x.parquet", "data/t/x"])
+def test_dots_inside_of_a_name_are_just_dots(key: str) -> None:
+    assert parse(stored(PENDING, also=[key]), ROOTS).also == (key,)
+
+
+# --- where it lies --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("group", "topic", "key"),
+    [
+        ("group", "sensors", "data/t/_journal/group/sensors/0.json"),
+        ("g-1_A", "s-1_A", "data/t/_journal/g-1_A/s-1_A/0.json"),
+        ("a.b", "c.d", "data/t/_journal/a%2Eb/c%2Ed/0.json"),
+        ("..", ".", "data/t/_journal/%2E%2E/%2E/0.json"),
+        ("a/b", "c d", "data/t/_journal/a%2Fb/c%20d/0.json"),
+        ("a%2Fb", "t", "data/t/_journal/a%252Fb/t/0.json"),
+        ("schema.json", "t", "data/t/_journal/schema%2Ejson/t/0.json"),
+        ("größe", "t", "data/t/_journal/gr%C3%B6%C3%9Fe/t/0.json"),
+        ("~", "t", "data/t/_journal/%7E/t/0.json"),
+    ],
+)
+def test_names_are_percent_encoded(group: str, topic: str, key: str) -> None:
+    assert journal_key("data/t", group, TopicPartition(topic, 0)) == key
+
+
+def test_each_partition_has_a_journal_of_its_own() -> None:
+    keys = {journal_key("data/t", "g", TopicPartition("t", number)) for number in range(20)}
+    assert len(keys) == 20
+
+
+def test_a_journal_lies_in_the_folder_of_its_group_and_that_inside_of_the_table() -> None:
+    key = journal_key("data/t", "a.b", TopicPartition("t", 3))
+    assert key.startswith(group_folder("data/t", "a.b"))
+    assert group_folder("data/t", "a.b").startswith(journal_folder("data/t"))
+    assert journal_folder("data/t") == "data/t/_journal/"
+
+
+@pytest.mark.parametrize("name", ["x" * 150, "." * 50])
+def test_the_longest_names_that_fit_are_kept(name: str) -> None:
+    assert "~" not in group_folder("data/t", name)
+
+
+@pytest.mark.parametrize("name", ["x" * 151, "." * 51, "ü" * 249, "x" * 249, "x" * 10_000])
+def test_a_name_that_is_too_long_for_a_folder_is_cut_and_told_apart_by_a_hash(name: str) -> None:
+    folder = group_folder("data/t", name).split("/")[-2]
+    assert len(folder) < 200
+    assert folder != group_folder("data/t", f"{name}x").split("/")[-2]
+    assert folder == group_folder("data/t", name).split("/")[-2]
+
+
+texts = st.one_of(
+    st.text(st.sampled_from("aA./%~_-2EF"), min_size=1, max_size=8),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8),
+    st.integers(145, 155).map(lambda length: "x" * length),
+    st.just("schema.json"),
+)
+
+
+@given(texts, texts, texts, texts)
+def test_no_two_groups_or_topics_share_a_journal(group: str, topic: str, other_group: str, other_topic: str) -> None:
+    ours = journal_key("data/t", group, TopicPartition(topic, 0))
+    theirs = journal_key("data/t", other_group, TopicPartition(other_topic, 0))
+    assert (ours == theirs) == ((group, topic) == (other_group, other_topic))
+
+
+@given(texts, texts)
+def test_a_journal_is_three_levels_below_the_folder_of_journals_whatever_the_names(group: str, topic: str) -> None:
+    """So none is the table's schema, which lies in that folder, and none leaves it."""
+    key = journal_key("data/t", group, TopicPartition(topic, 0))
+    levels = key.removeprefix("data/t/_journal/").split("/")
+    assert len(levels) == 3
+    assert not {"", ".", ".."}.intersection(levels)
+    assert "schema.json" not in levels
+
+
+def test_a_folder_of_a_name_cut_is_never_the_one_of_a_whole_name() -> None:
+    cut = group_folder("data/t", "x" * 200).split("/")[-2]
+    assert group_folder("data/t", cut).split("/")[-2] != cut
+
+
+def test_an_id_of_zeros_is_no_id() -> None:
+    """A former release kept what a client makes of a broker that tells none."""
+    body = (
+        b'{"seq":1,"owner":"0a1b2c3d","batch":0,"state":"done","start":0,"end":9,"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}'
+    )
+    entry = parse(body, ())
+    assert (entry.topic_id, entry.cluster_id, entry.marks_commits) == ("", "", False)

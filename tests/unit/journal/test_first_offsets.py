@@ -1,0 +1,225 @@
+"""Where a partition begins of which the group has neither an offset nor a journal."""
+
+import threading
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from app.errors import FatalError
+from app.journal.entry import journal_key
+from app.journal.first_offsets import FirstOffsets
+from app.journal.journal import Journal
+from app.journal.start_offset import KafkaPosition
+from app.journal.survey import unsettled
+from app.model import TopicPartition
+from tests.fakes.clock import Clock
+from tests.fakes.journal_store import JournalStore
+from tests.unit.journal.journal_bench import ROOTS
+
+P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
+HOUR = 3600.0
+at_least_once = pytest.mark.parametrize("keeps_journals", [True, False], ids=["exactly-once", "at-least-once"])
+
+
+class Kafka:
+    """A topic of some partitions, and what a group has committed."""
+
+    def __init__(self) -> None:
+        self.committed: set[int] = set()
+        self.high = {0: 100, 1: 200}
+        self.cluster_id, self.topic_id = "one", "id"
+
+    def begun(self, topic: str, topic_id: str) -> set[int]:
+        assert (topic, topic_id) == ("sensors", self.topic_id)
+        return self.committed
+
+    def ends(self, topic: str) -> dict[int, int]:
+        return dict(self.high)
+
+    def of(self, tp: TopicPartition) -> KafkaPosition:
+        return KafkaPosition(None, 7, self.high[tp.partition], self.topic_id, self.cluster_id)
+
+
+class Group:
+    def __init__(self, tmp_path: Path) -> None:
+        self.store = JournalStore(tmp_path)
+        self.kafka = Kafka()
+        self.now = Clock()
+
+    def member(
+        self,
+        *,
+        reset: Literal["earliest", "latest"] = "latest",
+        keeps_journals: bool = True,
+        internal: Collection[str] = (),
+    ) -> FirstOffsets:
+        return FirstOffsets(
+            self.store,
+            "data/t",
+            "group",
+            roots=ROOTS,
+            kafka=self.kafka,
+            reset=reset,
+            keeps_journals=keeps_journals,
+            internal=internal,
+            now=self.now,
+        )
+
+    def first(self, tp: TopicPartition, *, keeps_journals: bool = True) -> int:
+        """By a member that has just started."""
+        return self.member(keeps_journals=keeps_journals).of(tp, self.kafka.of(tp))
+
+    def journal(self, tp: TopicPartition, *, is_off: bool = False, cluster_id: str = "one") -> None:
+        journal = Journal(self.store, journal_key("data/t", "group", tp), "ffffffff", roots=ROOTS)
+        journal.claim(lambda: True)
+        journal.begin(41, "id", cluster_id)
+        if is_off:
+            journal.switch_off()
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Group:
+    return Group(tmp_path)
+
+
+def test_at_the_earliest_all_begin_with_their_first_record_and_nothing_is_kept(group: Group) -> None:
+    assert group.member(reset="earliest").of(P0, group.kafka.of(P0)) == 7
+    assert group.store.bodies == {}
+
+
+@at_least_once
+def test_a_topic_of_the_framework_begins_with_its_first_record_also_at_the_latest(
+    group: Group, *, keeps_journals: bool
+) -> None:
+    """What is in it was sent on by this group, perhaps while this partition was still to be claimed."""
+    member = group.member(keeps_journals=keeps_journals, internal=["sensors"])
+    assert member.of(P0, group.kafka.of(P0)) == 7
+    assert group.store.bodies == {}
+
+
+@at_least_once
+def test_the_first_claim_decides_for_all_partitions(group: Group, *, keeps_journals: bool) -> None:
+    assert group.first(P0, keeps_journals=keeps_journals) == 100
+    group.kafka.high = {0: 150, 1: 250}
+    group.kafka.committed = {0}
+    assert group.first(P1, keeps_journals=keeps_journals) == 200
+
+
+@at_least_once
+def test_a_crash_before_anything_was_committed_changes_no_beginning(group: Group, *, keeps_journals: bool) -> None:
+    group.first(P0, keeps_journals=keeps_journals)
+    group.kafka.high = {0: 150, 1: 250}
+    assert group.first(P0, keeps_journals=keeps_journals) == 100
+
+
+@at_least_once
+def test_a_partition_that_was_added_begins_with_its_first_record(group: Group, *, keeps_journals: bool) -> None:
+    group.first(P0, keeps_journals=keeps_journals)
+    group.kafka.committed = {0, 1}
+    group.kafka.high[2] = 300
+    assert group.first(TopicPartition("sensors", 2), keeps_journals=keeps_journals) == 7
+
+
+@at_least_once
+def test_a_partition_is_new_to_a_group_that_has_committed_others(group: Group, *, keeps_journals: bool) -> None:
+    """It began with another release, with ``earliest``, or with another program."""
+    group.kafka.committed = {0}
+    assert group.first(P1, keeps_journals=keeps_journals) == 7
+
+
+def test_a_partition_is_new_to_a_group_that_has_a_journal_of_another(group: Group) -> None:
+    group.journal(P0)
+    assert group.first(P1) == 7
+
+
+def test_a_group_whose_own_offset_alone_is_gone_is_not_old_by_that(group: Group) -> None:
+    group.kafka.committed = {0}
+    assert group.first(P0) == 100
+
+
+def test_a_journal_that_is_off_tells_nothing_of_the_group(group: Group) -> None:
+    group.journal(P0, is_off=True)
+    assert group.first(P1, keeps_journals=False) == 200
+
+
+def test_members_that_claim_at_the_same_time_agree(group: Group) -> None:
+    """Each has found nothing, and asks for the ends at another moment."""
+    together = threading.Barrier(2)
+    has_met = threading.local()
+
+    def meet(what: str, _: str) -> None:
+        if what == "read" and not hasattr(has_met, "yes"):
+            has_met.yes = True
+            together.wait(10)
+
+    ends = group.kafka.ends
+    moments = iter((0, 1_000))
+
+    def later(topic: str) -> dict[int, int]:
+        moment = next(moments)
+        return {partition: end + moment for partition, end in ends(topic).items()}
+
+    group.store.on_small = meet
+    group.kafka.ends = later  # type: ignore[method-assign]
+    group.kafka.high = {0: 5_000, 1: 5_000}
+    with ThreadPoolExecutor(2) as pool:
+        found = [claim.result(10) for claim in [pool.submit(group.first, tp) for tp in (P0, P1)]]
+    assert found[0] == found[1]
+
+
+def test_a_topic_that_was_recreated_begins_with_its_first_record(group: Group) -> None:
+    group.first(P0)
+    group.kafka.topic_id = "another"
+    assert group.first(P1) == 7
+
+
+def test_where_an_id_is_not_told_the_beginning_stays(group: Group) -> None:
+    group.first(P0)
+    group.kafka.topic_id = group.kafka.cluster_id = ""
+    assert group.first(P1) == 200
+
+
+def test_another_cluster_has_a_beginning_of_its_own(group: Group) -> None:
+    group.first(P0)
+    group.journal(P0)
+    group.kafka.cluster_id = "two"
+    group.kafka.high = {0: 10, 1: 20}
+    assert (group.first(P0), group.first(P1)) == (10, 20)
+
+
+@pytest.mark.parametrize(("hours", "offset"), [(0.9, 200), (1.1, 250)])
+def test_at_least_once_a_group_that_lost_all_its_offsets_begins_anew(group: Group, hours: float, offset: int) -> None:
+    """After a week without a member. A moment after the first claim, nothing is committed yet."""
+    group.first(P0, keeps_journals=False)
+    group.now.advance(hours * HOUR)
+    group.kafka.high = {0: 150, 1: 250}
+    assert group.first(P1, keeps_journals=False) == offset
+
+
+def test_exactly_once_a_beginning_stays_however_long_it_takes(group: Group) -> None:
+    group.first(P0)
+    group.now.advance(1_000 * HOUR)
+    group.kafka.high = {0: 150, 1: 250}
+    assert group.first(P1) == 200
+
+
+def test_what_has_expired_is_not_asked_for(group: Group) -> None:
+    group.first(P0)
+    assert group.member().of(P0, replace(group.kafka.of(P0), low=120, high=150)) == 120
+
+
+def test_it_is_no_journal(group: Group) -> None:
+    group.first(P0)
+    assert unsettled(group.store, "data/t").pending == frozenset()
+
+
+def test_what_cannot_be_read_is_told(group: Group, tmp_path: Path) -> None:
+    group.first(P0)
+    (path,) = tmp_path.rglob("first-offsets")
+    path.write_text("{}")
+    with pytest.raises(FatalError, match=r"reading .*first-offsets: .*Else delete it"):
+        group.first(P1)

@@ -1,0 +1,176 @@
+"""What Kafka answers about a topic-partition, and that no answer is not taken for one."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Uuid
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from app.errors import FatalError, RetryableError
+from app.journal.commit_mark import CommitMark, mark_of
+from app.journal.group_offsets import KafkaPositions
+from app.journal.start_offset import KafkaPosition
+from app.model import TopicPartition
+
+TP = TopicPartition("sensors", 3)
+
+
+class Kafka:
+    """Consumer and admin client in one."""
+
+    def __init__(self) -> None:
+        self.committed_offset = 70
+        self.committed_error: KafkaError | None = None
+        self.watermarks: tuple[int, int] | None = (10, 100)
+        self.committed_by = mark_of(70, "abc")
+        self.topic_id: Any = "abc"
+        self.cluster: str | None = "cluster"
+        self.known = 4  # partitions that the client knows of
+        self.refuse: Callable[[str], None] = lambda _: None
+
+    def committed(self, partitions: list[KafkaTopicPartition], timeout: float) -> list[Any]:
+        self.refuse("committed")
+        assert [(asked.topic, asked.partition) for asked in partitions] == [TP]
+        assert timeout > 0
+        return [SimpleNamespace(offset=self.committed_offset, metadata=self.committed_by, error=self.committed_error)]
+
+    def get_watermark_offsets(
+        self, partition: KafkaTopicPartition, timeout: float, *, cached: bool
+    ) -> tuple[int, int] | None:
+        self.refuse("watermarks")
+        assert (partition.topic, partition.partition) == TP
+        assert timeout > 0
+        assert not cached, "what was true before the topic was made anew must not count"
+        if partition.partition >= self.known:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+        return self.watermarks
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        self.refuse("metadata")
+        assert topic == TP.topic
+        self.known = 4
+
+    def describe_cluster(self, request_timeout: float) -> Future[Any]:
+        answer: Future[Any] = Future()
+        try:
+            self.refuse("cluster")
+        except KafkaException as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(SimpleNamespace(cluster_id=self.cluster))
+        return answer
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        answer: Future[Any] = Future()
+        try:
+            self.refuse("topic")
+        except KafkaException as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(SimpleNamespace(topic_id=self.topic_id))
+        return {TP.topic: answer}
+
+
+@pytest.fixture
+def kafka() -> Kafka:
+    return Kafka()
+
+
+def asked(kafka: Kafka) -> KafkaPosition:
+    return KafkaPositions(kafka, kafka).of(TP)
+
+
+def failing(kafka: Kafka, question: str, code: int = KafkaError._TIMED_OUT) -> None:
+    def refuse(what: str) -> None:
+        if what == question:
+            raise KafkaException(KafkaError(code))
+
+    kafka.refuse = refuse
+
+
+def test_what_kafka_says(kafka: Kafka) -> None:
+    assert asked(kafka) == KafkaPosition(70, 10, 100, "abc", "cluster", CommitMark("abc"))
+
+
+def test_the_beginning_is_an_offset_too(kafka: Kafka) -> None:
+    kafka.committed_offset = 0
+    assert asked(kafka).committed == 0
+
+
+def test_a_group_without_an_offset_has_none(kafka: Kafka) -> None:
+    kafka.committed_offset = OFFSET_INVALID
+    assert asked(kafka).committed is None
+
+
+@pytest.mark.parametrize("question", ["committed", "watermarks", "topic", "cluster"])
+def test_no_answer_is_asked_for_again(kafka: Kafka, question: str) -> None:
+    failing(kafka, question)
+    with pytest.raises(RetryableError, match=r"asking Kafka for the (offsets of sensors\[3\]|id of .*): "):
+        asked(kafka)
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        ("committed", KafkaError.GROUP_AUTHORIZATION_FAILED),
+        ("watermarks", KafkaError.TOPIC_AUTHORIZATION_FAILED),
+        ("topic", KafkaError.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+def test_a_refusal_is_no_matter_of_waiting(kafka: Kafka, question: str, code: int) -> None:
+    failing(kafka, question, code)
+    with pytest.raises(FatalError, match=r"Allow Read on the topic and on the consumer group"):
+        asked(kafka)
+
+
+@pytest.mark.parametrize("code", [KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION])
+def test_a_broker_too_old_to_tell_an_id_tells_none(kafka: Kafka, code: int) -> None:
+    failing(kafka, "topic", code)
+    assert asked(kafka).topic_id == ""
+
+
+def test_partitions_that_the_client_does_not_know_of_are_looked_up(kafka: Kafka) -> None:
+    """It never subscribes, and would find out by itself a quarter of an hour later."""
+    kafka.known = 3
+    assert asked(kafka).high == 100
+
+
+@pytest.mark.parametrize("text", [None, "", "somebody", "ts-datalake-sink 69 abc", "ts-datalake-sink"])
+def test_an_offset_without_its_own_mark_is_somebody_elses(kafka: Kafka, text: str) -> None:
+    kafka.committed_by = text
+    assert asked(kafka).has_foreign_offset
+
+
+def test_an_error_beside_the_offset_is_no_group_without_one(kafka: Kafka) -> None:
+    """It would begin at the latest record, and skip what is before."""
+    kafka.committed_offset = OFFSET_INVALID
+    kafka.committed_error = KafkaError(KafkaError.NOT_COORDINATOR)
+    with pytest.raises(RetryableError, match=r"sensors\[3\]"):
+        asked(kafka)
+
+
+@pytest.mark.parametrize("watermarks", [None, (-1, 100), (10, -1001), (-1001, -1001)])
+def test_watermarks_that_are_none_are_no_empty_topic(kafka: Kafka, watermarks: tuple[int, int] | None) -> None:
+    kafka.watermarks = watermarks
+    with pytest.raises(RetryableError, match=r"sensors\[3\]"):
+        asked(kafka)
+
+
+@pytest.mark.parametrize("told", [None, "", Uuid(0, 0)])
+def test_an_id_that_is_not_told_is_empty(kafka: Kafka, told: Any) -> None:
+    """Clients make an id of zeros of it, whose text is not empty."""
+    kafka.topic_id = told
+    assert asked(kafka).topic_id == ""
+
+
+def test_an_id_is_the_text_that_kafka_shows(kafka: Kafka) -> None:
+    kafka.topic_id = Uuid(1, 2)
+    assert asked(kafka).topic_id == str(Uuid(1, 2))
+
+
+def test_a_cluster_that_is_not_told_has_no_id(kafka: Kafka) -> None:
+    kafka.cluster = None
+    assert asked(kafka).cluster_id == ""

@@ -1,0 +1,110 @@
+"""A former owner's files get to the catalog as their owner would have registered them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.catalog.column_stats import column_stats
+from app.catalog.registrar import Registrar
+from app.errors import RetryableError
+from app.journal.entry import JournaledFile
+from app.journal.recovery import Recovery
+from app.model import StoredFile
+from app.table.location import Place
+from tests.fakes.memory_catalog import MemoryCatalog
+from tests.fakes.moody_store import MoodyStore
+from tests.support.batches import properties
+from tests.unit.pipeline.pipeline_line import ROOT, Line, one
+
+KEY = "data/t/p=a/data_1.parquet"
+
+
+class Bench:
+    def __init__(self, tmp_path: Path, *, has_catalog: bool = True, stats: frozenset[str] | None = None) -> None:
+        self.lake = tmp_path
+        self.catalog = MemoryCatalog()
+        self.store = MoodyStore(tmp_path)
+        place = Place(self.store.uri, ROOT)
+        catalog = self.catalog if has_catalog else None
+        self.recovery = Recovery(self.store, Registrar(catalog, place, properties("p"), "sensors", None), stats)
+
+    def file(self, *values: int) -> JournaledFile:
+        path = self.lake / KEY
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"v": pa.array(values, pa.int64()), "w": [0.5] * len(values)}), path)
+        size = path.stat().st_size
+        return JournaledFile(key=KEY, size=size, rows=len(values), partition_values={"p": "a"})
+
+
+def test_a_file_is_registered_with_what_the_journal_and_its_footer_say(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    file = bench.file(3, 1, 2)
+    bench.recovery.register([file])
+    ((registered,),) = bench.catalog.requests
+    assert (registered.key, registered.uri, registered.size, registered.rows, registered.partition_values) == (
+        KEY,
+        f"{bench.store.uri}/{KEY}",
+        file.size,
+        3,
+        {"p": "a"},
+    )
+    assert registered.last_modified.timestamp() == pytest.approx((tmp_path / KEY).stat().st_mtime)
+    assert registered.column_stats == column_stats(pq.read_metadata(tmp_path / KEY), None)
+    assert set(registered.column_stats) == {"v", "w"}
+
+
+def test_bounds_are_those_of_the_columns_that_are_to_have_some(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, stats=frozenset({"v"}))
+    bench.recovery.register([bench.file(3, 1)])
+    assert set(bench.catalog.requests[0][0].column_stats) == {"v"}
+
+
+def test_it_is_what_the_owner_himself_registered(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    line.submit(one(1))
+    assert line.delivered(1)
+    line.pipeline.stop()
+    by_owner: StoredFile = line.catalog.requests[0][0]
+    catalog = MemoryCatalog()
+    registrar = Registrar(catalog, Place(line.store.uri, ROOT), properties("p"), "sensors", None)
+    journaled = JournaledFile(
+        key=by_owner.key, size=by_owner.size, rows=by_owner.rows, partition_values=dict(by_owner.partition_values)
+    )
+    Recovery(line.store, registrar, None).register([journaled])
+    assert catalog.requests == [[by_owner]]
+
+
+def test_the_rows_are_not_counted_for_their_source_once_more(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    topics: list[str | None] = []
+
+    def add_files(files: Sequence[StoredFile], topic: str | None) -> None:
+        topics.append(topic)
+
+    bench.catalog.add_files = add_files  # type: ignore[method-assign]
+    bench.recovery.register([bench.file(1)])
+    assert topics == [None]
+
+
+def test_without_a_catalog_no_file_is_read(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, has_catalog=False)
+    bench.recovery.register([JournaledFile(key=KEY, size=1, rows=1, partition_values={})])
+    assert bench.catalog.requests == []
+
+
+def test_nothing_to_register_asks_nothing_of_the_catalog(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.recovery.register([])
+    assert (bench.catalog.requests, bench.catalog.looked_up) == ([], 0)
+
+
+def test_a_file_that_is_gone_meanwhile_registers_none(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    file = bench.file(1)
+    gone = file.model_copy(update={"key": "data/t/p=a/data_2.parquet"})
+    with pytest.raises(RetryableError, match=r"registering file://.*data_2.parquet: it was there a moment ago"):
+        bench.recovery.register([file, gone])
+    assert bench.catalog.requests == []

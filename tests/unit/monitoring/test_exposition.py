@@ -1,0 +1,127 @@
+"""The metrics as a scraper reads them."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.model import TopicPartition
+from app.monitoring.exposition import Exposition
+from app.monitoring.live import Identity, Live
+from app.monitoring.metrics import Metrics
+from tests.unit.monitoring.test_metrics import batch
+
+IDENTITY = Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3", "spark": "4.0.0"})
+TP = TopicPartition("sensors", 3)
+
+
+class Scraped:
+    """All samples of one scrape, by name and labels; and the kinds of metrics."""
+
+    def __init__(self, text: bytes) -> None:
+        families = list(text_string_to_metric_families(text.decode()))
+        self.kinds = {family.name: family.type for family in families}
+        self.documented = all(family.documentation for family in families)
+        self.values = {
+            (sample.name, *sorted(sample.labels.items())): sample.value
+            for family in families
+            for sample in family.samples
+        }
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[(name,)]
+
+    def of(self, name: str, **labels: str) -> float:
+        return self.values[(name, *sorted(labels.items()))]
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(lambda: 1_700_000_000.0)
+
+
+@pytest.fixture
+def scrape(metrics: Metrics) -> Callable[..., Scraped]:
+    def scrape(**live: object) -> Scraped:
+        return Scraped(Exposition(IDENTITY, metrics.counts, lambda: Live(**live)).text())  # type: ignore[arg-type]
+
+    return scrape
+
+
+def test_what_was_counted(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
+    metrics.delivered(batch(1, rows=10, files=2))
+    metrics.delivered(batch(2, rows=5, files=1))
+    metrics.failed_try("upload")
+    metrics.paused()
+    metrics.fenced()
+    scraped = scrape(skipped=4)
+    assert scraped["lake_sink_rows_total"] == 15
+    assert scraped["lake_sink_bytes_total"] == 300
+    assert scraped["lake_sink_files_total"] == 3
+    assert scraped["lake_sink_batches_total"] == 2
+    assert scraped["lake_sink_dead_letters_total"] == 2
+    assert scraped["lake_sink_rescued_values_total"] == 6
+    assert scraped["lake_sink_skipped_records_total"] == 4
+    assert scraped["lake_sink_pauses_total"] == 1
+    assert scraped["lake_sink_fenced_partitions_total"] == 1
+    assert scraped.of("lake_sink_retries_total", operation="upload") == 1
+
+
+def test_the_seconds_of_a_step_are_a_histogram(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
+    for seconds in (0.02, 0.2, 400.0):
+        metrics.delivered(batch(1, spark=seconds))
+    scraped = scrape()
+    assert scraped.kinds["lake_sink_step_seconds"] == "histogram"
+    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.01") == 0
+    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.25") == 2
+    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="300.0") == 2
+    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="+Inf") == 3
+    assert scraped.of("lake_sink_step_seconds_count", step="spark") == 3
+    assert scraped.of("lake_sink_step_seconds_sum", step="spark") == pytest.approx(400.22)
+    assert scraped.of("lake_sink_step_seconds_count", step="upload") == 0
+
+
+def test_where_each_partition_stands(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
+    metrics.begins(TP, 100)
+    metrics.reaches({TP: 150})
+    metrics.committed({TP: 120})
+    scraped = scrape()
+    labels = {"topic": "sensors", "partition": "3"}
+    assert scraped.of("lake_sink_lag_messages", **labels) == 30
+    assert scraped.of("lake_sink_committed_offset", **labels) == 120
+    assert scraped.of("lake_sink_end_offset", **labels) == 150
+    assert scraped["lake_sink_assigned_partitions"] == 1
+    assert scraped["lake_sink_last_commit_timestamp_seconds"] == 1_700_000_000
+
+
+def test_what_is_unknown_is_left_out(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
+    metrics.begins(TP, 100)
+    names = {str(key[0]) for key in scrape().values}
+    assert "lake_sink_committed_offset" in names
+    assert not {"lake_sink_lag_messages", "lake_sink_last_commit_timestamp_seconds"} & names
+    assert not {name for name in names if name.startswith("lake_sink_java")}
+
+
+def test_how_things_are_now(scrape: Callable[..., Scraped]) -> None:
+    scraped = scrape(state="paused", buffered=5, buffer_limit=10, under_way=2)
+    assert scraped.of("lake_sink_state", state="paused") == 1
+    assert sum(value for (name, *_), value in scraped.values.items() if name == "lake_sink_state") == 1
+    assert scraped["lake_sink_buffer_bytes"] == 5
+    assert scraped["lake_sink_buffer_limit_bytes"] == 10
+    assert scraped["lake_sink_batches_under_way"] == 2
+    assert scraped.of("lake_sink_build_info", version="1.2.3", spark="4.0.0") == 1
+
+
+def test_both_processes_tell_their_memory_and_time(scrape: Callable[..., Scraped]) -> None:
+    scraped = scrape(java_pid=os.getppid())
+    for prefix in ("process", "lake_sink_java_process"):
+        assert scraped[f"{prefix}_resident_memory_bytes"] > 100_000
+        assert scraped[f"{prefix}_cpu_seconds_total"] >= 0
+
+
+def test_every_metric_is_documented_and_ours_have_our_prefix(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
+    metrics.begins(TP, 1)
+    scraped = scrape(java_pid=os.getppid())
+    assert scraped.documented
+    assert {name for name in scraped.kinds if not name.startswith(("lake_sink_", "process_"))} == set()

@@ -1,0 +1,141 @@
+"""What the pictures of the status page are made of."""
+
+import re
+from html import unescape
+
+import pytest
+
+from app import formatting
+from app.monitoring import chart
+from app.monitoring.history import History, Point, Sample
+
+
+def history(*rows: int, lag: int | None = 0, every: float = 5.0) -> History:
+    """Samples, the first of them at second 0."""
+    filled = History()
+    for index, count in enumerate(rows):
+        filled.add(Sample(index * every, count, lag))
+    return filled
+
+
+def test_without_samples_there_is_nothing_to_show() -> None:
+    empty = History()
+    assert (empty.span(100), empty.rate(100, 60)) == (0, 0)
+    assert (empty.rates(100, 15), empty.lags(100, 15)) == ([], [])
+
+
+def test_rates_are_of_the_rows_between_two_samples() -> None:
+    assert history(0, 50, 50, 200).rates(15.0, 5) == [Point(10, 10), Point(5, 0), Point(0, 30)]
+
+
+def test_wider_steps_spread_batches_that_come_one_by_one() -> None:
+    assert history(0, 0, 0, 300, 300, 300, 300).rates(30.0, 15) == [Point(15, 20), Point(0, 0)]
+
+
+def test_the_rate_of_the_last_minute() -> None:
+    samples = history(*range(0, 10_000, 100), every=5.0)
+    assert samples.rate(495.0, 60) == 20.0
+    assert history(7).rate(0.0, 60) == 0.0
+
+
+def test_lags_are_shown_as_they_were() -> None:
+    assert history(0, 0, lag=7).lags(5.0, 5) == [Point(5, 7), Point(0, 7)]
+    assert history(0, lag=None).lags(0.0, 5) == [Point(0, None)]
+
+
+def test_half_an_hour_is_kept_and_no_more() -> None:
+    samples = history(*range(1_000))
+    assert samples.span(999 * 5.0) == 1_800
+
+
+# --- the picture ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("highest", "marks"),
+    [
+        (0, [0, 1]),
+        (0.3, [0, 0.1, 0.2, 0.3]),
+        (1, [0, 0.5, 1]),
+        (7, [0, 2, 4, 6, 8]),
+        (100, [0, 50, 100]),
+        (101, [0, 50, 100, 150]),
+        (8_250, [0, 5_000, 10_000]),
+        (200_000, [0, 50_000, 100_000, 150_000, 200_000]),
+        (1e12, [0, 5e11, 1e12]),
+    ],
+)
+def test_the_grid_is_at_round_values(highest: float, marks: list[float]) -> None:
+    assert chart.ticks(highest) == pytest.approx(marks)
+    assert len(chart.ticks(highest)) <= 5
+
+
+@pytest.mark.parametrize(("span", "shown"), [(0, 300), (299, 300), (301, 600), (1_000, 1_800), (9_999, 1_800)])
+def test_a_young_process_gets_a_short_axis(span: float, shown: float) -> None:
+    assert chart.window(span) == shown
+
+
+def words(picture: str) -> list[str]:
+    return [unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)</text>", picture)]
+
+
+def test_both_axes_are_labelled() -> None:
+    picture = chart.draw([Point(60, 1_000.0), Point(0, 3_000.0)], 300, "Rows a second", "rows")
+    assert words(picture) == ["0", "1k", "2k", "3k", "now", "1 min", "2 min", "3 min", "5 min ago"]
+    assert 'aria-label="Rows a second"' in picture
+
+
+@pytest.mark.parametrize(("seconds", "moments"), [(600, [2, 4, 6]), (1_800, [10, 20])])
+def test_moments_do_not_crowd(seconds: float, moments: list[int]) -> None:
+    shown = words(chart.draw([], seconds, "Lag", "lag"))
+    assert [word for word in shown if word.endswith(" min")] == [f"{minute} min" for minute in moments]
+
+
+def test_the_newest_point_is_at_the_right_and_the_highest_at_the_top() -> None:
+    picture = chart.draw([Point(300, 0), Point(0, 100)], 300, "x", "x")
+    assert '<path class="line" d="M40.0 146.0 L392.0 12.0"/>' in picture
+
+
+def test_the_line_is_broken_where_nothing_is_known() -> None:
+    points = [Point(40, 1), Point(30, 2), Point(20, None), Point(10, 3), Point(0, 4)]
+    assert chart.draw(points, 300, "x", "x").count('class="line"') == 2
+
+
+def test_what_is_older_than_the_axis_is_left_out() -> None:
+    picture = chart.draw([Point(4_000, 9_999), Point(0, 5)], 1_800, "x", "x")
+    assert "10k" not in words(picture)
+
+
+def test_an_empty_picture_says_so() -> None:
+    assert "no lag yet" in words(chart.draw([Point(0, None)], 300, "Lag", "lag"))
+
+
+# --- figures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1_000, "1.0 KB"),
+        (1_300_000, "1.2 MB"),
+        (2**28, "256 MB"),
+        (5 * 2**50, "5,120 TB"),
+    ],
+)
+def test_sizes(count: int, text: str) -> None:
+    assert formatting.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-3, "0 s"), (4.4, "4 s"), (60, "1 min"), (725, "12 min 5 s"), (11_520, "3 h 12 min"), (180_000, "2 d 2 h")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert formatting.duration(seconds) == text
+
+
+@pytest.mark.parametrize(("rate", "text"), [(0, "0"), (0.49, "0.5"), (12.34, "12.3"), (8_250.4, "8,250")])
+def test_rates(rate: float, text: str) -> None:
+    assert formatting.rate(rate) == text

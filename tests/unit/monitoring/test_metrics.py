@@ -1,0 +1,153 @@
+"""What is counted, and what of it is remembered."""
+
+from app.model import TopicPartition
+from app.monitoring.metrics import BUCKETS, STEPS, DeliveredBatch, DeliveredFile, Durations, Metrics, Position
+
+TP, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
+
+
+def batch(number: int = 1, *, rows: int = 10, files: int = 2, **seconds: float) -> DeliveredBatch:
+    return DeliveredBatch(
+        number=number,
+        reason="checkpoint",
+        rows=rows,
+        files=files,
+        size=100 * files,
+        dead_letters=1,
+        rescued=3,
+        dropped=0,
+        seconds=seconds or {"convert": 0.2},
+        last_files=[DeliveredFile(f"data/t/{number}-{index}.parquet", rows // files, 100) for index in range(files)],
+    )
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_before_anything_happens_all_is_zero_and_unknown() -> None:
+    counts = Metrics().counts()
+    assert (counts.rows, counts.files, counts.batches, counts.pauses) == (0, 0, 0, 0)
+    assert counts.last_commit is None
+    assert counts.lag is None
+    assert list(counts.steps) == list(STEPS)
+
+
+def test_batches_add_up() -> None:
+    metrics = Metrics()
+    metrics.delivered(batch(1, rows=10, files=2))
+    metrics.delivered(batch(2, rows=5, files=1))
+    counts = metrics.counts()
+    assert (counts.batches, counts.rows, counts.files, counts.size) == (2, 15, 3, 300)
+    assert (counts.dead_letters, counts.rescued) == (2, 6)
+
+
+def test_what_was_taken_does_not_change_any_more() -> None:
+    metrics = Metrics()
+    before = metrics.counts()
+    metrics.delivered(batch())
+    metrics.begins(TP, 5)
+    metrics.failed_try("upload")
+    assert (before.rows, before.positions, before.retries) == (0, {}, {})
+
+
+def test_the_last_ten_batches_and_files_are_remembered_newest_first() -> None:
+    clock = Clock()
+    metrics = Metrics(clock)
+    for number in range(1, 13):
+        clock.now += 1
+        metrics.delivered(batch(number))
+    counts = metrics.counts()
+    assert [each.number for each in counts.last_batches] == list(range(12, 2, -1))
+    assert counts.last_batches[0].at == 1_012.0
+    assert [file.key for file in counts.last_files][:3] == [
+        "data/t/12-1.parquet",
+        "data/t/12-0.parquet",
+        "data/t/11-1.parquet",
+    ]
+    assert len(counts.last_files) == 10
+
+
+def test_a_batch_of_many_files_is_not_kept_as_a_whole() -> None:
+    metrics = Metrics()
+    metrics.delivered(batch(1, rows=1_000, files=1_000))
+    counts = metrics.counts()
+    assert len(counts.last_files) == 10
+    assert not counts.last_batches[0].last_files
+
+
+def test_the_seconds_of_each_step_are_counted_by_bucket() -> None:
+    metrics = Metrics()
+    for seconds in (0.01, 0.2, 400.0):
+        metrics.delivered(batch(1, spark=seconds, upload=0.0))
+    spark = metrics.counts().steps["spark"]
+    assert spark.seconds == 400.21
+    assert spark.buckets[BUCKETS.index(0.01)] == 1  # a bound belongs to its bucket
+    assert spark.buckets[BUCKETS.index(0.25)] == 1
+    assert spark.buckets[-1] == 1
+    assert sum(spark.buckets) == 3
+    assert metrics.counts().steps["done"] == Durations()
+
+
+def test_failures_are_counted_by_what_failed() -> None:
+    metrics = Metrics()
+    for of in ("upload", "upload", "register"):
+        metrics.failed_try(of)
+    metrics.paused()
+    metrics.fenced()
+    counts = metrics.counts()
+    assert counts.retries == {"upload": 2, "register": 1}
+    assert (counts.pauses, counts.fenced) == (1, 1)
+
+
+# --- positions ------------------------------------------------------------------------------------------------------
+
+
+def test_the_lag_is_what_is_not_committed() -> None:
+    clock = Clock()
+    metrics = Metrics(clock)
+    metrics.begins(TP, 100)
+    assert metrics.counts().positions == {TP: Position(100, None, None)}
+    metrics.reaches({TP: 250})
+    assert metrics.counts().positions[TP].lag == 150
+    metrics.committed({TP: 240})
+    counts = metrics.counts()
+    assert counts.positions[TP] == Position(240, 1_000.0, 250)
+    assert (counts.lag, counts.last_commit) == (10, 1_000.0)
+
+
+def test_a_commit_that_is_ahead_of_the_last_look_is_no_negative_lag() -> None:
+    metrics = Metrics()
+    metrics.begins(TP, 0)
+    metrics.reaches({TP: 10})
+    metrics.committed({TP: 15})
+    assert metrics.counts().lag == 0
+
+
+def test_the_whole_lag_is_known_when_that_of_each_partition_is() -> None:
+    metrics = Metrics()
+    metrics.begins(TP, 0)
+    metrics.begins(OTHER, 0)
+    metrics.reaches({TP: 10})
+    assert metrics.counts().lag is None
+    metrics.reaches({OTHER: 5})
+    assert metrics.counts().lag == 15
+
+
+def test_partitions_that_were_given_away_are_forgotten() -> None:
+    metrics = Metrics()
+    metrics.begins(TP, 0)
+    metrics.begins(OTHER, 0)
+    metrics.ended([TP, TopicPartition("never", 7)])
+    metrics.committed({TP: 5})  # of a commit that was under way
+    metrics.reaches({TP: 9})
+    assert list(metrics.counts().positions) == [OTHER]
+
+
+def test_an_empty_commit_is_none() -> None:
+    metrics = Metrics()
+    metrics.committed({})
+    assert metrics.counts().last_commit is None

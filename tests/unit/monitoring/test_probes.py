@@ -1,0 +1,93 @@
+"""What the probes are told of a loop whose turns and Spark a test plays."""
+
+import pytest
+
+from app.monitoring.probes import Health, Probe
+from tests.fakes.clock import Clock
+
+LOOP_SECONDS = 235.0
+
+
+class Played:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.health = Health(loop_seconds=LOOP_SECONDS, clock=self.clock)
+        self.spark_alive = True
+        self.recovers = False
+        self.readiness = Probe(ok=True, detail="consuming")
+
+    def started(self) -> None:
+        self.health.started(
+            spark_alive=lambda: self.spark_alive, ready=lambda: self.readiness, recovers=lambda: self.recovers
+        )
+
+
+@pytest.fixture
+def played() -> Played:
+    return Played()
+
+
+# --- live -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_starts_is_live_however_long_it_takes(played: Played) -> None:
+    played.clock.advance(10_000)
+    assert played.health.live() == Probe(ok=True, detail="starting")
+
+
+def test_a_loop_that_turns_is_live(played: Played) -> None:
+    played.started()
+    for _ in range(10):
+        played.clock.advance(LOOP_SECONDS)
+        played.health.turn()
+    assert played.health.live() == Probe(ok=True, detail="running")
+
+
+def test_a_loop_that_hangs_is_not_live(played: Played) -> None:
+    played.started()
+    played.clock.advance(LOOP_SECONDS)
+    assert played.health.live().ok
+    played.clock.advance(1)
+    assert played.health.live() == Probe(ok=False, detail="the consumer's loop has not turned for 236 s")
+
+
+def test_a_loop_that_turns_again_is_live_again(played: Played) -> None:
+    played.started()
+    played.clock.advance(2 * LOOP_SECONDS)
+    assert not played.health.live().ok
+    played.health.turn()
+    assert played.health.live().ok
+
+
+def test_a_loop_that_rests_while_state_is_recovered_is_live(played: Played) -> None:
+    played.started()
+    played.recovers = True
+    played.clock.advance(100 * LOOP_SECONDS)
+    assert played.health.live().ok
+    played.recovers = False
+    played.clock.advance(LOOP_SECONDS)
+    assert played.health.live().ok, "it counts from the end of the recovery"
+    played.clock.advance(1)
+    assert not played.health.live().ok
+
+
+def test_without_its_java_process_it_is_not_live(played: Played) -> None:
+    played.started()
+    played.spark_alive = False
+    assert played.health.live() == Probe(ok=False, detail="Spark's Java process is gone")
+
+
+# --- ready ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_starts_is_not_ready(played: Played) -> None:
+    assert played.health.ready() == Probe(ok=False, detail="starting")
+
+
+@pytest.mark.parametrize(
+    "readiness", [Probe(ok=True, detail="consuming"), Probe(ok=False, detail="no partitions assigned yet")]
+)
+def test_readiness_is_told_as_it_is(played: Played, readiness: Probe) -> None:
+    played.started()
+    played.readiness = readiness
+    assert played.health.ready() == readiness

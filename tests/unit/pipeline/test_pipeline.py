@@ -1,0 +1,225 @@
+"""The three threads between the sink and the lake: order, overlap, memory and failures."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConnectorError, DataError, FatalError, SparkLostError
+from app.model import Batch
+from tests.support.batches import batch
+from tests.unit.pipeline.pipeline_line import ROOT, WAIT, Gate, Line, bad, one, wait_until
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    line = Line(tmp_path)
+    yield line
+    line.pipeline.stop()
+
+
+# --- all goes well --------------------------------------------------------------------------------------------------
+
+
+def test_rows_reach_the_lake_and_their_files_the_catalog(line: Line) -> None:
+    line.submit(batch({"p": "a", "v": 1}, {"p": "b", "v": 2}, {"p": "a", "v": 3}, first=40))
+    assert line.delivered(1)
+    name = "data_sensors-0_0000000000000000040-42_0a1b2c3d-0.parquet"
+    assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
+    assert [values["v"] for values in line.rows()] == [1, 3, 2]
+    assert [(file.rows, dict(file.partition_values)) for file in line.catalog.requests[0]] == [
+        (2, {"p": "a"}),
+        (1, {"p": "b"}),
+    ]
+
+
+def test_batches_are_delivered_in_their_order(line: Line) -> None:
+    line.submit(*(one(number) for number in range(1, 21)))
+    assert line.delivered(20)
+    assert [files[0].key.split("_")[-2] for files in line.catalog.requests] == [
+        f"{number:019d}-{number}" for number in range(1, 21)
+    ]
+    assert line.values() == list(range(1, 21))
+
+
+def test_nothing_is_left_in_the_scratch_folder(line: Line) -> None:
+    line.submit(*(one(number) for number in range(1, 6)))
+    assert line.delivered(5)
+    assert list(line.scratch.iterdir()) == []
+
+
+def test_a_batch_is_delivered_only_once_it_is_registered(line: Line) -> None:
+    gate = Gate()
+    line.catalog.refuse = gate
+    line.submit(one(1))
+    gate.wait_reached()
+    assert line.rows() != []
+    assert not line.pipeline.wait_delivered(1, 0.0)
+    gate.open()
+    assert line.delivered(1)
+
+
+def test_a_batch_is_prepared_and_another_written_while_one_is_uploaded(line: Line) -> None:
+    uploading, writing = Gate(), Gate()
+    line.store.refuse = uploading
+    line.writer.before = lambda number: writing() if number == 1 else None
+    line.submit(one(1, size=100), one(2, size=200), one(3, size=400))
+    uploading.wait_reached()
+    writing.wait_reached()
+    wait_until(lambda: line.pipeline.held_bytes == 0)
+    assert (line.scratch / "batch-3" / "staged.parquet").exists()
+    assert not line.pipeline.wait_delivered(1, 0.0)
+    uploading.open()
+    writing.open()
+    assert line.delivered(3)
+
+
+def test_the_bytes_of_a_batch_are_held_until_it_is_staged(line: Line) -> None:
+    gate = Gate()
+    line.writer.before = gate
+    line.submit(one(1, size=100))
+    gate.wait_reached()
+    wait_until(lambda: line.pipeline.held_bytes == 0)
+    line.submit(one(2, size=200), one(3, size=400), one(4, size=800), one(5, size=1_600))
+    # Batch 2 waits for the writer, batch 3 for its place, and the rows of the others for the thread that stages.
+    wait_until(lambda: line.pipeline.held_bytes == 2_400)
+    gate.open()
+    assert line.delivered(5)
+    assert line.pipeline.held_bytes == 0
+
+
+def test_the_writer_is_idle_unless_a_batch_waits_for_it(line: Line) -> None:
+    gate = Gate()
+    assert line.pipeline.is_idle
+    line.writer.before = gate
+    line.submit(one(1))
+    gate.wait_reached()
+    assert line.pipeline.is_idle, "a batch submitted now is staged while the writer is busy"
+    line.submit(one(2))
+    assert not line.pipeline.is_idle
+    gate.open()
+    assert line.delivered(2)
+    assert line.pipeline.is_idle
+
+
+def test_waiting_ends_with_its_time(line: Line) -> None:
+    gate = Gate()
+    line.writer.before = gate
+    line.submit(one(1))
+    assert not line.pipeline.wait_delivered(1, 0.01)
+    gate.open()
+    assert line.delivered(1)
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+def break_stage(line: Line) -> Batch:
+    return bad(2)
+
+
+def break_write(line: Line) -> Batch:
+    def fail(number: int) -> None:
+        if number == 1:
+            raise SparkLostError("writing a batch", "the Java process is gone")
+
+    line.writer.before = fail
+    return one(2)
+
+
+def break_upload(line: Line) -> Batch:
+    line.store.refuse = lambda key: FatalError(f"uploading {key}", "access denied") if "02-2_" in key else None
+    return one(2)
+
+
+def break_register(line: Line) -> Batch:
+    refusal = FatalError("registering files", "401 Unauthorized")
+    line.catalog.refuse = lambda: refusal if line.catalog.requests else None
+    return one(2)
+
+
+@pytest.mark.parametrize(
+    ("break_it", "kind", "words"),
+    [
+        (break_stage, DataError, "sensors[0] at offset 3"),
+        (break_write, SparkLostError, "the Java process is gone"),
+        (break_upload, FatalError, "access denied"),
+        (break_register, FatalError, "401 Unauthorized"),
+    ],
+)
+def test_a_lasting_failure_of_any_step_is_told_and_nothing_behind_it_delivered(
+    line: Line, break_it: Callable[[Line], Batch], kind: type[ConnectorError], words: str
+) -> None:
+    bad = break_it(line)
+    line.submit(one(1))
+    assert line.delivered(1)
+    line.submit(bad, one(3), one(4))
+    failure = line.failure()
+    assert type(failure) is kind
+    assert words in str(failure)
+    assert not line.pipeline.wait_delivered(2, WAIT)
+    line.pipeline.stop()
+    assert [len(files) for files in line.catalog.requests] == [1]
+    assert {3, 4}.isdisjoint(line.values())
+
+
+def test_a_failure_lets_arrive_what_is_ahead_of_it(line: Line) -> None:
+    """What is ahead can then be committed; a start that fails at the same place again does not write it anew."""
+    gate = Gate()
+    line.store.refuse = gate
+    line.submit(one(1), one(2))
+    gate.wait_reached()
+    line.submit(bad(3))
+    assert not line.pipeline.wait_delivered(3, 0.2)
+    assert line.pipeline.failure is None
+    gate.open()
+    line.failure()
+    assert line.values() == [1, 2]
+    assert line.pipeline.wait_delivered(2, 0.0)
+
+
+@pytest.mark.parametrize("step", ["write", "upload", "register"])
+def test_an_unforeseen_error_is_a_lasting_failure_too(line: Line, step: str) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    if step == "write":
+        line.writer.before = fail
+    elif step == "upload":
+        line.store.refuse = fail
+    else:
+        line.catalog.refuse = fail
+    line.submit(one(1))
+    failure = line.failure()
+    assert isinstance(failure, FatalError)
+    assert str(failure).startswith("writing a batch: ZeroDivisionError('oops'). Please report this as a bug")
+
+
+def test_the_failure_of_the_earliest_batch_is_the_one_that_is_told(line: Line) -> None:
+    gate = Gate()
+
+    def fail(_: int) -> None:
+        gate()
+        raise FatalError("writing a batch", "the disk is full")
+
+    line.writer.before = fail
+    line.submit(one(1), bad(2))
+    gate.wait_reached()
+    gate.open()
+    assert "the disk is full" in str(line.failure())
+
+
+def test_a_failure_ends_a_wait(line: Line) -> None:
+    gate = Gate()
+
+    def fail(_: int) -> None:
+        gate()
+        raise FatalError("writing a batch", "the disk is full")
+
+    line.writer.before = fail
+    line.submit(one(1))
+    gate.wait_reached()
+    threading.Timer(0.05, gate.open).start()
+    assert not line.pipeline.wait_delivered(1, WAIT)
+    assert line.pipeline.failure is not None

@@ -1,0 +1,196 @@
+"""The pipeline while store or catalog is away, when assignments end meanwhile, and when it is stopped."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.model import Batch, TopicPartition
+from tests.support.batches import TP, batch, batch_of, row
+from tests.unit.pipeline.pipeline_line import Gate, Line, bad, one, own_threads, wait_until
+
+OTHER = TopicPartition("sensors", 1)
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("app.retry._LONGEST_PAUSE", 0.01)
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[Line]:
+    line = Line(tmp_path)
+    yield line
+    line.pipeline.stop()
+
+
+# --- trying again ---------------------------------------------------------------------------------------------------
+
+
+def test_an_upload_is_tried_until_it_works_and_only_missing_files_again(line: Line) -> None:
+    tries: dict[str, int] = {}
+    lock = threading.Lock()
+
+    def refuse(key: str) -> ConnectorError | None:
+        with lock:
+            tries[key] = tries.get(key, 0) + 1
+        refused = "/p=b/" in key and tries[key] < 5
+        return RetryableError(f"uploading {key}", "503 Slow Down") if refused else None
+
+    line.store.refuse = refuse
+    line.submit(batch({"p": "a", "v": 1}, {"p": "b", "v": 2}, {"p": "c", "v": 3}))
+    assert line.delivered(1)
+    assert sorted(tries.values()) == [1, 1, 5]
+    assert len(line.catalog.keys) == 3
+    assert line.values() == [1, 2, 3]
+
+
+def test_a_registration_is_tried_until_it_works_without_uploading_again(line: Line) -> None:
+    refusals = [RetryableError("registering files", "503")] * 4
+    line.catalog.refuse = lambda: refusals.pop() if refusals else None
+    line.submit(one(1))
+    assert line.delivered(1)
+    assert len(line.store.tried) == 1
+    assert len(line.catalog.keys) == 1
+
+
+def test_the_obstacle_is_told_while_it_lasts(line: Line) -> None:
+    away = RetryableError("uploading x", "no route to host")
+    line.store.refuse = lambda _: away
+    line.submit(one(1))
+    wait_until(lambda: line.pipeline.obstacle is away)
+    assert line.pipeline.failure is None
+    assert not line.pipeline.wait_delivered(1, 0.0)
+    line.store.refuse = lambda _: None
+    assert line.delivered(1)
+    assert line.pipeline.obstacle is None
+
+
+def test_a_lasting_error_after_a_passing_one_is_a_failure(line: Line) -> None:
+    errors: list[ConnectorError] = [RetryableError("uploading x", "503"), FatalError("uploading x", "access denied")]
+    line.store.refuse = lambda _: errors.pop(0)
+    line.submit(one(1))
+    assert "access denied" in str(line.failure())
+
+
+# --- assignments that end -------------------------------------------------------------------------------------------
+
+
+def two_owners(number: int = 1) -> Batch:
+    rows = {TP: [row({"p": "a", "v": 1}, 1)], OTHER: [row({"p": "a", "v": 2}, 1)]}
+    return batch_of(rows, number=number, owners={TP: "gone0000", OTHER: "mine0000"})
+
+
+def test_files_of_an_ended_assignment_are_dropped_and_the_others_delivered(line: Line) -> None:
+    line.ended.add("gone0000")
+    line.submit(two_owners())
+    assert line.delivered(1)
+    assert line.values() == [2]
+    assert ["mine0000" in key for key in line.catalog.keys] == [True]
+    assert list(line.scratch.iterdir()) == []
+
+
+def test_a_batch_of_nothing_but_ended_assignments_registers_nothing(line: Line) -> None:
+    line.ended |= {"gone0000", "mine0000"}
+    line.submit(two_owners())
+    assert line.delivered(1)
+    assert line.rows() == []
+    assert line.catalog.requests == []
+    assert line.catalog.created == []
+
+
+def test_an_assignment_that_ends_while_the_store_is_away_is_not_written_later(line: Line) -> None:
+    line.store.refuse = lambda key: RetryableError(f"uploading {key}", "no route to host")
+    line.submit(two_owners())
+    wait_until(lambda: line.pipeline.obstacle is not None)
+    line.ended.add("gone0000")
+    line.store.refuse = lambda _: None
+    assert line.delivered(1)
+    # A try that was under way when the assignment ended may still have got through; a later one must not.
+    assert all("mine0000" in key for key in line.catalog.keys)
+
+
+def test_an_assignment_that_ends_while_the_catalog_is_away_is_not_registered_later(line: Line) -> None:
+    line.catalog.refuse = lambda: RetryableError("registering files", "503")
+    line.submit(two_owners())
+    wait_until(lambda: line.pipeline.obstacle is not None)
+    line.ended.add("gone0000")
+    line.catalog.refuse = lambda: None
+    assert line.delivered(1)
+    assert ["mine0000" in key for key in line.catalog.keys] == [True]
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_ends_all_threads_of_an_idle_pipeline(line: Line) -> None:
+    line.submit(one(1))
+    assert line.delivered(1)
+    assert own_threads() >= {"stage", "write", "deliver"}
+    line.pipeline.stop()
+    wait_until(lambda: own_threads() == set())
+
+
+def test_a_stop_ends_all_threads_while_a_store_is_away(line: Line) -> None:
+    line.store.refuse = lambda key: RetryableError(f"uploading {key}", "no route to host", retry_after=60)
+    line.submit(*(one(number) for number in range(1, 9)))
+    wait_until(lambda: line.pipeline.obstacle is not None)
+    line.pipeline.stop()
+    wait_until(lambda: own_threads() == set())
+
+
+def test_a_stop_ends_all_threads_while_uploads_wait_for_their_turn(line: Line) -> None:
+    gate = Gate()
+    line.store.refuse = gate
+    line.submit(batch(*({"p": str(number), "v": number} for number in range(10))))
+    gate.wait_reached()
+    line.pipeline.stop()
+    gate.open()
+    wait_until(lambda: own_threads() == set())
+    assert line.catalog.requests == []
+
+
+def test_a_stop_after_a_failure_ends_all_threads(line: Line) -> None:
+    line.submit(bad(1), one(2))
+    line.failure()
+    line.pipeline.stop()
+    wait_until(lambda: own_threads() == set())
+
+
+def test_a_stop_twice_is_no_harm(line: Line) -> None:
+    line.pipeline.stop()
+    line.pipeline.stop()
+
+
+def test_nothing_of_a_batch_leaves_the_machine_once_its_topic_was_recreated(tmp_path: Path) -> None:
+    asked: list[TopicPartition] = []
+    answers: list[ConnectorError | None] = [None, RetryableError("consuming", "the topic was made anew")]
+
+    def recreated(tps: Sequence[TopicPartition]) -> ConnectorError | None:
+        asked.extend(tps)
+        return answers.pop(0)
+
+    line = Line(tmp_path, recreated=recreated)
+    line.submit(one(1), one(2))
+    assert line.failure().exit_code == 75
+    assert line.values() == [1]
+    assert [name for name in line.store.tried if "2-2" in name] == []
+    assert len(asked) == 2
+    line.pipeline.stop()
+
+
+def test_whether_a_topic_was_recreated_is_asked_until_kafka_answers(tmp_path: Path) -> None:
+    errors = [RetryableError("asking", "no route to host")] * 2
+
+    def recreated(_: Sequence[TopicPartition]) -> None:
+        if errors:
+            raise errors.pop()
+
+    line = Line(tmp_path, recreated=recreated)
+    line.submit(one(1))
+    assert line.delivered(1)
+    assert line.values() == [1]
+    line.pipeline.stop()

@@ -1,0 +1,167 @@
+"""A batch as it is handed to Spark: which rows go into which file, and what is in them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.errors import DataError
+from app.model import Batch, StagedFile, TopicPartition
+from app.table.layout import HIVE_NULL, PartitionSpec, file_name
+from app.table.schema import TableSchema
+from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stager
+
+OTHER = TopicPartition("sensors", 1)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "staged.parquet"
+
+
+def staged(some: Batch, wanted: PartitionSpec, path: Path) -> StagedFile:
+    file = stager(wanted).stage(some, path, at_once).file
+    assert file is not None
+    return file
+
+
+def at_once(work: Callable[[], TableSchema]) -> TableSchema:
+    return work()
+
+
+def rows_of(file: StagedFile) -> list[list[dict[str, Any]]]:
+    """The rows of each group, without the helper column."""
+    table = pq.read_table(file.path)
+    groups: list[list[dict[str, Any]]] = [[] for _ in file.groups]
+    for values in table.to_pylist():
+        groups[values.pop(file.group_column)].append(values)
+    return groups
+
+
+def refused(some: Batch, wanted: PartitionSpec, path: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        stager(wanted, "fail").stage(some, path, at_once)
+    return str(caught.value)
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_hive_partition_is_a_group_in_the_order_it_is_first_seen(path: Path) -> None:
+    some = batch({"p": "b", "v": 1}, {"p": "a", "v": 2}, {"p": "b", "v": 3}, {"v": 4})
+    file = staged(some, spec("p"), path)
+    assert [dict(group.partition_values) for group in file.groups] == [{"p": "b"}, {"p": "a"}, {"p": HIVE_NULL}]
+    assert [group.rows for group in file.groups] == [2, 1, 1]
+    assert [[values["v"] for values in rows] for rows in rows_of(file)] == [[1, 3], [2], [4]]
+
+
+def test_without_partition_columns_all_is_one_group(path: Path) -> None:
+    file = staged(batch({"v": 1}, {"v": 2}), spec(), path)
+    assert [(dict(group.partition_values), group.rows) for group in file.groups] == [({}, 2)]
+
+
+def test_topic_partitions_never_share_a_file(path: Path) -> None:
+    rows = {TP: [row({"p": "a"}, 5), row({"p": "b"}, 6)], OTHER: [row({"p": "a"}, 9), row({"p": "a"}, 10)]}
+    file = staged(batch_of(rows), spec("p"), path)
+    found = [(group.part.offsets.tp, group.partition_values["p"], group.rows) for group in file.groups]
+    assert found == [(TP, "a", 1), (TP, "b", 1), (OTHER, "a", 2)]
+
+
+def test_topic_partitions_never_share_a_file_without_partition_columns_either(path: Path) -> None:
+    rows = {TP: [row({"v": 1}, 5)], OTHER: [row({"v": 2}, 5)]}
+    file = staged(batch_of(rows), spec(), path)
+    assert [(group.part.offsets.tp, group.rows) for group in file.groups] == [(TP, 1), (OTHER, 1)]
+    assert [[values["v"] for values in rows] for rows in rows_of(file)] == [[1], [2]]
+
+
+def test_files_are_named_after_the_offsets_of_their_topic_partition(path: Path) -> None:
+    rows = {TP: [row({"p": "a"}, 5), row({"p": "b"}, 8)], OTHER: [row({"p": "a"}, 100), row({"p": "a"}, 101)]}
+    file = staged(batch_of(rows, number=3), spec("p"), path)
+    assert [file_name(group.part) for group in file.groups] == [
+        "data_sensors-0_0000000000000000005-8_0a1b2c3d-2.parquet",
+        "data_sensors-0_0000000000000000005-8_0a1b2c3d-2.parquet",
+        "data_sensors-1_0000000000000000100-101_0a1b2c3d-2.parquet",
+    ]
+
+
+def test_many_rows_in_many_groups_are_all_there(path: Path) -> None:
+    rows = {tp: [row({"p": i % 37, "q": i % 3, "v": i}, i) for i in range(5_000)] for tp in (TP, OTHER)}
+    file = staged(batch_of(rows), spec("p", "q"), path)
+    assert len(file.groups) == 2 * 37 * 3
+    for group, found in zip(file.groups, rows_of(file), strict=True):
+        wanted = [v for v in range(5_000) if (str(v % 37), str(v % 3)) == tuple(group.partition_values.values())]
+        assert [values["v"] for values in found] == wanted
+        assert group.rows == len(wanted)
+
+
+# --- columns --------------------------------------------------------------------------------------------------------
+
+
+def test_partition_columns_are_not_in_the_file(path: Path) -> None:
+    file = staged(batch({"place": "NYC", "year": 1999, "v": 1}), spec("year", "place"), path)
+    assert dict(file.groups[0].partition_values) == {"year": "2024", "place": "NYC"}
+    assert rows_of(file) == [[{"v": 1, "ts_ms": NOON}]]
+
+
+def test_the_helper_column_gets_out_of_the_way_of_a_field_of_its_name(path: Path) -> None:
+    usual = staged(batch({"v": 1}), spec(), path).group_column
+    file = staged(batch({usual: "mine", f"{usual}_": "mine too"}), spec(), path)
+    assert file.group_column not in {usual, f"{usual}_"}
+    assert rows_of(file) == [[{usual: "mine", f"{usual}_": "mine too", "ts_ms": NOON}]]
+
+
+def test_where_all_columns_are_partition_columns_the_rows_are_kept(path: Path) -> None:
+    file = staged(batch({"p": "a"}, {"p": "a"}, {"p": "b"}), spec("p", "ts_ms"), path)
+    assert [group.rows for group in file.groups] == [2, 1]
+    assert rows_of(file) == [[{"__key": None}, {"__key": None}], [{"__key": None}]]
+
+
+def test_a_batch_in_which_no_record_has_a_value_is_kept(path: Path) -> None:
+    file = staged(batch({"ts_ms": None}, {"ts_ms": None}), spec("year", "p"), path)
+    assert [dict(group.partition_values) for group in file.groups] == [{"year": HIVE_NULL, "p": HIVE_NULL}]
+    assert rows_of(file) == [[{"__key": None}, {"__key": None}]]
+
+
+def test_large_rows_are_in_row_groups_that_a_small_heap_can_hold(path: Path) -> None:
+    megabyte = "x" * 2**20
+    values = [{"v": text * (9 if index in (5, 6) else 0)} for index, text in enumerate([megabyte] * 100)]
+    file = staged(batch(*values, {"v": megabyte * 17}, {"v": megabyte * 7}), spec(), path)
+    footer = pq.read_metadata(file.path)
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    assert [group.num_rows for group in groups if group.total_byte_size > 16 * 2**20 + 1_000] == [1]
+    assert len(groups) < 20, "small ones stay together"
+    assert [len(row.get("v") or "") // 2**20 for row in rows_of(file)[0]] == [0] * 5 + [9, 9] + [0] * 93 + [17, 7]
+
+
+def test_the_file_is_one_plain_row_group(path: Path) -> None:
+    file = staged(batch(*({"v": i} for i in range(1_000))), spec(), path)
+    footer = pq.read_metadata(file.path)
+    assert footer.num_row_groups == 1
+    assert footer.row_group(0).column(0).compression == "UNCOMPRESSED"
+    assert pq.read_schema(file.path).field(file.group_column).type == pa.int32()
+
+
+# --- what cannot be stored ------------------------------------------------------------------------------------------
+
+
+def test_a_bad_timestamp_is_told_with_topic_partition_and_offset(path: Path) -> None:
+    rows = {TP: [row({"ts_ms": "2024-01-01"}, 5)], OTHER: [row({"ts_ms": "soon"}, 100)]}
+    message = refused(batch_of(rows), spec("year"), path)
+    assert "sensors[1] at offset 100: 'soon' is no ISO-8601 timestamp" in message
+
+
+def test_a_value_too_long_for_a_folder_is_told_with_topic_partition_and_offset(path: Path) -> None:
+    some = batch({"p": "short"}, {"p": "l" * 300}, {"p": "l" * 300}, first=40)
+    message = refused(some, spec("p"), path)
+    assert "sensors[0] at offset 41: partition column 'p' needs a folder name of 302 bytes, 255 are allowed" in message
+
+
+def test_values_too_long_for_a_key_are_told_with_topic_partition_and_offset(path: Path) -> None:
+    names = [f"p{number}" for number in range(6)]
+    some = batch(dict.fromkeys(names, "s"), dict.fromkeys(names, "l" * 200), first=40)
+    message = refused(some, spec(*names), path)
+    assert "sensors[0] at offset 41: the file's key has " in message
+    assert "1024 are allowed" in message

@@ -1,0 +1,144 @@
+"""What staging does with rows that cannot be written, with columns that others claimed first, and with metadata."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.model import Rejected, TopicPartition
+from app.pipeline.stage import Staged
+from app.table.schema import TableSchema
+from tests.fakes.memory_schema import MemorySchema
+from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stager
+
+OTHER = TopicPartition("sensors", 1)
+LONG = "l" * 300
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "staged.parquet"
+
+
+def rows_of(staged: Staged) -> list[dict[str, Any]]:
+    assert staged.file is not None
+    table = pq.read_table(staged.file.path)
+    rows: list[dict[str, Any]] = table.drop_columns([staged.file.group_column]).to_pylist()
+    return rows
+
+
+def test_rows_that_fit_no_folder_are_rejected_and_the_others_stay(path: Path) -> None:
+    rows = {TP: [row({"p": "a", "v": 1}, 5), row({"p": LONG, "v": 2}, 6)], OTHER: [row({"p": LONG}, 7)]}
+    staged = stager(spec("p")).stage(batch_of(rows), path, lambda work: work())
+    assert [values["v"] for values in rows_of(staged)] == [1]
+    found = {part.offsets.tp: [(one.offset, one.value) for one in records] for part, records in staged.rejected}
+    assert found == {TP: [(6, {"p": LONG, "v": 2})], OTHER: [(7, {"p": LONG})]}
+    assert "needs a folder name of 302 bytes" in staged.rejected[0][1][0].reason
+
+
+def test_reasons_of_several_kinds_are_found_in_one_batch(path: Path) -> None:
+    some = batch({"p": LONG, "ts_ms": NOON}, {"p": "a", "ts_ms": "soon"}, {"p": "a", "ts_ms": NOON})
+    staged = stager(spec("year", "p")).stage(some, path, lambda work: work())
+    assert len(rows_of(staged)) == 1
+    assert sorted(one.offset for _, records in staged.rejected for one in records) == [0, 1]
+
+
+def test_a_record_without_any_timestamp_is_rejected_where_a_folder_needs_one(path: Path) -> None:
+    rows = [row({"v": 1}, 5, timestamp=-1), row({"v": 2, "ts_ms": NOON}, 6, timestamp=-1), row({"v": 3}, 7)]
+    staged = stager(spec("year"), metadata=["__timestamp"]).stage(batch_of({TP: rows}), path, lambda work: work())
+    (rejected,) = staged.rejected[0][1]
+    assert (rejected.offset, rejected.timestamp, rejected.value) == (5, None, {"v": 1})
+    assert rejected.reason == "it has no 'ts_ms', and its Kafka message has no timestamp"
+    one, two = rows_of(staged)
+    assert (one["v"], one["ts_ms"], one["__timestamp"]) == (2, NOON, None)
+    assert (two["ts_ms"], two["__timestamp"].timestamp() * 1000) == (NOON, NOON)
+
+
+def test_a_record_without_any_timestamp_is_a_row_like_others_where_no_folder_needs_one(path: Path) -> None:
+    some = batch_of({TP: [row({"v": 1}, timestamp=-1), row({"v": 2}, 1, timestamp=-2)]})
+    staged = stager(spec(), metadata=["__timestamp"]).stage(some, path, lambda work: work())
+    assert staged.rejected == ()
+    one, two = rows_of(staged)
+    assert (one["ts_ms"], one["__timestamp"]) == (None, None)
+    assert two["ts_ms"] == -2, "before 1970, which is a time like others"
+
+
+def test_a_batch_without_a_row_left_has_no_file(path: Path) -> None:
+    staged = stager(spec("p")).stage(batch({"p": LONG}), path, lambda work: work())
+    assert staged.file is None
+    assert not path.exists()
+    assert len(staged.rejected[0][1]) == 1
+
+
+def test_records_that_were_rejected_before_come_along(path: Path) -> None:
+    before = Rejected(TP, 3, None, b"k", b"{", None, "no JSON")
+    some = batch({"v": 1}, first=4)
+    some = type(some)(some.number, some.reason, some.parts, some.rows, some.size, (before,))
+    staged = stager(spec()).stage(some, path, lambda work: work())
+    assert staged.rejected == ((some.parts[0], [before]),)
+
+
+def test_bad_rows_are_dropped_where_the_user_wants_it(path: Path) -> None:
+    staged = stager(spec("p"), "skip").stage(batch({"p": LONG}, {"p": "a"}), path, lambda work: work())
+    assert staged.rejected == ()
+    assert len(rows_of(staged)) == 1
+
+
+def test_a_column_that_another_member_gave_another_type_is_converted_again(path: Path) -> None:
+    class Quicker(MemorySchema):
+        def extend(self, wanted: TableSchema) -> TableSchema:
+            if not self.asked:
+                self.current = TableSchema({"v": pa.string()})
+            return super().extend(wanted)
+
+    schema = Quicker()
+    staged = stager(spec(), schema=schema).stage(batch({"v": 5}), path, lambda work: work())
+    (values,) = rows_of(staged)
+    assert values.get("v") is None
+    assert json.loads(values["_rescued_data"]) == {"v": 5}
+    assert schema.current.columns["v"] == pa.string()
+    assert staged.rescued == 1
+
+
+def test_rescued_columns_are_told_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    some = stager(spec(), schema=MemorySchema(TableSchema({"v": pa.int64()})))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            assert some.stage(batch({"v": "warm"}, {"v": "hot"}), path, lambda work: work()).rescued == 2
+    (record,) = caplog.records
+    assert "column 'v'" in record.getMessage()
+    assert "'warm'" in record.getMessage()
+
+
+def test_metadata_columns_tell_where_each_row_is_from(path: Path) -> None:
+    names = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
+    first = row({"v": 1}, 5)._replace(headers=[("h", b"\x00"), ("h", "text"), ("none", None)])
+    rows = {TP: [first], OTHER: [row({"v": 2, "__offset": 99}, 7)]}
+    staged = stager(spec(), metadata=names).stage(batch_of(rows), path, lambda work: work())
+    one, two = rows_of(staged)
+    assert (one["__topic"], one["__partition"], one["__offset"]) == ("sensors", 0, 5)
+    assert one["__timestamp"].timestamp() * 1000 == NOON
+    assert one["__headers"] == [
+        {"key": "h", "value": b"\x00"},
+        {"key": "h", "value": b"text"},
+        {"key": "none", "value": None},
+    ]
+    assert (two["__partition"], two["__offset"], two["__headers"]) == (1, 7, None)
+    assert json.loads(two["_rescued_data"]) == {"__offset": 99}
+
+
+def test_any_number_of_rescued_columns_is_told_in_one_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stage = stager(spec()).stage
+    with caplog.at_level(logging.WARNING):
+        for first in range(0, 40_000, 2_000):
+            names = [f"{number:06}" + "n" * 200_000 * (number % 500 == 0) for number in range(first, first + 2_000)]
+            stage(batch({"x": 1, **dict.fromkeys(names, 1)}), path, lambda work: work())
+    assert 1 <= len(caplog.messages) <= 2
+    assert all(len(message) < 3_000 for message in caplog.messages)
+    assert "column '001000" in caplog.messages[0]
+    assert "more columns" in caplog.messages[0]
+    assert "No further columns are told" in caplog.messages[-1]

@@ -1,0 +1,29 @@
+"""What Parquet is told of the files that a batch becomes."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.spark.parquet_options import parquet_options
+from app.spark.staged_file import write_staged
+
+TEXTS = pa.table({"text": pa.array(["x" * 96] * 10)})  # with its length, a row has 100 bytes
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> pa.Schema:
+    write_staged(TEXTS, tmp_path / "staged.parquet")
+    return pq.read_schema(tmp_path / "staged.parquet")
+
+
+@pytest.mark.parametrize(
+    ("rows", "bytes_"), [(1, 4_096), (45, 4_500), (1_000, 100_000), (10_000, 1_000_000), (1_000_000, 1_048_576)]
+)
+def test_a_page_has_room_for_the_largest_file_up_to_a_megabyte(schema: pa.Schema, rows: int, bytes_: int) -> None:
+    assert parquet_options(schema, rows)["parquet.page.size"] == str(bytes_)
+
+
+def test_a_file_that_tells_nothing_is_left_to_parquet() -> None:
+    assert parquet_options(TEXTS.schema, 10) == {}

@@ -1,0 +1,109 @@
+"""The scratch folder: private, and gone with its process, however that ended."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from app.spark.scratch import make_scratch
+
+REPOSITORY = Path(__file__).parents[3]
+MAKE_AND_WAIT = (
+    "from app.spark.scratch import make_scratch; import sys; print(make_scratch(), flush=True); sys.stdin.read()"
+)
+
+MAKE_AND_START_ANOTHER = """
+import subprocess, sys
+from app.spark.scratch import make_scratch
+print(make_scratch())
+nothing = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+print(subprocess.Popen(["sleep", "60"], close_fds=False, **nothing).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The temporary directory that all processes of the test share."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+class OtherProcess:
+    """Another life of the connector with a scratch folder of its own."""
+
+    def __init__(self, parent: Path, program: str = MAKE_AND_WAIT) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            cwd=REPOSITORY,
+            env={**os.environ, "TMPDIR": str(parent)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.folder = Path(self.line())
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.communicate()
+
+
+def test_the_folder_is_empty_private_and_in_the_temporary_directory(parent: Path) -> None:
+    folder = make_scratch()
+    assert folder.parent == parent
+    assert list(folder.iterdir()) == []
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_a_killed_process_left_is_removed(parent: Path) -> None:
+    other = OtherProcess(parent)
+    (other.folder / "written-7" / "x").mkdir(parents=True)
+    (other.folder / "written-7" / "x" / "part-0.parquet").write_bytes(b"PAR1")
+    other.kill()
+    folder = make_scratch()
+    assert list(parent.iterdir()) == [folder]
+
+
+def test_the_folder_of_a_process_that_runs_stays(parent: Path) -> None:
+    other = OtherProcess(parent)
+    try:
+        folder = make_scratch()
+        assert sorted(parent.iterdir()) == sorted([other.folder, folder])
+    finally:
+        other.kill()
+
+
+def test_the_folder_stays_for_as_long_as_its_process_runs(parent: Path) -> None:
+    mine = make_scratch()
+    other = OtherProcess(parent)
+    other.kill()
+    assert mine.exists()
+
+
+def test_folders_of_others_are_left_alone(parent: Path) -> None:
+    (parent / "pytest-of-somebody").mkdir()
+    (parent / "quix-datalake-notes.txt").write_text("a file, not a folder")
+    make_scratch()
+    assert (parent / "pytest-of-somebody").exists()
+    assert (parent / "quix-datalake-notes.txt").exists()
+
+
+def test_what_a_killed_process_left_is_removed_also_while_a_process_it_started_lives_on(parent: Path) -> None:
+    """As Spark's Java process may, for a moment."""
+    other = OtherProcess(parent, MAKE_AND_START_ANOTHER)
+    heir = int(other.line())
+    other.kill()
+    try:
+        make_scratch()
+        assert not other.folder.exists()
+    finally:
+        os.kill(heir, signal.SIGKILL)

@@ -1,0 +1,59 @@
+"""What a staged file tells of its rows, so that Spark's heap can be kept from filling up."""
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.spark.staged_file import largest_row, write_staged
+
+GROUP = 4  # bytes of the group column
+
+
+def told(folder: Path, columns: dict[str, Any]) -> int | None:
+    path = folder / "staged.parquet"
+    rows = len(next(iter(columns.values())))
+    table = pa.table({**columns, "group": pa.array([0] * rows, pa.int32())})
+    write_staged(table, path)
+    assert pq.read_table(path).equals(table), "all rows as they were"
+    return largest_row(pq.read_schema(path))
+
+
+@pytest.mark.parametrize(
+    ("column", "size"),
+    [
+        (pa.array([1, None], pa.int64()), 8),
+        (pa.array([True, None]), 1),
+        (pa.array([Decimal("1.5"), None]), 16),
+        (pa.array(["a", "ü" * 5, None]), 10),
+        (pa.array([b"12345", b""]), 5),
+        (pa.array([None], pa.string()), 0),
+        (pa.array([[1, 2, 3], [], None], pa.list_(pa.int64())), 24),
+        (pa.array([["a"] * 4, ["bb"]]), 8),
+        (pa.array([{"a": 1, "b": "four"}, None]), 12),
+        (pa.array([[{"a": "four"}, {"a": "x"}]]), 8),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value),
+)
+def test_it_tells_how_large_a_row_may_be(tmp_path: Path, column: pa.Array, size: int) -> None:
+    assert told(tmp_path, {"v": column}) == size + GROUP
+
+
+def test_of_a_type_that_it_does_not_know_all_values_may_be_in_one_row(tmp_path: Path) -> None:
+    column = pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int64()))
+    size = told(tmp_path, {"v": column})
+    assert size is not None
+    assert size >= 18
+
+
+def test_one_large_value_among_many_small_ones_is_seen(tmp_path: Path) -> None:
+    size = told(tmp_path, {"v": pa.chunked_array([["x"] * 10_000, ["x" * 100_000], ["x"] * 10_000])})
+    assert size == 100_000 + GROUP
+
+
+def test_another_file_tells_nothing(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "other.parquet")
+    assert largest_row(pq.read_schema(tmp_path / "other.parquet")) is None

@@ -1,0 +1,229 @@
+"""Every way Azure can say no, as the user gets to see it: over a real connection, with the answers put in its mouth."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.storage.azure.store import AzureStore
+from dev.server import free_ports
+from tests.fakes.azure_answers import KEY, azure_store, listing, refusal, written
+from tests.fakes.canned_server import Answer, CannedServer
+
+SIGNATURE = "s1gnature%2Fthat%2Bstays%3D"
+SAS = f"sv=2026-01-01&sr=c&sp=rcwdl&se=2099-01-01T00:00:00Z&sig={SIGNATURE}"
+READ_ONLY = SAS.replace("rcwdl", "rl")
+EXPIRED = SAS.replace("2099", "2024")
+MAC = (
+    "The MAC signature found in the HTTP request 'c2lnbmF0dXJl=' is not the same as any computed signature. "
+    "Server used following string to sign: 'PUT"
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library tries again as ever, only without sleeping in between."""
+    monkeypatch.setattr("azure.core.pipeline.transport.HttpTransport.sleep", lambda *_: None)
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Path:
+    path = tmp_path / "part-0.parquet"
+    path.write_bytes(b"PAR1")
+    return path
+
+
+def error_of_upload(parquet: Path, *answers: Answer, sas_token: str | None = None) -> ConnectorError:
+    with CannedServer(*answers) as server, pytest.raises(ConnectorError) as caught:
+        azure_store(server.url, sas_token=sas_token).upload(parquet, "t/part-0.parquet")
+    assert "uploading az://lake/t/part-0.parquet (storage account acme)" in str(caught.value)
+    assert not {KEY, SIGNATURE, "c2lnbmF0dXJl"} & set(str(caught.value).replace("'", " ").split())
+    assert "RequestId" not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (refusal(503, "ServerBusy", "The server is currently unable to receive requests."), "(ServerBusy)"),
+        (refusal(500, "InternalError", "The server encountered an internal error."), "(InternalError)"),
+        (refusal(500, "OperationTimedOut", "Operation could not be completed within the time."), "(OperationTimedOut)"),
+        (refusal(400, "Md5Mismatch", "The MD5 value did not match."), "(Md5Mismatch)"),
+        (refusal(400, "InvalidBlockList", "The specified block list is invalid."), "(InvalidBlockList)"),
+        (refusal(409, "ContainerBeingDeleted", "The container is being deleted."), "(ContainerBeingDeleted)"),
+        (refusal(403, "AuthenticationFailed", detail="Request date header too old: 'x'"), "clock"),
+        (Answer(429), "HTTP 429"),
+        (Answer(503, b"<html>busy<br>"), "AZURE_ENDPOINT_URL"),
+        (Answer(200, b"<html></html>"), "is not that of Azure"),
+        (Answer(201, b""), "is not that of Azure"),
+    ],
+)
+def test_what_passes_is_retryable(parquet: Path, answer: Answer, hint: str) -> None:
+    error = error_of_upload(parquet, answer)
+
+    assert isinstance(error, RetryableError)
+    assert hint in str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (refusal(403, "AuthenticationFailed", "Server failed to authenticate.", MAC), "Check AZURE_STORAGE_KEY"),
+        (refusal(403, "AuthorizationFailure", "This request is not authorized."), "firewall"),
+        (refusal(403, "KeyBasedAuthenticationNotPermitted"), "Storage Blob Data Contributor"),
+        (refusal(403, "AccountIsDisabled", "The account is disabled."), "ask its owner"),
+        (refusal(404, "ContainerNotFound", "The specified container does not exist."), "STORAGE_URL"),
+        (refusal(409, "BlobImmutableDueToPolicy", "Immutable."), "immutability policy"),
+        (refusal(412, "LeaseIdMissing", "There is a lease."), "break the lease"),
+        (refusal(413, "RequestBodyTooLarge", "The body is too large."), "Look up RequestBodyTooLarge"),
+        (Answer(403, b"<html>proxy"), "any proxy on the way"),
+        (Answer(404, b"no such page"), "any proxy on the way"),
+    ],
+)
+def test_what_does_not_pass_is_fatal(parquet: Path, answer: Answer, hint: str) -> None:
+    error = error_of_upload(parquet, answer)
+
+    assert isinstance(error, FatalError)
+    assert hint in str(error)
+
+
+@pytest.mark.parametrize(
+    ("token", "code", "hint"),
+    [
+        (READ_ONLY, "AuthorizationPermissionMismatch", "permits sp=rl and lacks cwd"),
+        (READ_ONLY, "AuthorizationFailure", "permits sp=rl and lacks cwd"),
+        (SAS, "AuthorizationPermissionMismatch", "permits read (r), create (c), write (w), delete (d) and list (l)"),
+        (SAS, "AuthorizationSourceIPMismatch", "other addresses"),
+        (SAS, "AuthenticationFailed", "Check AZURE_STORAGE_SAS_TOKEN"),
+        (EXPIRED, "AuthenticationFailed", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN anew"),
+        (EXPIRED, "AuthorizationFailure", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN anew"),
+    ],
+)
+def test_a_signature_that_does_not_let_in_says_what_it_lacks(parquet: Path, token: str, code: str, hint: str) -> None:
+    error = error_of_upload(parquet, refusal(403, code), sas_token=token)
+
+    assert isinstance(error, FatalError)
+    assert hint in str(error)
+
+
+def test_the_service_may_give_the_reason(parquet: Path) -> None:
+    detail = "Signature not valid in the specified time frame: Start [x] - Expiry [y] - Current [z]"
+
+    error = error_of_upload(parquet, refusal(403, "AuthenticationFailed", detail=detail), sas_token=SAS)
+
+    assert detail in str(error)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_the_wait_that_the_service_asks_for_is_handed_on(
+    parquet: Path, headers: dict[str, str], seconds: float | None
+) -> None:
+    error = error_of_upload(parquet, refusal(503, "ServerBusy", headers=headers))
+
+    assert isinstance(error, RetryableError)
+    assert error.retry_after == seconds
+
+
+def test_a_failure_that_passes_at_once_is_not_seen(parquet: Path) -> None:
+    with CannedServer(refusal(503, "ServerBusy"), written('"1"')) as server:
+        stored = azure_store(server.url).upload(parquet, "t/part-0.parquet")
+
+    assert (stored.key, stored.size, stored.last_modified.year) == ("t/part-0.parquet", 4, 2026)
+    assert len(server.requests) == 2
+
+
+def test_after_three_tries_it_is_the_pipelines_turn(parquet: Path) -> None:
+    with CannedServer(refusal(503, "ServerBusy")) as server, pytest.raises(RetryableError):
+        azure_store(server.url).upload(parquet, "t/part-0.parquet")
+    assert len(server.requests) == 3
+
+
+def test_a_web_server_is_no_blob_service() -> None:
+    with (
+        CannedServer(Answer(200, b"<html></html>")) as server,
+        pytest.raises(ConfigError, match=r"connecting to az://lake \(storage account acme\).*AZURE_ENDPOINT_URL"),
+    ):
+        azure_store(server.url).connect("")
+
+
+@pytest.mark.parametrize("sas_token", [None, SAS])
+@pytest.mark.parametrize(
+    ("act", "doing"),
+    [
+        (lambda store: store.connect(""), "connecting to az://lake"),
+        (lambda store: store.read("k"), "reading az://lake/k"),
+        (lambda store: list(store.list("k")), "listing az://lake/k"),
+        (lambda store: store.delete("k"), "deleting az://lake/k"),
+    ],
+    ids=["connect", "read", "list", "delete"],
+)
+def test_a_service_that_is_not_there_is_retryable_and_named(
+    act: Callable[[AzureStore], object], doing: str, sas_token: str | None
+) -> None:
+    [port] = free_ports(1)
+
+    with pytest.raises(RetryableError, match=rf"127\.0\.0\.1:{port}.*refused.*AZURE_STORAGE_ACCOUNT") as caught:
+        act(azure_store(f"http://127.0.0.1:{port}", sas_token=sas_token))
+    assert str(caught.value).startswith(doing)
+    assert SIGNATURE not in str(caught.value)
+    assert caught.value.__cause__ is None  # whose text has the signature in it
+
+
+def test_an_account_that_nobody_knows_is_retryable_and_named() -> None:
+    store = azure_store("http://no-such-account.invalid", sas_token=SAS)
+
+    with pytest.raises(RetryableError, match=r"no-such-account\.invalid.*Check AZURE_STORAGE_ACCOUNT") as caught:
+        store.connect("")
+    assert SIGNATURE not in str(caught.value)
+
+
+def test_https_to_a_server_that_speaks_http_names_the_setting() -> None:
+    with (
+        CannedServer(listing()) as server,
+        pytest.raises(FatalError, match="https:// in AZURE_ENDPOINT_URL") as caught,
+    ):
+        azure_store(server.url.replace("http:", "https:"), sas_token=SAS).connect("")
+    assert SIGNATURE not in str(caught.value)
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
+def test_neither_key_nor_signature_is_in_a_log(parquet: Path, level: int, caplog: pytest.LogCaptureFixture) -> None:
+    for sas_token in (None, SAS):
+        with CannedServer(refusal(503, "ServerBusy"), written('"1"')) as server, caplog.at_level(level):
+            logging.getLogger("urllib3").setLevel(logging.WARNING)  # as set_up_logging does
+            azure_store(server.url, sas_token=sas_token).upload(parquet, "t/part-0.parquet")
+
+    assert SIGNATURE not in caplog.text
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("key", "sas_token", "hint"),
+    [
+        ("no base64 at all", None, r"the account key is not base64.*AZURE_STORAGE_KEY"),
+        (None, "sv=1&sp=r", "has no sig=.*AZURE_STORAGE_SAS_TOKEN"),
+        (None, "sig=a\nb", "has no sig=.*AZURE_STORAGE_SAS_TOKEN"),
+    ],
+)
+def test_what_cannot_let_in_is_told_before_it_is_sent(key: str | None, sas_token: str | None, hint: str) -> None:
+    with CannedServer(listing()) as server, pytest.raises(ConfigError, match=hint):
+        azure_store(server.url, key=key, sas_token=sas_token).connect("")
+    assert not server.requests
+
+
+@pytest.mark.parametrize("text", ["nonsense", "AccountKey=c2VjcmV0LWtleQ==", "AccountName=acme;;"])
+def test_a_connection_string_that_cannot_be_read_names_its_variable(text: str) -> None:
+    store = AzureStore("lake", connection_string=text, max_workers=1, create_container=False)
+
+    with pytest.raises(ConfigError, match="AZURE_STORAGE_CONNECTION_STRING") as caught:
+        store.connect("")
+    assert "c2VjcmV0LWtleQ" not in str(caught.value)

@@ -1,0 +1,67 @@
+"""What Google Cloud Storage says, put in the mouth of a real HTTP server."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from app.storage.gcs.bucket import ASKED
+from app.storage.gcs.client import RETRY
+from app.storage.gcs.store import GcsStore
+from tests.fakes.canned_server import Answer, CannedServer
+
+BUCKET_GONE = "The specified bucket does not exist."
+
+
+def said(document: Mapping[str, object]) -> Answer:
+    return Answer(200, json.dumps(document).encode(), {"Content-Type": "application/json"})
+
+
+def written(generation: int, name: str = "t/f.parquet", size: int = 4, md5: str = "") -> Answer:
+    """An object's description."""
+    return said(
+        {
+            "kind": "storage#object",
+            "name": name,
+            "generation": str(generation),
+            "size": str(size),
+            "md5Hash": md5,
+            "timeCreated": "2026-01-02T03:04:05.678Z",
+        }
+    )
+
+
+def content(body: bytes, generation: int) -> Answer:
+    """An object's bytes."""
+    return Answer(200, body, {"X-Goog-Generation": str(generation), "Content-Type": "application/json"})
+
+
+def listing(*names: str, token: str | None = None) -> Answer:
+    """A page of a listing; ``token`` leads to the next one."""
+    items = [{"name": name, "size": "4", "timeCreated": "2026-01-02T03:04:05.678Z"} for name in names]
+    return said({"kind": "storage#objects", "items": items, **({"nextPageToken": token} if token else {})})
+
+
+def refusal(status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> Answer:
+    error = {"code": status, "message": message, "errors": [{"message": message, "reason": reason}]}
+    kind = {"Content-Type": "application/json; charset=UTF-8"}
+    return Answer(status, json.dumps({"error": error}).encode(), kind | dict(headers or {}))
+
+
+def text(status: int, message: str) -> Answer:
+    """How a request for an object's bytes is refused."""
+    return Answer(status, message.encode(), {"Content-Type": "text/html; charset=UTF-8"})
+
+
+@contextmanager
+def bucket_at(*answers: Answer, bucket: str = "lake", create: bool = False) -> Iterator[tuple[GcsStore, CannedServer]]:
+    """A bucket on a server that gives these answers. Nothing is tried again by Google's library."""
+    with CannedServer(*answers) as server, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("STORAGE_EMULATOR_HOST", server.url)
+        patched.setitem(ASKED, "retry", RETRY.with_timeout(0))
+        yield GcsStore(bucket, credentials_json=None, max_workers=2, create_bucket=create), server
+
+
+def methods(server: CannedServer) -> list[str]:
+    return [request.method for request in server.requests]

@@ -1,0 +1,265 @@
+"""Where the token for Google Cloud Storage comes from, and what a user reads when there is none."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.storage.gcs.bucket import ASKED
+from app.storage.gcs.client import RETRY
+from app.storage.gcs.store import GcsStore
+from tests.fakes.canned_server import Answer, CannedServer, Request
+from tests.unit.storage.gcs.google_answers import content, refusal, said
+
+STORED = content(b"{}", 1)
+JSON = {"Content-Type": "application/json"}
+EXPIRED = 0  # seconds that a token is good for
+
+
+def token(name: str, seconds: int = 3600) -> Answer:
+    return said({"access_token": name, "expires_in": seconds, "token_type": "Bearer"})
+
+
+@pytest.fixture(autouse=True)
+def _bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No credentials but those that a test gives."""
+    for name in [name for name in os.environ if name.startswith(("GOOGLE_", "GCS_", "GCE_", "STORAGE_", "CLOUDSDK_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "no-gcloud"))
+    monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", True)
+    monkeypatch.setitem(ASKED, "retry", RETRY.with_timeout(0))
+
+
+@pytest.fixture(scope="module")
+def private_key() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+@pytest.fixture
+def lake(monkeypatch: pytest.MonkeyPatch) -> Iterator[CannedServer]:
+    """A bucket where everything can be read."""
+    with CannedServer(STORED) as server:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
+        yield server
+
+
+def key_text(private_key: str, token_uri: str, without: str = "") -> str:
+    key: dict[str, Any] = {
+        "type": "service_account",
+        "project_id": "sinks",
+        "private_key_id": "1",
+        "private_key": private_key,
+        "client_email": "sink@sinks.iam.gserviceaccount.com",
+        "token_uri": token_uri,
+    }
+    return json.dumps({name: value for name, value in key.items() if name != without})
+
+
+def store(credentials_json: str | None) -> GcsStore:
+    return GcsStore("lake", credentials_json=credentials_json, max_workers=2, create_bucket=False)
+
+
+def sent(server: CannedServer) -> list[str]:
+    return [request.headers.get("authorization", "") for request in server.requests]
+
+
+def test_a_key_is_exchanged_for_a_token_which_goes_with_every_request(lake: CannedServer, private_key: str) -> None:
+    with CannedServer(token("t1")) as google:
+        client = store(key_text(private_key, google.url))
+        client.read("a")
+        client.read("b")
+
+    assert sent(lake) == ["Bearer t1", "Bearer t1"]
+    (request,) = google.requests
+    assert b"assertion=" in request.body
+
+
+def test_a_token_that_expired_is_fetched_anew(lake: CannedServer, private_key: str) -> None:
+    with CannedServer(token("t1", EXPIRED), token("t2", EXPIRED), token("t3")) as google:
+        client = store(key_text(private_key, google.url))
+        for _ in range(4):
+            client.read("a")
+
+    assert sent(lake) == ["Bearer t1", "Bearer t2", "Bearer t3", "Bearer t3"]
+
+
+def test_a_token_that_is_revoked_is_fetched_anew(private_key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = refusal(401, "authError", "Invalid Credentials")
+    with CannedServer(refused, STORED) as lake, CannedServer(token("t1"), token("t2")) as google:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", lake.url)
+        store(key_text(private_key, google.url)).read("a")
+
+    assert sent(lake) == ["Bearer t1", "Bearer t2"]
+
+
+def test_a_token_that_no_store_accepts_is_fatal(private_key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = refusal(401, "authError", "Invalid Credentials")
+    with CannedServer(refused) as lake, CannedServer(token("t1")) as google:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", lake.url)
+        error = error_with(key_text(private_key, google.url))
+
+    assert isinstance(error, FatalError)
+    assert "Invalid Credentials" in error.cause
+    assert "GCS_CREDENTIALS_JSON" in error.hint
+
+
+def test_the_file_that_the_environment_names_is_used(
+    lake: CannedServer, private_key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST")
+    monkeypatch.setenv("API_ENDPOINT_OVERRIDE", lake.url)
+    file = tmp_path / "key.json"
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    with CannedServer(token("t1")) as google:
+        file.write_text(key_text(private_key, google.url))
+        store(None).read("a")
+
+    assert sent(lake) == ["Bearer t1"]
+
+
+class MetadataServer(CannedServer):
+    """What a machine of Google's asks for its own service account; each token it gives has expired by its next use."""
+
+    def __init__(self) -> None:
+        super().__init__(Answer())
+        self._tokens = 0
+
+    def next_answer(self, request: Request) -> Answer:
+        self.requests.append(request)
+        of_google = {"Metadata-Flavor": "Google", "Content-Type": "application/text"}
+        path = request.path.partition("?")[0].removeprefix("/computeMetadata/v1/")
+        if path.endswith("/token"):
+            self._tokens += 1
+            return Answer(200, token(f"m{self._tokens}", EXPIRED).body, of_google | JSON)
+        account = {"email": "sink@sinks.iam.gserviceaccount.com", "scopes": [], "aliases": ["default"]}
+        said = {"": "", "project/project-id": "sinks", "universe/universe-domain": "googleapis.com"}
+        if path.startswith("instance/service-accounts/"):
+            return Answer(200, json.dumps(account).encode(), of_google | JSON)
+        return Answer(200, said.get(path, "").encode(), of_google)
+
+
+def test_without_a_key_the_machine_s_own_account_is_used_and_its_token_renewed(
+    lake: CannedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST")
+    monkeypatch.setenv("API_ENDPOINT_OVERRIDE", lake.url)
+    with MetadataServer() as machine:
+        host = machine.url.removeprefix("http://")
+        monkeypatch.setenv("GCE_METADATA_IP", host)
+        monkeypatch.setattr("google.auth.compute_engine._metadata._GCE_METADATA_HOST", host)
+        monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", False)
+        client = store(None)
+        client.read("a")
+        client.read("b")
+
+    first, second = sent(lake)
+    assert first.startswith("Bearer m")
+    assert second.startswith("Bearer m")
+    assert first != second
+
+
+def error_with(credentials_json: str | None) -> ConnectorError:
+    with pytest.raises(ConnectorError, match="connecting to gs://lake") as caught:
+        store(credentials_json).connect("")
+    return caught.value
+
+
+def test_no_credentials_anywhere_names_the_ways_to_give_some() -> None:
+    error = error_with(None)
+
+    assert isinstance(error, ConfigError)
+    for way in ("GCS_CREDENTIALS_JSON", "GOOGLE_APPLICATION_CREDENTIALS", "service account"):
+        assert way in error.hint
+
+
+def test_a_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere/key.json")
+
+    error = error_with(None)
+
+    assert isinstance(error, ConfigError)
+    assert "/nowhere/key.json" in error.cause
+
+
+@pytest.mark.parametrize("text", ["", "s3cr3t", '{"private_key": "s3cr3t"', "[1]", '"s3cr3t"', "{}"])
+def test_a_text_that_is_no_key_is_not_shown(text: str) -> None:
+    error = error_with(text)
+
+    assert isinstance(error, ConfigError)
+    assert "GCS_CREDENTIALS_JSON" in error.cause
+    assert "s3cr3t" not in str(error)
+
+
+@pytest.mark.parametrize("field", ["client_email", "private_key", "token_uri"])
+def test_a_key_that_lacks_something_names_it(private_key: str, field: str) -> None:
+    error = error_with(key_text(private_key, "http://127.0.0.1:1", without=field))
+
+    assert isinstance(error, ConfigError)
+    assert f"lacks {field}" in error.cause
+
+
+def test_a_private_key_that_cannot_be_read_is_not_shown() -> None:
+    error = error_with(
+        key_text("-----BEGIN PRIVATE KEY-----\ns3cr3t\n-----END PRIVATE KEY-----\n", "http://127.0.0.1:1")
+    )
+
+    assert isinstance(error, ConfigError)
+    assert "private_key" in error.cause
+    assert "s3cr3t" not in str(error)
+
+
+def test_other_credentials_in_the_place_of_a_key_are_sent_elsewhere() -> None:
+    error = error_with('{"type": "authorized_user", "refresh_token": "s3cr3t"}')
+
+    assert "authorized_user" in error.cause
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in error.hint
+    assert "s3cr3t" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind", "shown"),
+    [
+        (400, "Invalid JWT Signature.", FatalError, "Invalid JWT Signature"),
+        (400, "Invalid grant: account not found", FatalError, "exist and are enabled"),
+        (400, "Invalid JWT: Token must be a short-lived token (60 minutes)", RetryableError, "clock (NTP)"),
+        (503, "try later", RetryableError, "no token was given"),
+    ],
+    ids=["signature", "account", "clock", "outage"],
+)
+def test_a_token_that_is_refused_says_why(
+    lake: CannedServer, private_key: str, status: int, message: str, kind: type[ConnectorError], shown: str
+) -> None:
+    document = {"error": "invalid_grant" if status == 400 else "unavailable", "error_description": message}
+    answer = Answer(status, json.dumps(document).encode(), JSON)
+    with CannedServer(answer) as google:
+        error = error_with(key_text(private_key, google.url))
+
+    assert isinstance(error, kind)
+    assert shown in str(error)
+    assert not lake.requests
+
+
+def test_a_token_service_that_is_away_is_waited_for(lake: CannedServer, private_key: str) -> None:
+    error = error_with(key_text(private_key, "http://127.0.0.1:9"))
+
+    assert isinstance(error, RetryableError)
+    assert "refused" in error.cause
+    assert "token service" in error.hint
+
+
+def test_nothing_secret_is_logged_at_debug(
+    lake: CannedServer, private_key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with CannedServer(token("t0ken-1")) as google, caplog.at_level(logging.DEBUG):
+        store(key_text(private_key, google.url)).read("a")
+
+    assert "t0ken-1" not in caplog.text
+    assert private_key.splitlines()[1] not in caplog.text

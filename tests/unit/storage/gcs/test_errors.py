@@ -1,0 +1,174 @@
+"""Every way Google Cloud Storage can say no, as the user gets to see it: over a real connection."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from google.api_core.exceptions import RetryError
+
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.storage.gcs.bucket import ASKED
+from app.storage.gcs.client import RETRY
+from app.storage.gcs.errors import translate
+from app.storage.gcs.store import GcsStore
+from tests.fakes.canned_server import Answer
+from tests.unit.storage.gcs.google_answers import BUCKET_GONE, bucket_at, listing, methods, refusal, said, text, written
+
+DENIED = (
+    "sink@lake.iam.gserviceaccount.com does not have storage.objects.create access to the Google Cloud Storage object. "
+    "Permission 'storage.objects.create' denied on resource (or it may not exist)."
+)
+TOO_OFTEN = (
+    "The object lake/t/part-0.parquet exceeded the rate limit for object mutation operations (create, update, and "
+    "delete). Please reduce your request rate."
+)
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Path:
+    path = tmp_path / "part-0.parquet"
+    path.write_bytes(b"PAR1")
+    return path
+
+
+def error_of_upload(parquet: Path, answer: Answer) -> ConnectorError:
+    with bucket_at(answer) as (store, _), pytest.raises(ConnectorError) as caught:
+        store.upload(parquet, "t/part-0.parquet")
+    assert "uploading gs://lake/t/part-0.parquet" in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (refusal(503, "backendError", "Backend Error"), "Backend Error (backendError)"),
+        (refusal(500, "internalError", "We encountered an internal error. Please try again."), "internal error"),
+        (refusal(429, "rateLimitExceeded", TOO_OFTEN), "raise COMMIT_INTERVAL"),
+        (refusal(429, "rateLimitExceeded", "Too many requests of this project"), "Too many requests of this project"),
+        (refusal(403, "rateLimitExceeded", "Rate limit exceeded"), "Rate limit exceeded"),
+        (refusal(409, "conflict", "The object was edited during the operation"), "edited during"),
+        (refusal(410, "uploadBrokenConnection", "The upload session is gone"), "session is gone"),
+        (Answer(408), "HTTP 408"),
+        (Answer(502, b"<html>bad gateway", {"Content-Type": "text/html"}), "any proxy on the way"),
+        (Answer(200, b"<html></html>"), "proxy"),
+        (said({}), "no generation"),
+    ],
+    ids=range(11),
+)
+def test_what_passes_is_retryable(parquet: Path, answer: Answer, shown: str) -> None:
+    error = error_of_upload(parquet, answer)
+
+    assert isinstance(error, RetryableError)
+    assert shown in str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (refusal(403, "forbidden", DENIED), "Grant storage.objects.create on the bucket"),
+        (refusal(403, "forbidden", "Permission denied on Cloud KMS key"), "Permission denied on Cloud KMS key"),
+        (refusal(403, "accountDisabled", "The account for the bucket has been disabled"), "Enable billing"),
+        (
+            refusal(403, "forbidden", "The billing account for the owning project is disabled in state absent"),
+            "billing",
+        ),
+        (refusal(403, "accessNotConfigured", "It has not been used in project 1 before"), "Enable the Cloud Storage"),
+        (refusal(403, "retentionPolicyNotMet", "Object is subject to bucket's retention policy"), "retention policy"),
+        (refusal(400, "required", "Bucket is a requester pays bucket but no user project provided."), "requester pays"),
+        (refusal(404, "notFound", BUCKET_GONE), "create it again and restart"),
+        (refusal(501, "notImplemented", "No such thing"), "No such thing"),
+        (refusal(413, "uploadTooLarge", "Too large"), "Too large"),
+        (text(403, DENIED), "Grant storage.objects.create on the bucket"),
+    ],
+    ids=range(11),
+)
+def test_what_does_not_pass_is_fatal(parquet: Path, answer: Answer, shown: str) -> None:
+    error = error_of_upload(parquet, answer)
+
+    assert isinstance(error, FatalError)
+    assert shown in str(error)
+
+
+def test_the_wait_that_the_store_asks_for_is_handed_on(parquet: Path) -> None:
+    error = error_of_upload(parquet, refusal(503, "backendError", "Backend Error", {"Retry-After": "7"}))
+
+    assert isinstance(error, RetryableError)
+    assert error.retry_after == 7.0
+
+
+def test_a_refusal_that_passes_at_once_is_not_seen(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal of a partition is written twice a batch, and Google takes one write of an object a second."""
+    with bucket_at(refusal(429, "rateLimitExceeded", TOO_OFTEN), written(1)) as (store, server):
+        monkeypatch.setitem(ASKED, "retry", RETRY.with_delay(initial=0.001))
+        assert store.write("t/_journal/0.json", b"{}", replaces=None) == "1"
+    assert methods(server) == ["POST", "POST"]
+
+
+@pytest.mark.parametrize("cause", [ConnectionError("3 of 5 bytes came"), TimeoutError("3 of 5 bytes came")])
+def test_what_the_library_has_tried_again_in_vain_is_retryable(cause: Exception) -> None:
+    error = translate(RetryError("tried for 10 s", cause), "reading gs://lake/f")
+
+    assert isinstance(error, RetryableError)
+    assert error.cause == "3 of 5 bytes came"
+
+
+def test_a_long_refusal_is_cut(parquet: Path) -> None:
+    assert len(str(error_of_upload(parquet, refusal(403, "forbidden", "no " * 5_000)))) < 800
+
+
+def test_only_the_place_that_will_be_written_is_listed() -> None:
+    with bucket_at(listing()) as (store, server):
+        store.connect("ws-1/data/t/")
+
+    (request,) = server.requests
+    assert "/storage/v1/b/lake/o?" in request.path
+    assert "prefix=ws-1%2Fdata%2Ft%2F" in request.path
+    assert "maxResults=1" in request.path
+
+
+@pytest.mark.parametrize("body", [b"", b"<html></html>", b"{}"])
+def test_a_web_server_that_agrees_to_everything_is_no_store(body: bytes) -> None:
+    with bucket_at(Answer(200, body)) as (store, _), pytest.raises(RetryableError, match="connecting to gs://lake"):
+        store.connect("")
+
+
+def test_a_right_that_is_missing_at_the_start_is_named() -> None:
+    denied = refusal(403, "forbidden", DENIED.replace("create", "list"))
+    with bucket_at(denied) as (store, _), pytest.raises(FatalError, match=r"connecting to gs://lake.*objects\.list on"):
+        store.connect("")
+
+
+def test_a_missing_bucket_is_refused_where_creating_is_not_allowed() -> None:
+    with (
+        bucket_at(refusal(404, "notFound", BUCKET_GONE)) as (store, server),
+        pytest.raises(ConfigError, match=r"connecting to gs://lake: there is no such bucket.*STORAGE_URL"),
+    ):
+        store.connect("")
+    assert methods(server) == ["GET"]
+
+
+@pytest.mark.parametrize("name", ["My Lake", "_lake_"])
+def test_a_name_that_no_bucket_can_have_names_its_variable(name: str) -> None:
+    answer = refusal(400, "invalid", f"Invalid bucket name: '{name}'")
+    with bucket_at(answer, bucket=name) as (store, _), pytest.raises(ConfigError, match="STORAGE_URL to gs://"):
+        store.connect("")
+
+
+def test_a_server_that_is_not_there_is_retryable_and_named(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    monkeypatch.setitem(ASKED, "retry", RETRY.with_timeout(0))
+    store = GcsStore("lake", credentials_json=None, max_workers=1, create_bucket=False)
+
+    with pytest.raises(RetryableError, match=r"connecting to gs://lake: .*refused.*network"):
+        store.connect("")
+    with pytest.raises(RetryableError, match=r"uploading gs://lake/f\.parquet"):
+        store.upload(parquet, "f.parquet")
+
+
+def test_an_address_that_is_none_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "ftp://127.0.0.1")
+
+    with pytest.raises(ConfigError, match="STORAGE_EMULATOR_HOST"):
+        GcsStore("lake", credentials_json=None, max_workers=1, create_bucket=False).connect("")

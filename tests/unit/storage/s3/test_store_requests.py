@@ -1,0 +1,88 @@
+"""What goes out to stores that no test can ask: where to, and with which headers."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.storage.s3.store import S3Store
+from tests.fakes.outgoing import Outgoing
+
+KEY = "t/day=1/x.parquet"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"PAR1")
+    return path
+
+
+def store(bucket: str, endpoint_url: str | None, region: str = "eu-west-1", **changed: Any) -> S3Store:
+    arguments = {"access_key": "AKIA1", "secret_key": "secret", "max_workers": 1, "create_bucket": False}
+    return S3Store(bucket, region=region, endpoint_url=endpoint_url, **{**arguments, **changed})
+
+
+@pytest.mark.parametrize(
+    ("bucket", "endpoint_url", "region", "address"),
+    [
+        ("lake", None, "eu-west-1", "https://lake.s3.eu-west-1.amazonaws.com"),
+        ("lake", None, "cn-north-1", "https://lake.s3.cn-north-1.amazonaws.com.cn"),
+        # a certificate of AWS holds for one name below it, so that a bucket with dots has no host of its own
+        ("lake.acme.com", None, "eu-west-1", "https://s3.eu-west-1.amazonaws.com/lake.acme.com"),
+        ("lake", "https://vpce-1.s3.eu-west-1.vpce.amazonaws.com", "eu-west-1", None),
+        ("lake", "http://minio:9000", "us-east-1", None),
+        ("lake.acme.com", "https://minio.acme.com", "us-east-1", None),
+        ("lake", "https://s3.wasabisys.com", "us-east-1", None),
+        ("lake", "https://nyc3.digitaloceanspaces.com", "nyc3", None),
+        ("lake", "https://s3.us-west-004.backblazeb2.com", "us-west-004", None),
+        ("lake", "https://1a2b3c.r2.cloudflarestorage.com", "auto", None),
+        ("lake", "https://storage.googleapis.com", "auto", None),
+    ],
+)
+def test_aws_is_addressed_by_host_and_other_stores_by_path(
+    bucket: str, endpoint_url: str | None, region: str, address: str | None, file: Path, outgoing: Outgoing
+) -> None:
+    store(bucket, endpoint_url, region).upload(file, KEY)
+
+    (request,) = outgoing.requests
+    assert request.url == f"{address or f'{endpoint_url}/{bucket}'}/t/day%3D1/x.parquet"
+    assert f"/{region}/s3/aws4_request" in outgoing.headers[0]["authorization"]
+
+
+@pytest.mark.parametrize("endpoint_url", [None, "https://s3.eu-west-1.amazonaws.com"])
+def test_aws_gets_a_checksum_with_every_object(endpoint_url: str | None, file: Path, outgoing: Outgoing) -> None:
+    store("lake", endpoint_url).upload(file, KEY)
+    store("lake", endpoint_url).write("t/_journal/x.json", b"{}", replaces=None)
+
+    assert all("x-amz-checksum-crc32" in (*headers, headers.get("x-amz-trailer")) for headers in outgoing.headers)
+
+
+@pytest.mark.parametrize(
+    ("encryption", "headers"),
+    [
+        ({}, {}),
+        ({"sse": "AES256"}, {"x-amz-server-side-encryption": "AES256"}),
+        ({"sse": "aws:kms"}, {"x-amz-server-side-encryption": "aws:kms"}),
+        (
+            {"sse": "aws:kms", "sse_kms_key_id": "key-1"},
+            {
+                "x-amz-server-side-encryption": "aws:kms",
+                "x-amz-server-side-encryption-aws-kms-key-id": "key-1",
+            },
+        ),
+    ],
+)
+def test_every_object_is_asked_to_be_encrypted(
+    encryption: dict[str, str], headers: dict[str, str], file: Path, outgoing: Outgoing
+) -> None:
+    lake = store("lake", None, **encryption)
+    lake.upload(file, KEY)
+    lake.write("t/_journal/x.json", b"{}", replaces=None)
+    lake.write("t/_journal/x.json", b"{ }", replaces='"1"')
+
+    asked = [
+        {name: value for name, value in sent.items() if name.startswith("x-amz-server-side-encryption")}
+        for sent in outgoing.headers
+    ]
+    assert asked == [headers] * 3

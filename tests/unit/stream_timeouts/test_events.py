@@ -1,0 +1,175 @@
+"""Who is told of a silent key, with a Kafka that is played; the real one is for the integration tests."""
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from quixstreams.kafka import ConnectionConfig
+
+from app.stream_timeouts.events import Announcer, EventTopic
+
+Answer = Callable[[KafkaError | None, object], None]
+
+
+class Producer:
+    """Keeps what is sent; answers when a test says so."""
+
+    def __init__(self, broker: ConnectionConfig, extra_config: dict[str, Any]) -> None:
+        self.config = extra_config
+        self.sent: list[tuple[str, str, bytes]] = []
+        self.waiting: list[Answer] = []
+        self.refusal: Exception | None = None
+        self.error: KafkaError | None = None
+        self.polls = 0
+        self.answers = True
+
+    def produce(self, topic: str, value: str, key: bytes, buffer_error_max_tries: int, on_delivery: Answer) -> None:
+        assert buffer_error_max_tries == 0, "it would wait for room in the queue"
+        if self.refusal:
+            raise self.refusal
+        self.sent.append((topic, value, key))
+        self.waiting.append(on_delivery)
+
+    def poll(self, timeout: float) -> None:
+        assert timeout == 0
+        self.polls += 1
+        self._answer()
+
+    def flush(self, timeout: float) -> int:
+        assert 0 < timeout <= 2, "a stop has 27 s in all, and the last flush of the lake 25 of them"
+        if self.answers:
+            self._answer()
+        return len(self.waiting)
+
+    def _answer(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for answer in waiting:
+            answer(self.error, None)
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> EventTopic:
+    monkeypatch.setattr("app.stream_timeouts.events.Producer", Producer)
+    return EventTopic(ConnectionConfig(bootstrap_servers="kafka:9092"), {"client.id": "x"}, "acme-timeouts")
+
+
+@pytest.fixture
+def producer(topic: EventTopic) -> Producer:
+    assert isinstance(topic._producer, Producer)
+    return topic._producer
+
+
+def test_an_event_has_the_time_the_key_as_text_and_the_raw_key(topic: EventTopic, producer: Producer) -> None:
+    before = int(time.time() * 1000)
+    topic.send("Zürich".encode())
+    topic.send(b"\xff\x00")
+
+    assert [(name, key) for name, _, key in producer.sent] == [
+        ("acme-timeouts", "Zürich".encode()),
+        ("acme-timeouts", b"\xff\x00"),
+    ]
+    values = [json.loads(value) for _, value, _ in producer.sent]
+    assert [set(value) for value in values] == [{"ts_ms", "stream", "event"}] * 2
+    assert [value["stream"] for value in values] == ["Zürich", "\N{REPLACEMENT CHARACTER}\x00"]
+    assert {value["event"] for value in values} == {"stream_timeout"}
+    assert all(before <= value["ts_ms"] <= time.time() * 1000 for value in values)
+
+
+def test_the_producer_is_that_of_the_platform_with_a_bounded_queue(producer: Producer) -> None:
+    assert producer.config["client.id"] == "x"
+    assert producer.config["queue.buffering.max.messages"] == 100_000
+    assert producer.config["queue.buffering.max.kbytes"] == 16 * 1024
+
+
+@pytest.mark.parametrize(
+    "refusal", [BufferError("Local: Queue full"), KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))]
+)
+def test_what_cannot_be_sent_is_dropped_with_one_warning_a_minute(
+    refusal: Exception, topic: EventTopic, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer.refusal = refusal
+    for _ in range(1_000):
+        topic.send(b"a")
+    [warning] = caplog.messages
+    assert warning.startswith("stream timeouts: an event for topic acme-timeouts is lost, 1 in all: ")
+
+    producer.refusal = None
+    topic.send(b"b")
+    topic.close()
+    assert caplog.messages[1:] == ["stream timeouts: 1,000 events did not reach topic acme-timeouts"]
+
+
+def test_what_kafka_refuses_is_told(topic: EventTopic, producer: Producer, caplog: pytest.LogCaptureFixture) -> None:
+    producer.error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    topic.send(b"a")
+    topic.turn()
+    assert caplog.messages == [
+        f"stream timeouts: an event for topic acme-timeouts is lost, 1 in all: {producer.error.str()}"
+    ]
+
+
+def test_answers_are_asked_for_only_while_some_are_to_come(topic: EventTopic, producer: Producer) -> None:
+    topic.turn()
+    assert producer.polls == 0
+    topic.send(b"a")
+    topic.turn()
+    topic.turn()
+    assert producer.polls == 1
+
+
+def test_a_stop_does_not_wait_for_a_kafka_that_does_not_answer(
+    topic: EventTopic, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer.answers = False
+    topic.send(b"a")
+    topic.send(b"b")
+    topic.close()
+    assert caplog.messages == ["stream timeouts: 2 events did not reach topic acme-timeouts"]
+
+
+def test_a_stop_without_losses_says_nothing(topic: EventTopic, caplog: pytest.LogCaptureFixture) -> None:
+    topic.send(b"a")
+    topic.close()
+    assert caplog.messages == []
+
+
+# --- the function of the user ---------------------------------------------------------------------------------------
+
+
+def test_the_function_gets_the_bytes_of_the_key(topic: EventTopic, producer: Producer) -> None:
+    told: list[bytes] = []
+    Announcer(topic, told.append).tell(b"\xff")
+    assert told == [b"\xff"]
+    assert len(producer.sent) == 1
+
+
+def test_a_function_that_fails_is_told_with_the_key_and_spoils_nothing(
+    topic: EventTopic, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def fail(_: bytes) -> None:
+        raise ValueError("no such device")
+
+    announcer = Announcer(topic, fail)
+    announcer.tell(b"sensor-a")
+    announcer.turn()
+    announcer.close()
+    assert len(producer.sent) == 1
+    assert caplog.messages == [
+        "on_stream_timeout() of app/transform.py failed for key 'sensor-a' with ValueError('no such device') "
+        "at tests/unit/stream_timeouts/test_events.py:156; going on"
+    ]
+
+
+def test_a_function_is_enough() -> None:
+    told: list[bytes] = []
+    announcer = Announcer(None, told.append)
+    announcer.tell(b"a")
+    announcer.turn()
+    announcer.close()
+    assert told == [b"a"]

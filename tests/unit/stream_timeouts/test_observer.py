@@ -1,0 +1,202 @@
+"""What the sink tells of keys, on both lanes; and that the plain one, used where it is off, tells nothing."""
+
+import threading
+from typing import Any
+
+import pytest
+from quixstreams.context import set_message_context
+from quixstreams.models import MessageContext, MessageField
+from quixstreams.models.serializers import SerializationContext
+
+from app.bad_records.policy import NotARowError
+from app.consumer.exact_json import new_deserializer
+from app.consumer.sink import LakeSink
+from app.errors import RetryableError
+from app.model import Rejected, TopicPartition
+from app.stream_timeouts.observer import RawKeys, WatchfulSink
+from app.stream_timeouts.tracker import Silence
+from tests.fakes.kafka_message import KafkaMessage
+from tests.support.batches import NOON, TP
+from tests.unit.consumer import sink_bench
+from tests.unit.consumer.sink_bench import OTHER
+
+TIMEOUT = 10
+
+
+class Bench(sink_bench.Bench):
+    """A watchful sink, and who is told of silent keys."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, deserializer: str = "str") -> None:
+        self.told: list[bytes] = []
+        self.raw_keys = RawKeys(new_deserializer(deserializer))
+
+        def new(**arguments: Any) -> LakeSink:
+            silence = Silence(timeout_ms=TIMEOUT * 1000, max_bytes=10**6, clock=arguments["clock"])
+            silence.connect(lambda _: True, self)
+            return WatchfulSink(silence, self.raw_keys, **arguments)
+
+        monkeypatch.setattr("tests.unit.consumer.sink_bench.LakeSink", new)
+        super().__init__(batch_size=10**6)
+
+    def tell(self, key: bytes) -> None:
+        self.told.append(key)
+
+    def turn(self) -> None: ...
+
+    def row(self, key: bytes | None, value: Any = None, tp: TopicPartition = TP, offset: int = 0) -> None:
+        """A record as it comes one by one: deserialized, and then added."""
+        set_message_context(MessageContext(tp.topic, tp.partition, offset, 100))
+        read = None if key is None else self.raw_keys(key, SerializationContext(tp.topic, MessageField.KEY))
+        self.sink.add({"v": 1} if value is None else value, read, NOON, [], tp.topic, tp.partition, offset)
+
+    def listen(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.clock.advance(1)
+            self.sink.turn()
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def test_rows_keep_their_keys_awake(bench: Bench) -> None:
+    bench.row(b"a")
+    bench.row(b"b", offset=1)
+    bench.listen(6)
+    bench.row(b"b", offset=2)
+    bench.listen(6)
+    assert bench.told == [b"a"]
+
+
+def test_messages_keep_their_keys_awake(bench: Bench) -> None:
+    bench.sink.add_messages(TP, [KafkaMessage(b"{}", key, at) for at, key in enumerate([b"a", None, b"b", b"a"])])
+    bench.listen(6)
+    bench.sink.add_messages(TP, [KafkaMessage(b"{}", b"b", 9)])
+    bench.listen(6)
+    assert bench.told == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("deserializer", "key"),
+    [("str", "Zürich".encode()), ("bytes", b"\xff\x00"), ("int", b"\x00\x00\x00\x07"), ("json", b'{ "b": 1, "a" :2}')],
+)
+def test_keys_are_told_as_they_came_however_they_are_read(
+    deserializer: str, key: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(monkeypatch, deserializer)
+    bench.row(key)
+    bench.listen(TIMEOUT + 1)
+    assert bench.told == [key]
+
+
+def test_a_record_without_a_key_does_not_count_for_the_one_before(bench: Bench) -> None:
+    bench.row(b"a")
+    bench.listen(6)
+    bench.row(None, offset=1)
+    bench.listen(6)
+    assert bench.told == [b"a"]
+
+
+def test_a_record_of_another_topic_does_not_count_for_the_one_before(bench: Bench) -> None:
+    bench.row(b"a")
+    bench.listen(6)
+    repartitioned = TopicPartition("repartitioned", 0)
+    bench.sink.assign([repartitioned])
+    bench.sink.add({"v": 1}, "a", NOON, [], *repartitioned, 0)
+    bench.listen(6)
+    assert bench.told == [b"a"]
+
+
+def test_a_bad_record_is_a_sign_of_life(bench: Bench) -> None:
+    bench.row(b"a")
+    bench.listen(6)
+    with pytest.raises(NotARowError):
+        bench.row(b"a", value=17, offset=1)
+    bench.sink.reject(Rejected(TP, 1, NOON, "a", 17, None, "no object"), "")
+    bench.listen(6)
+    assert bench.told == []
+
+
+def test_the_keys_of_partitions_that_are_given_away_are_forgotten(bench: Bench) -> None:
+    bench.row(b"a")
+    bench.row(b"b", tp=OTHER)
+    bench.sink.unassign([TP])
+    bench.listen(TIMEOUT + 1)
+    assert bench.told == [b"b"]
+
+
+def test_a_flush_does_not_count_and_is_followed_by_a_check(bench: Bench) -> None:
+    bench.row(b"a")
+    bench.listen(9)
+    bench.after(20, bench.pipeline.deliver_all)
+    bench.sink.flush()
+    assert bench.told == []
+
+    bench.clock.advance(1)
+    bench.sink.turn()
+    assert bench.told == [b"a"]
+
+
+def test_a_key_that_is_due_is_told_at_a_flush(bench: Bench) -> None:
+    bench.clock.advance(0.1)
+    bench.row(b"a")
+    bench.clock.advance(0.9)
+    bench.sink.turn()
+    bench.listen(9)  # looked at for the last time
+    bench.clock.advance(0.5)
+    bench.sink.turn()
+    assert bench.told == []
+
+    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.sink.flush()
+    assert bench.told == [b"a"]
+
+
+def test_a_flush_of_what_is_given_away_leaves_the_keys_to_the_consumers_thread(bench: Bench) -> None:
+    bench.row(b"a")
+    bench.listen(9)
+    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.sink.revoking(active=True)
+    bench.clock.advance(1)
+    thread = threading.Thread(target=bench.sink.flush)
+    thread.start()
+    thread.join()
+    assert bench.told == []
+
+    bench.sink.turn()
+    assert bench.told == [b"a"]
+
+
+def test_waiting_for_room_does_not_count(bench: Bench) -> None:
+    bench.row(b"a")
+    bench.listen(9)
+    for _ in range(100):
+        bench.sink.wait_for_room()
+    bench.clock.advance(0.5)
+    bench.sink.turn()
+    assert bench.told == []
+
+
+def test_the_time_of_an_outage_does_not_count_for_keys_that_are_read_again_nor_for_others(bench: Bench) -> None:
+    bench.row(b"a")
+    bench.row(b"b", offset=1)
+    bench.pipeline.obstacle = RetryableError("uploading", "no route to host")
+    for _ in range(3):
+        bench.listen(TIMEOUT)
+        bench.row(b"b", offset=1)
+    assert bench.told == []
+
+    bench.pipeline.obstacle = None
+    bench.listen(TIMEOUT + 2)
+    assert bench.told == [b"a", b"b"]
+
+
+def test_the_plain_sink_has_nothing_to_do_with_keys() -> None:
+    """What costs something is in a class of its own, which is not used where it is off."""
+    threads = threading.active_count()
+    plain = sink_bench.Bench()
+    plain.consume(0, 1, 2)
+    assert type(plain.sink) is LakeSink
+    assert {"add", "add_messages", "turn", "flush"} <= set(vars(WatchfulSink))
+    assert threading.active_count() == threads

@@ -1,0 +1,56 @@
+"""Silence detection from the settings on: on, off, and half on."""
+
+import logging
+import threading
+
+import pytest
+from quixstreams.models.serializers import DESERIALIZERS
+
+from app.consumer.sink import LakeSink
+from app.errors import ConfigError
+from app.monitoring.metrics import Metrics
+from app.service.build import new_bad_records, new_sink
+from app.service.stream_timeouts import Watch
+from app.stream_timeouts.observer import RawKeys, WatchfulSink
+from tests.support.environment import load
+
+ON = {"STREAM_TIMEOUT_MS": "60000"}
+
+
+@pytest.mark.parametrize("timeout_ms", ["", "0", "-1"])
+def test_off_is_the_plain_sink_and_nothing_else(timeout_ms: str) -> None:
+    threads = threading.active_count()
+    settings = load(STREAM_TIMEOUT_MS=timeout_ms)
+    watch = Watch(settings, None)
+    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is LakeSink
+    assert isinstance(watch.key_deserializer, DESERIALIZERS["str"])
+    assert threading.active_count() == threads
+    watch.close()
+
+
+def test_on_with_a_topic() -> None:
+    settings = load(STREAM_TIMEOUT_TOPIC="timeouts", KAFKA_KEY_DESERIALIZER="int", **ON)
+    watch = Watch(settings, None)
+    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is WatchfulSink
+    assert isinstance(watch.key_deserializer, RawKeys)
+
+
+def test_on_with_a_function_alone() -> None:
+    settings = load(**ON)
+    watch = Watch(settings, print)
+    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is WatchfulSink
+
+
+def test_on_without_anybody_to_tell_is_an_error() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Watch(load(**ON), None)
+    assert str(caught.value) == (
+        "setting up silence detection: STREAM_TIMEOUT_MS is set, and nobody would be told of a silent key. "
+        "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py"
+    )
+
+
+def test_a_function_that_is_never_called_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    Watch(load(), print)
+    assert caplog.messages == ["on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set"]

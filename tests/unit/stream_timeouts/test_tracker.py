@@ -1,0 +1,300 @@
+"""Keys that fall silent, with a clock that a test moves: each clause of what is promised."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from app.model import TopicPartition
+from app.stream_timeouts.tracker import Silence
+from tests.fakes.clock import Clock
+
+ONE, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
+A, B = b"sensor-a", b"sensor-b"
+
+
+class Watch:
+    """Silence after a minute, a clock, and a consumer's loop of which each turn takes half a second."""
+
+    def __init__(self, timeout_ms: int = 60_000, max_bytes: int = 10**6) -> None:
+        self.clock = Clock()
+        self.told: list[bytes] = []
+        self.unheard: set[TopicPartition] = set()
+        self.on_tell: Callable[[bytes], None] = lambda _: None
+        self.turns = 0
+        self.silence = Silence(timeout_ms=timeout_ms, max_bytes=max_bytes, clock=self.clock)
+        self.silence.connect(lambda tp: tp not in self.unheard, self)
+        self.silence.begin([ONE, OTHER])
+
+    def tell(self, key: bytes) -> None:
+        self.told.append(key)
+        self.on_tell(key)
+
+    def turn(self) -> None:
+        self.turns += 1
+
+    def hear(self, *keys: bytes | None, tp: TopicPartition = ONE) -> None:
+        self.silence.heard(tp, keys)
+
+    def listen(self, seconds: float, step: float = 0.5) -> None:
+        """Turns of the loop that bring nothing."""
+        for _ in range(round(seconds / step)):
+            self.clock.advance(step)
+            self.silence.turn()
+
+    def told_since(self) -> list[bytes]:
+        told, self.told = self.told, []
+        return told
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+# --- when a key is silent -------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_silent_after_its_time_and_the_others_are_not(watch: Watch) -> None:
+    watch.hear(A, B)
+    for _ in range(2):
+        watch.listen(30)
+        watch.hear(B)
+
+    assert watch.told_since() == [A]
+
+
+def test_a_key_is_not_silent_before_its_time(watch: Watch) -> None:
+    watch.hear(A)
+    watch.listen(59.5)
+    assert watch.told == []
+
+
+def test_a_silent_key_is_told_within_a_second_of_its_time(watch: Watch) -> None:
+    watch.hear(A)
+    watch.listen(61)
+    assert watch.told == [A]
+
+
+def test_the_time_of_a_key_begins_when_its_record_is_consumed_and_not_at_the_turn_before(watch: Watch) -> None:
+    watch.listen(1)
+    watch.clock.advance(0.4)  # the consumer waits for a message
+    watch.hear(A)
+    watch.clock.advance(0.1)
+    watch.silence.turn()
+    watch.listen(59.5, step=0.1)
+    assert watch.told == []
+
+
+def test_a_key_fires_once_for_a_silence(watch: Watch) -> None:
+    watch.hear(A)
+    watch.listen(600)
+    assert watch.told == [A]
+
+
+def test_the_next_record_of_a_silent_key_arms_it_again(watch: Watch) -> None:
+    watch.hear(A)
+    watch.listen(70)
+    watch.hear(A)
+    watch.listen(50)
+    assert watch.told_since() == [A]
+
+    watch.listen(20)
+    assert watch.told_since() == [A]
+
+
+def test_records_without_a_key_are_not_watched(watch: Watch) -> None:
+    watch.hear(None, A, None)
+    watch.listen(100)
+    assert watch.told == [A]
+
+
+def test_keys_are_told_byte_for_byte(watch: Watch) -> None:
+    odd = [b"", b"\x00\xff", "Zürich".encode(), b"a", b"a "]
+    watch.hear(*odd)
+    watch.listen(61)
+    assert sorted(watch.told) == sorted(odd)
+
+
+def test_one_line_in_the_log_tells_of_it(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    watch.hear(A, b"\xff")
+    watch.listen(61)
+    assert caplog.messages == [
+        "Stream 'sensor-a' timed out (silence 60000 ms >= threshold 60000 ms)",
+        "Stream '\N{REPLACEMENT CHARACTER}' timed out (silence 60000 ms >= threshold 60000 ms)",
+    ]
+
+
+@pytest.mark.parametrize("timeout_ms", [1, 50, 99, 100, 250, 999, 5_000])
+def test_a_short_timeout_loses_no_key_to_the_sweep(timeout_ms: int, caplog: pytest.LogCaptureFixture) -> None:
+    for step in (timeout_ms / 5_000, 0.05, 0.25, 7.0):
+        watch = Watch(timeout_ms)
+        for _ in range(5):
+            watch.hear(A)
+            watch.listen(max(2, 3 * timeout_ms / 1000, 30 * step), step)
+        assert watch.told == [A] * 5
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+# --- who is told ----------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_forgotten_before_it_is_told_so_a_failure_does_not_tell_it_twice(watch: Watch) -> None:
+    def fail(_: bytes) -> None:
+        raise ValueError("no")
+
+    watch.on_tell = fail
+    watch.hear(A)
+    watch.listen(300)
+    assert watch.told == [A]
+
+
+def test_a_key_that_is_heard_while_it_is_told_is_armed_again(watch: Watch) -> None:
+    watch.on_tell = lambda key: watch.hear(key, tp=OTHER)
+    watch.hear(A)
+    watch.listen(61)
+    assert watch.told_since() == [A]
+    watch.listen(61)
+    assert watch.told_since() == [A]
+
+
+def test_who_is_told_gets_every_turn(watch: Watch) -> None:
+    watch.listen(5)
+    assert watch.turns == 10
+
+
+def test_it_needs_no_thread(watch: Watch) -> None:
+    before = threading.active_count()
+    watch.hear(A)
+    watch.listen(1)
+    assert threading.active_count() == before
+
+
+# --- time that does not count ---------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_cannot_be_heard_has_no_silent_keys(watch: Watch) -> None:
+    watch.hear(A)
+    watch.hear(B, tp=OTHER)
+    watch.listen(50)
+    watch.unheard = {ONE}
+    watch.listen(500)
+    assert watch.told_since() == [B]
+
+    watch.unheard = set()
+    watch.listen(9)
+    assert watch.told_since() == []
+    watch.listen(2)
+    assert watch.told_since() == [A]
+
+
+def test_a_loop_that_is_held_up_makes_no_key_silent(watch: Watch) -> None:
+    watch.hear(A)
+    watch.listen(50)
+    watch.clock.advance(3_600)  # frozen with the machine
+    watch.silence.turn()
+    assert watch.told == []
+
+    watch.listen(10)
+    assert watch.told == [A]
+
+
+def test_time_in_which_nobody_listened_does_not_count_at_all(watch: Watch) -> None:
+    watch.hear(A)
+    for _ in range(59):
+        watch.listen(1)
+        watch.clock.advance(0.9)  # a flush
+        watch.silence.did_not_listen()
+    watch.silence.check()
+    assert watch.told == []
+
+    watch.listen(1)
+    assert watch.told == [A]
+
+
+def test_the_first_records_after_a_pause_come_in_time(watch: Watch) -> None:
+    watch.hear(A)
+    watch.listen(50)
+    watch.clock.advance(500)
+    watch.hear(A)
+    watch.silence.turn()
+    watch.listen(59)
+    assert watch.told == []
+
+
+# --- partitions -----------------------------------------------------------------------------------------------------
+
+
+def test_the_keys_of_a_partition_that_is_given_away_are_forgotten(watch: Watch) -> None:
+    watch.hear(A)
+    watch.hear(B, tp=OTHER)
+    watch.silence.forget([ONE])
+    watch.listen(100)
+    assert watch.told == [B]
+
+
+def test_a_partition_that_comes_back_begins_anew(watch: Watch) -> None:
+    watch.hear(A)
+    watch.listen(50)
+    watch.silence.forget([ONE])
+    watch.silence.begin([ONE])
+    watch.listen(100)
+    assert watch.told == []
+
+    watch.hear(A)
+    watch.listen(61)
+    assert watch.told == [A]
+
+
+def test_a_key_on_several_partitions_is_silent_when_it_is_on_all(watch: Watch) -> None:
+    watch.hear(A)
+    watch.listen(40)
+    watch.hear(A, tp=OTHER)
+    watch.listen(40)
+    assert watch.told == []
+
+    watch.listen(40)
+    assert watch.told == [A]
+
+
+def test_a_key_that_falls_silent_on_several_partitions_at_once_is_told_once(watch: Watch) -> None:
+    watch.hear(A)
+    watch.hear(A, tp=OTHER)
+    watch.listen(100)
+    assert watch.told == [A]
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+
+def _keys(numbers: Iterable[int]) -> list[bytes]:
+    return [b"%050d" % number for number in numbers]
+
+
+def test_keys_beyond_the_bound_are_not_watched_and_those_within_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    watch = Watch(max_bytes=180 * 100)
+    watch.hear(*_keys(range(100)))
+    watch.listen(50)
+    watch.hear(*_keys(range(60, 200)))  # 40 known ones and 100 new
+    watch.listen(50)
+
+    assert sorted(watch.told_since()) == _keys(range(60))
+    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+        "silence of keys: 100 keys take the 0 MB there are for them, half of MAX_BUFFER_MB; "
+        "new ones are not watched until others have fallen silent"
+    ]
+
+    watch.hear(*_keys(range(300, 330)))
+    watch.listen(61)
+    assert sorted(watch.told_since()) == _keys([*range(60, 100), *range(300, 330)])
+
+
+def test_a_partition_that_is_given_away_makes_room() -> None:
+    watch = Watch(max_bytes=180 * 100)
+    watch.hear(*_keys(range(100)))
+    watch.silence.forget([ONE])
+    watch.hear(*_keys(range(100, 200)), tp=OTHER)
+    watch.listen(61)
+    assert len(watch.told) == 100

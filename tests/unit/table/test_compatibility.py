@@ -1,0 +1,189 @@
+"""What an existing table asks of the settings."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConfigError
+from app.storage.local.store import LocalStore
+from app.table.catalog_table import CatalogTable
+from app.table.compatibility import open_table
+from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec
+from tests.fakes.memory_catalog import MemoryCatalog
+
+ROOT = "data/t"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    return folder
+
+
+def put(lake: Path, *keys: str) -> None:
+    for key in keys:
+        path = lake / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def opened(
+    lake: Path, *hive_columns: str, catalog: MemoryCatalog | None = None, null_partition: str = "auto"
+) -> PartitionSpec:
+    return open_table(
+        LocalStore(lake),
+        catalog.table() if catalog else None,
+        table_root=ROOT,
+        hive_columns=hive_columns,
+        timestamp_column="ts_ms",
+        null_partition=null_partition,
+        partition_order=hive_columns,
+        default_null=QUIX_NULL if catalog else HIVE_NULL,
+    )
+
+
+def refusal(lake: Path, *hive_columns: str, catalog: MemoryCatalog | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        opened(lake, *hive_columns, catalog=catalog)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+# --- the store ------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_table_takes_the_settings(lake: Path) -> None:
+    assert opened(lake, "year", "place") == PartitionSpec(("year", "place"), "ts_ms", HIVE_NULL)
+
+
+def test_a_table_with_the_same_columns_goes_on(lake: Path, caplog: pytest.LogCaptureFixture) -> None:
+    put(lake, f"{ROOT}/year=2024/place=NYC/data_1.parquet")
+    assert opened(lake, "year", "place").columns == ("year", "place")
+    assert caplog.messages == []
+
+
+def test_a_table_with_other_columns_is_refused_with_both_specs(lake: Path) -> None:
+    put(lake, f"{ROOT}/year=2024/place=NYC/data_1.parquet")
+    message = refusal(lake, "year", "month")
+    assert f"the table at file://{lake}/data/t is partitioned by [year, place]" in message
+    assert "HIVE_COLUMNS says [year, month]" in message
+    assert "Set HIVE_COLUMNS=year,place" in message
+
+
+def test_a_table_without_folders_is_refused_where_some_are_wanted_and_the_other_way_round(lake: Path) -> None:
+    put(lake, f"{ROOT}/data_1.parquet")
+    assert "is partitioned by [] (no partitioning), HIVE_COLUMNS says [year]" in refusal(lake, "year")
+    assert opened(lake).columns == ()
+
+
+def test_one_file_that_lies_elsewhere_is_enough_to_refuse(lake: Path) -> None:
+    put(lake, f"{ROOT}/year=2024/data_1.parquet", f"{ROOT}/year=2025/month=01/data_2.parquet")
+    assert "[year, month]" in refusal(lake, "year")
+
+
+def test_another_order_is_a_warning(lake: Path, caplog: pytest.LogCaptureFixture) -> None:
+    put(lake, f"{ROOT}/year=2024/place=NYC/data_1.parquet")
+    assert opened(lake, "place", "year").columns == ("place", "year")
+    assert [(record.levelno, "[year, place]" in record.message) for record in caplog.records] == [
+        (logging.WARNING, True)
+    ]
+
+
+def test_other_tables_and_hidden_files_do_not_matter(lake: Path) -> None:
+    put(lake, "data/t2/month=01/data_1.parquet", f"{ROOT}/_journal/x=1/a.parquet", f"{ROOT}/.tmp/a.parquet")
+    put(lake, f"{ROOT}/notes.txt", "data/other.parquet")
+    assert opened(lake, "year").columns == ("year",)
+
+
+# --- the catalog ----------------------------------------------------------------------------------------------------
+
+
+def known(lake: Path, *columns: str, location: str | None = None) -> MemoryCatalog:
+    return MemoryCatalog(CatalogTable(f"file://{lake}/{ROOT}" if location is None else location, columns))
+
+
+def test_a_table_that_the_catalog_does_not_know_is_fine_and_not_yet_created(lake: Path) -> None:
+    catalog = MemoryCatalog()
+    assert opened(lake, "year", catalog=catalog).columns == ("year",)
+    assert catalog.created == []
+
+
+def test_a_registered_table_with_the_same_columns_goes_on(lake: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert opened(lake, "year", catalog=known(lake, "year")).columns == ("year",)
+    assert caplog.messages == []
+
+
+def test_a_registered_table_with_other_columns_is_refused_with_both_specs(lake: Path) -> None:
+    message = refusal(lake, "year", catalog=known(lake, "year", "place"))
+    assert "the table in the catalog is partitioned by [year, place], HIVE_COLUMNS says [year]" in message
+
+
+def test_a_registered_table_in_another_order_is_a_warning(lake: Path, caplog: pytest.LogCaptureFixture) -> None:
+    opened(lake, "place", "year", catalog=known(lake, "year", "place"))
+    assert "the table in the catalog has its partition columns in the order [year, place]" in caplog.text
+
+
+def test_a_registered_table_without_a_spec_takes_ours(lake: Path) -> None:
+    assert opened(lake, "year", catalog=known(lake)).columns == ("year",)
+
+
+# --- the null folder ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("existing", "with_catalog", "null_value"),
+    [
+        (None, False, HIVE_NULL),
+        (None, True, QUIX_NULL),
+        ("NYC", False, HIVE_NULL),
+        ("NYC", True, QUIX_NULL),
+        (QUIX_NULL, False, QUIX_NULL),
+        (QUIX_NULL, True, QUIX_NULL),
+        (HIVE_NULL, False, HIVE_NULL),
+        (HIVE_NULL, True, HIVE_NULL),
+    ],
+)
+def test_the_null_folder_is_the_one_the_table_has_else_the_one_its_readers_know(
+    lake: Path, existing: str | None, with_catalog: bool, null_value: str
+) -> None:
+    if existing:
+        put(lake, f"{ROOT}/year=2024/place={existing}/data_1.parquet")
+    catalog = MemoryCatalog() if with_catalog else None
+    assert opened(lake, "year", "place", catalog=catalog).null_value == null_value
+
+
+def test_a_null_folder_that_the_user_names_is_taken(lake: Path) -> None:
+    put(lake, f"{ROOT}/place={QUIX_NULL}/data_1.parquet")
+    assert opened(lake, "place", null_partition="unknown").null_value == "unknown"
+
+
+def test_the_null_folder_is_found_behind_more_files_than_are_looked_at(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.table.compatibility._FILES_LOOKED_AT", 2)
+    put(lake, *(f"{ROOT}/year=2024/data_{number}.parquet" for number in range(3)))
+    put(lake, f"{ROOT}/year={QUIX_NULL}/data_1.parquet")
+    assert opened(lake, "year").null_value == QUIX_NULL
+
+
+# --- virtual columns ------------------------------------------------------------------------------------------------
+
+
+def test_folders_are_compared_with_the_folders_and_the_catalog_with_the_whole_tree(
+    lake: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(lake, f"{ROOT}/year=2024/data_1.parquet")
+    spec = open_table(
+        LocalStore(lake),
+        known(lake, "year", "driver").table(),
+        table_root=ROOT,
+        hive_columns=("year",),
+        timestamp_column="ts_ms",
+        null_partition="auto",
+        partition_order=("year", "driver"),
+        default_null=HIVE_NULL,
+    )
+    assert (spec.columns, spec.virtual, spec.order) == (("year",), ("driver",), ("year", "driver"))
+    assert caplog.messages == []

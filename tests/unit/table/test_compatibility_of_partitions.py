@@ -1,0 +1,128 @@
+"""The partitioning of tables that exist already: read from their keys, and compared with the settings."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.errors import ConfigError
+from app.table.compatibility import check_spec, null_value_of
+from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, data_key, folder, is_data_file, spec_of_key
+from tests.support.batches import spec
+
+
+@pytest.mark.parametrize(
+    ("key", "columns", "values"),
+    [
+        ("data/t/year=2024/place=a%2Fb/data_1.parquet", ("year", "place"), ("2024", "a/b")),
+        ("data/t/x=1=2/part-0.parquet", ("x",), ("1=2",)),
+        ("data/t/x=/part-0.parquet", ("x",), ("",)),
+        ("data/t/a%3Db=1/part-0.parquet", ("a=b",), ("1",)),
+        ("data/t/part-0.parquet", (), ()),
+        ("data/t/part=0.parquet", (), ()),
+        ("data/t/batch-7/x=1/part-0.parquet", ("x",), ("1",)),
+    ],
+)
+def test_the_spec_is_read_from_a_key(key: str, columns: tuple[str, ...], values: tuple[str, ...]) -> None:
+    assert spec_of_key(key, "data/t") == (columns, values)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(min_size=1), st.text(), max_size=4))
+def test_the_spec_of_a_key_we_wrote_is_read_back(values: dict[str, str]) -> None:
+    key = data_key("data/t", values, "x.parquet")
+    assert spec_of_key(key, "data/t") == (tuple(values), tuple(values.values()))
+
+
+@pytest.mark.parametrize(
+    ("key", "is_data"),
+    [
+        ("data/t/data_1.parquet", True),
+        ("data/t/year=2024/part-0.parquet", True),
+        ("data/t/__key=d1/part-0.parquet", True),
+        ("data/t/_journal/x.parquet", False),
+        ("data/t/year=2024/_temporary/0/part-0.parquet", False),
+        ("data/t/year=2024/.upload-1.parquet", False),
+        ("data/t/year=2024/_SUCCESS", False),
+        ("data/t/schema.json", False),
+    ],
+)
+def test_only_visible_parquet_is_data(key: str, is_data: bool) -> None:
+    assert is_data_file(key, "data/t") is is_data
+
+
+def test_a_hidden_folder_above_the_table_hides_nothing() -> None:
+    assert is_data_file("_lake/.t/data_1.parquet", "_lake/.t")
+
+
+def test_equal_specs_match() -> None:
+    assert check_spec(("year", "place"), [("year", "place")], "the table") is None
+    assert check_spec((), [()], "the table") is None
+    assert check_spec(("year",), [], "the table") is None
+
+
+@pytest.mark.parametrize(
+    ("configured", "existing", "both"),
+    [
+        (("year",), ("year", "month"), ("[year, month]", "HIVE_COLUMNS says [year]", "HIVE_COLUMNS=year,month")),
+        (("place",), ("year",), ("[year]", "HIVE_COLUMNS says [place]", "HIVE_COLUMNS=year")),
+        (("year",), (), ("[] (no partitioning)", "HIVE_COLUMNS says [year]", "HIVE_COLUMNS= ")),
+        ((), ("year",), ("[year]", "HIVE_COLUMNS says [] (no partitioning)", "HIVE_COLUMNS=year")),
+    ],
+)
+def test_other_columns_are_refused_with_both_specs(
+    configured: tuple[str, ...], existing: tuple[str, ...], both: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_spec(configured, [existing], "the table at s3://lake/data/t")
+    message = str(caught.value)
+    assert "the table at s3://lake/data/t is partitioned by" in message
+    assert all(words in message for words in both)
+    assert "TABLE_NAME" in message
+
+
+def test_virtual_columns_are_levels_of_the_tree_and_no_folders() -> None:
+    tree = PartitionSpec(("year", "place"), "ts_ms", HIVE_NULL, ("year", "driver", "place"))
+    assert tree.virtual == ("driver",)
+    assert folder(dict.fromkeys(tree.columns, "x")) == "year=x/place=x"
+    assert spec("year").order == ("year",)
+    assert spec("year").virtual == ()
+
+
+@pytest.mark.parametrize(
+    ("configured", "existing", "advice"),
+    [
+        (("year",), ("year", "place"), "HIVE_COLUMNS=year,place,~driver "),  # folders
+        (("year",), ("year", "driver"), "HIVE_COLUMNS=year,driver "),
+        (("year", "driver"), ("driver", "place"), "HIVE_COLUMNS=~driver,place "),  # a catalog's tree
+    ],
+)
+def test_the_advice_keeps_virtual_columns(configured: tuple[str, ...], existing: tuple[str, ...], advice: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_spec(configured, [existing], "the table", ("driver",))
+    assert advice in str(caught.value)
+
+
+def test_one_file_with_another_spec_is_enough_to_refuse() -> None:
+    with pytest.raises(ConfigError, match="no partitioning"):
+        check_spec(("year",), [("year",), ()], "the table")
+
+
+def test_another_order_is_a_warning_with_both_orders() -> None:
+    warning = check_spec(("place", "year"), [("year", "place")], "the table")
+    assert warning is not None
+    assert "[year, place]" in warning
+    assert "[place, year]" in warning
+
+
+@pytest.mark.parametrize(
+    ("values", "null_value"),
+    [
+        (["2024", QUIX_NULL], QUIX_NULL),
+        (["2024", HIVE_NULL], HIVE_NULL),
+        (["2024", "None", ""], None),
+        ([], None),
+        ([HIVE_NULL, QUIX_NULL], QUIX_NULL),
+    ],
+)
+def test_the_null_folder_of_a_table_is_recognised(values: list[str], null_value: str | None) -> None:
+    assert null_value_of(values) == null_value

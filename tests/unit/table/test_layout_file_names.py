@@ -1,0 +1,98 @@
+"""File names: literal ones, that all can be read back, and that no other name is taken for one."""
+
+from string import ascii_letters, digits
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.model import BatchPart, OffsetRange, TopicPartition
+from app.table.layout import file_name, part_of, topic_in_names
+from tests.support.batches import part
+
+TOKEN = "0a1b2c3d4e5f607100000003"
+OLD_NAME = "data_sensor.data-3_0000000000000001000-2999_0a1b2c3d-7.parquet"  # of releases with shorter tokens
+NAME = OLD_NAME.replace("0a1b2c3d", TOKEN)
+OFFSETS = st.integers(0, 2**63 - 1)
+PARTS = st.builds(
+    lambda topic, partition, offsets, owner, number: BatchPart(
+        OffsetRange(TopicPartition(topic, partition), min(offsets), max(offsets)), owner, number
+    ),
+    st.text(ascii_letters + digits + "._-", min_size=1, max_size=249),
+    st.integers(0, 2**31 - 1),
+    st.tuples(OFFSETS, OFFSETS),
+    st.integers(0, 2**96 - 1).map(lambda owner: f"{owner:024x}")
+    | st.integers(0, 2**32 - 1).map(lambda owner: f"{owner:08x}"),
+    st.integers(0, 2**63 - 1),
+)
+
+
+def test_a_file_is_named_after_topic_partition_offsets_and_assignment() -> None:
+    assert file_name(part(TopicPartition("sensor.data", 3), 1_000, 2_999, TOKEN, 7)) == NAME
+
+
+def test_long_topics_give_names_that_file_systems_take() -> None:
+    topic = TopicPartition("t" * 249, 2**31 - 1)
+    name = file_name(part(topic, 2**63 - 2, 2**63 - 1, TOKEN, 2**63 - 1))
+    assert len(name.encode()) <= 255
+    assert name.startswith("data_tttttttt")
+
+
+def test_long_topics_that_begin_alike_have_different_names() -> None:
+    names = {file_name(part(TopicPartition("t" * 200 + end, 0))) for end in ("a", "b", "ab", "")}
+    assert len(names) == 4
+
+
+def test_the_name_says_topic_and_partition_without_doubt() -> None:
+    assert file_name(part(TopicPartition("a-1", 2))) != file_name(part(TopicPartition("a", 12)))
+
+
+def test_names_of_earlier_releases_are_read() -> None:
+    assert part_of(OLD_NAME) == part(TopicPartition("sensor.data", 3), 1_000, 2_999, "0a1b2c3d", 7)
+
+
+@given(PARTS)
+@example(part(TopicPartition("a-5_0000000000000000001-1_deadbeef-1.parquet", 2)))  # a topic may look like all the rest
+@example(part(TopicPartition("t" * 120, 0)))
+@example(part(TopicPartition("t" * 121, 0)))
+def test_every_name_is_read_back(wanted: BatchPart) -> None:
+    found = part_of(file_name(wanted))
+    offsets = wanted.offsets
+    topic = topic_in_names(offsets.tp.topic)
+    assert found == BatchPart(
+        OffsetRange(TopicPartition(topic, offsets.tp.partition), offsets.first, offsets.last),
+        wanted.owner,
+        wanted.number,
+    )
+    assert (topic == offsets.tp.topic) is (len(offsets.tp.topic) <= 120)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "part-00000-2f0c.snappy.parquet",
+        "x" + NAME,
+        NAME + ".parquet",
+        NAME + "\n",
+        NAME.replace("sensor.data", ""),
+        NAME.replace("sensor.data", "sensor data"),
+        NAME.replace("sensor.data", "~0a1b2c3d"),
+        NAME.replace("-3_", "-03_"),
+        NAME.replace("-3_", "-2147483648_"),
+        NAME.replace("0000000000000001000", "1000"),
+        NAME.replace("-2999", "-999"),  # would end before it begins
+        NAME.replace("-2999", "-9223372036854775808"),
+        NAME.replace(TOKEN, TOKEN.upper()),
+        NAME.replace(TOKEN, TOKEN[:-1]),
+        NAME.replace(TOKEN, TOKEN[:16]),
+        NAME.replace(TOKEN, TOKEN + "0"),
+        OLD_NAME.replace("0a1b2c3d", "0a1b2c3"),
+        NAME.replace("-7.", "-07."),
+        NAME.replace("-7.", "-\N{ARABIC-INDIC DIGIT SEVEN}."),
+        NAME.replace("-7.", "-9223372036854775808."),
+    ],
+)
+def test_names_of_others_are_not_taken_for_ours(name: str) -> None:
+    assert part_of(NAME) is not None
+    assert name != NAME
+    assert part_of(name) is None

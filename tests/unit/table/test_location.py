@@ -1,0 +1,94 @@
+"""Where a table is written: the catalog's word counts, as far as the store and the workspace reach."""
+
+import logging
+
+import pytest
+
+from app.errors import ConfigError
+from app.table.catalog_table import CatalogTable
+from app.table.location import Place, adopted
+
+S3 = Place("s3://lake", "data/t")
+FOLDER = Place("file:///mnt/lake", "data/t")
+
+
+def place(location: str, configured: Place = S3, workspace_id: str | None = None) -> Place:
+    return adopted(CatalogTable(location, ()), configured, workspace_id)
+
+
+@pytest.mark.parametrize("table", [None, CatalogTable("", ())])
+def test_without_a_registered_place_the_settings_count(table: CatalogTable | None) -> None:
+    assert adopted(table, S3, None) is S3
+
+
+@pytest.mark.parametrize(
+    ("configured", "location", "root"),
+    [
+        (S3, "s3://lake/data/t", "data/t"),
+        (S3, "s3://lake/data/t/", "data/t"),
+        (S3, " s3://lake/data/t ", "data/t"),
+        (S3, "s3a://lake/old/tables/t", "old/tables/t"),
+        (S3, "lake/t", "t"),
+        (S3, "s3://lake/an odd name=1/t", "an odd name=1/t"),
+        (Place("az://lake", "data/t"), "s3://lake/data/t2", "data/t2"),
+        (Place("gs://lake", "data/t"), "gs://lake/t", "t"),
+        (FOLDER, "file:///mnt/lake/data/t2", "data/t2"),
+        (FOLDER, "s3://lake/data/t2", "data/t2"),
+    ],
+)
+def test_the_registered_folder_is_taken(configured: Place, location: str, root: str) -> None:
+    assert place(location, configured) == Place(configured.store_uri, root)
+
+
+def test_another_folder_than_the_configured_one_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    place("s3://lake/data/t")
+    assert caplog.messages == []
+
+    place("s3://lake/elsewhere/t")
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert caplog.messages == [
+        "the catalog has the table at s3://lake/elsewhere/t: "
+        "it is written there, and not to s3://lake/data/t as configured"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("configured", "location"),
+    [
+        (S3, "s3://other/data/t"),
+        (S3, "s3://lake2/data/t"),
+        (S3, "s3://data/t"),
+        (FOLDER, "file:///mnt/lake2/data/t"),
+        (FOLDER, "file:///lake/data/t"),
+        (FOLDER, "s3://mnt/lake/data/t"),
+    ],
+)
+def test_another_bucket_is_refused(configured: Place, location: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        place(location, configured)
+
+    assert f"the catalog has it at {location}, which is not in {configured.store_uri}" in str(caught.value)
+    assert "Point the storage to where the table is, or choose another TABLE_NAME" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "location", ["s3://lake", "s3://lake/", "s3://lake/data/../../t", "s3://lake/./t", "s3://lake/data//t"]
+)
+def test_what_is_no_folder_of_its_own_is_refused(location: str) -> None:
+    with pytest.raises(ConfigError, match="which is no folder of its own"):
+        place(location)
+
+
+@pytest.mark.parametrize("location", ["s3://lake/ws-2/data/t", "s3://lake/ws-1", "s3://lake/ws-11/t"])
+def test_another_workspace_is_refused(location: str) -> None:
+    with pytest.raises(ConfigError, match=r"outside of the workspace's folder ws-1\. Deploy the connector in"):
+        place(location, Place("s3://lake", "ws-1/data/t"), "ws-1")
+
+
+def test_another_folder_of_the_workspace_is_taken() -> None:
+    assert place("s3://lake/ws-1/x/t", Place("s3://lake", "ws-1/data/t"), "ws-1").root == "ws-1/x/t"
+
+
+@pytest.mark.parametrize(("location", "is_it"), [("s3://lake/data/t/", True), ("s3://lake/data/t2", False)])
+def test_a_place_knows_its_names(location: str, is_it: bool) -> None:
+    assert S3.is_named_by(location) is is_it

@@ -1,0 +1,292 @@
+"""One schema for a table, whoever writes to it, on a real folder."""
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.table.schema import EMPTY, TableSchema
+from app.table.schema_store import SchemaKeeper
+from tests.fakes.moody_store import MoodyStore
+
+ROOT = "lake/t"
+KEY = f"{ROOT}/_journal/schema.json"
+BIGINT = TableSchema({"a": pa.int64()})
+DOUBLE = TableSchema({"a": pa.float64()})
+TEXT = TableSchema({"a": pa.string()})
+OTHER = TableSchema({"b": pa.string()})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MoodyStore:
+    store = MoodyStore(tmp_path / "store")
+    store.connect("")
+    return store
+
+
+def opened(store: MoodyStore, **types: pa.DataType) -> SchemaKeeper:
+    keeper = SchemaKeeper(store, ROOT, types)
+    keeper.open()
+    return keeper
+
+
+def stored(store: MoodyStore) -> TableSchema | None:
+    document = store.read(KEY)
+    return None if document is None else TableSchema.from_document(json.loads(document.body))
+
+
+def put_file(store: MoodyStore, tmp_path: Path, key: str, columns: dict[str, Any], age: int = 0) -> None:
+    """Store a data file that is ``age`` seconds old."""
+    path = tmp_path / "file"
+    pq.write_table(pa.table(columns), path)
+    store.upload(path, f"{ROOT}/{key}")
+    os.utime(tmp_path / "store" / ROOT / key, (1_700_000_000 - age, 1_700_000_000 - age))
+
+
+def refusals(*errors: ConnectorError | None) -> Any:
+    left = list(errors)
+    return lambda _: left.pop(0) if left else None
+
+
+def test_a_new_table_has_no_columns_and_no_document(store: MoodyStore) -> None:
+    keeper = opened(store)
+
+    assert keeper.current == EMPTY
+    assert keeper.extend(EMPTY) == EMPTY
+    assert stored(store) is None
+
+
+def test_a_schema_is_stored_before_it_is_given_back(store: MoodyStore) -> None:
+    keeper = opened(store)
+
+    assert keeper.extend(BIGINT) == BIGINT == keeper.current == stored(store)
+    assert opened(store).current == BIGINT
+
+
+def test_what_is_covered_already_costs_no_request(store: MoodyStore) -> None:
+    keeper = opened(store)
+    both = keeper.extend(BIGINT.merge(OTHER))
+    store.refuse_small = lambda key: FatalError("asking", key)
+
+    assert keeper.extend(OTHER) == keeper.extend(BIGINT) == keeper.extend(EMPTY) == both
+
+
+def test_columns_stay_in_the_order_in_which_they_came(store: MoodyStore) -> None:
+    keeper = opened(store)
+    keeper.extend(OTHER)
+
+    assert list(keeper.extend(TableSchema({"a": pa.int64(), "b": pa.string()})).columns) == ["b", "a"]
+    assert list(opened(store).current.columns) == ["b", "a"]
+
+
+def test_members_that_extend_at_once_agree(store: MoodyStore) -> None:
+    first, second, third = opened(store), opened(store), opened(store)
+
+    first.extend(BIGINT)
+    second.extend(OTHER)  # begins from an empty table
+    third.extend(DOUBLE)
+    first.extend(TableSchema({"c": pa.bool_()}))
+
+    expected = TableSchema({"a": pa.float64(), "b": pa.string(), "c": pa.bool_()})
+    assert first.current == stored(store) == expected
+    assert second.extend(TableSchema({"c": pa.bool_()})) == third.extend(expected) == expected
+
+
+def test_who_comes_second_takes_over_the_type_of_the_first(store: MoodyStore) -> None:
+    first, second = opened(store), opened(store)
+    first.extend(TEXT)
+
+    assert second.extend(BIGINT) == TEXT == second.current == stored(store)
+
+
+def test_a_write_that_may_pass_later_leaves_everything_as_it_was(store: MoodyStore) -> None:
+    keeper = opened(store)
+    away = RetryableError("writing", "the store is away")
+    store.refuse_small = refusals(away)
+
+    with pytest.raises(RetryableError) as caught:
+        keeper.extend(BIGINT)
+    assert caught.value is away
+    assert keeper.current == EMPTY
+    assert stored(store) is None
+    assert keeper.extend(BIGINT) == BIGINT == stored(store)
+
+
+def test_an_outage_after_a_lost_race_can_be_waited_for(store: MoodyStore) -> None:
+    first, second = opened(store), opened(store)
+    first.extend(OTHER)
+    store.refuse_small = refusals(None, RetryableError("reading", "the store is away"))
+
+    with pytest.raises(RetryableError):
+        second.extend(BIGINT)
+    assert second.extend(BIGINT) == OTHER.merge(BIGINT) == stored(store)
+
+
+def test_opening_can_be_repeated_until_the_store_is_there(store: MoodyStore) -> None:
+    opened(store).extend(BIGINT)
+    store.refuse_small = refusals(RetryableError("reading", "the store is away"))
+    keeper = SchemaKeeper(store, ROOT, {})
+
+    with pytest.raises(RetryableError):
+        keeper.open()
+    keeper.open()
+
+    assert keeper.current == BIGINT
+
+
+def test_a_table_deleted_meanwhile_gets_its_schema_again(store: MoodyStore) -> None:
+    keeper = opened(store)
+    keeper.extend(BIGINT)
+    store.delete(KEY)
+
+    assert keeper.extend(OTHER) == BIGINT.merge(OTHER) == stored(store)
+
+
+def test_a_table_made_anew_meanwhile_counts_as_it_is_now(store: MoodyStore) -> None:
+    keeper = opened(store)
+    keeper.extend(TableSchema({"s": pa.struct({"x": pa.int64()}), "a": pa.int64()}))
+    store.delete(KEY)
+    anew = TableSchema({"s": pa.struct({"y": pa.int64()})})
+    opened(store).extend(anew)
+
+    assert keeper.extend(OTHER) == anew.merge(OTHER) == stored(store)
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        (b"", "Expecting value"),
+        (b'{"version": 1, "columns": [', "Expecting"),
+        (b"\xff\xfe\xfd", "decode"),
+        (b"[" * 100_000, "recursion"),
+        (b"[]", "no JSON object"),
+        (b'{"version": 2, "columns": []}', "version 2, this release knows version 1"),
+        (b'{"version": 1, "columns": [{"name": "a", "type": "colour"}]}', "'a' has an unknown type.*colour"),
+    ],
+)
+def test_a_schema_that_cannot_be_understood_is_never_guessed(store: MoodyStore, body: bytes, cause: str) -> None:
+    store.write(KEY, body, replaces=None)
+
+    with pytest.raises(FatalError, match=f"{KEY}: .*{cause}") as caught:
+        opened(store)
+    assert "update this one" in caught.value.hint
+    assert "delete it" in caught.value.hint
+    document = store.read(KEY)
+    assert document
+    assert document.body == body
+
+
+def test_a_table_without_a_schema_gets_it_of_its_files_and_keeps_it(store: MoodyStore, tmp_path: Path) -> None:
+    put_file(store, tmp_path, "day=1/data_1.parquet", {"a": pa.array([1]), "void": pa.nulls(1)}, age=20)
+    put_file(store, tmp_path, "day=2/data_2.parquet", {"a": pa.array([1.5]), "b": pa.array(["x"])}, age=10)
+
+    expected = TableSchema({"a": pa.float64(), "b": pa.string()})
+    assert opened(store).current == expected == stored(store)
+
+
+def test_only_data_files_of_the_table_count(store: MoodyStore, tmp_path: Path) -> None:
+    for key in (".vidx/v.parquet", "_temporary/f.parquet", "_journal/f.parquet", "../t2/f.parquet", "notes.txt"):
+        path = tmp_path / "store" / ROOT / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"no Parquet at all")
+
+    assert opened(store).current == EMPTY
+    assert stored(store) is None
+
+
+def test_the_newest_twenty_files_count_and_of_two_types_the_newer(store: MoodyStore, tmp_path: Path) -> None:
+    for number in range(20):
+        put_file(store, tmp_path, f"f{number}.parquet", {"a": pa.array(["x"]), f"c{number}": pa.array([1])}, number)
+    put_file(store, tmp_path, "g.parquet", {"a": pa.array([True]), "old": pa.array([1])}, age=20)
+    put_file(store, tmp_path, "a.parquet", {"a": pa.array([1])}, age=1)
+
+    current = opened(store).current.columns
+
+    assert current["a"] == pa.string()
+    assert set(current) == {"a", *(f"c{number}" for number in range(19))}
+
+
+@pytest.mark.parametrize("body", [b"", b"PAR1", b"no Parquet at all, but long enough to have a footer"])
+def test_a_file_that_cannot_be_read_is_named(store: MoodyStore, tmp_path: Path, body: bytes) -> None:
+    (tmp_path / "broken").write_bytes(body)
+    store.upload(tmp_path / "broken", f"{ROOT}/f.parquet")
+
+    with pytest.raises(FatalError, match=rf"the footer of {store.uri}/{ROOT}/f\.parquet: .*no Parquet.*Move it"):
+        opened(store)
+
+
+def test_a_file_with_a_type_that_no_column_can_have_is_named(store: MoodyStore, tmp_path: Path) -> None:
+    put_file(store, tmp_path, "f.parquet", {"a": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))})
+
+    with pytest.raises(FatalError, match=rf"{ROOT}/f\.parquet: .*'a'.*map"):
+        opened(store)
+
+
+def test_fixed_types_that_contradict_the_table_are_refused_with_both(store: MoodyStore) -> None:
+    opened(store).extend(TableSchema({"a": pa.string(), "b": pa.float64(), "c": pa.bool_()}))
+
+    with pytest.raises(ConfigError) as caught:
+        opened(store, a=pa.timestamp("us", "UTC"), b=pa.int64(), c=pa.bool_(), unseen=pa.date32())
+
+    assert f"{store.uri}/{ROOT}" in str(caught.value)
+    assert "'a' is string in the table and timestamp in COLUMN_TYPES" in caught.value.cause
+    assert "'b' is double in the table and bigint in COLUMN_TYPES" in caught.value.cause
+    assert "'c'" not in caught.value.cause
+
+
+def test_fixed_types_are_compared_with_files_too(store: MoodyStore, tmp_path: Path) -> None:
+    put_file(store, tmp_path, "f.parquet", {"a": pa.array(["x"])})
+
+    with pytest.raises(ConfigError, match="string in the table and bigint"):
+        opened(store, a=pa.int64())
+    assert stored(store) is None
+
+
+def test_fixed_types_are_compared_with_what_another_member_writes_meanwhile(store: MoodyStore) -> None:
+    keeper = opened(store, a=pa.int64())
+    opened(store).extend(TEXT)
+
+    with pytest.raises(ConfigError, match="string in the table and bigint"):
+        keeper.extend(BIGINT)
+
+
+def test_a_fixed_double_widens_a_bigint_column_at_once(store: MoodyStore, caplog: pytest.LogCaptureFixture) -> None:
+    opened(store).extend(BIGINT)
+
+    with caplog.at_level(logging.WARNING):
+        assert opened(store, a=pa.float64(), unseen=pa.string()).current == DOUBLE == stored(store)
+
+    assert len(caplog.messages) == 1
+    assert "column 'a'" in caplog.messages[0]
+
+
+def test_a_column_that_becomes_double_is_told_once(store: MoodyStore, caplog: pytest.LogCaptureFixture) -> None:
+    other, keeper = opened(store), opened(store)
+    with caplog.at_level(logging.WARNING):
+        other.extend(TableSchema({"a": pa.int64(), "s": pa.struct({"x": pa.list_(pa.int64()), "y": pa.int64()})}))
+        keeper.extend(OTHER)
+        assert not caplog.messages
+        wide = TableSchema({"a": pa.float64(), "s": pa.struct({"x": pa.list_(pa.float64())})})
+        keeper.extend(wide)
+        keeper.extend(wide)
+        keeper.extend(BIGINT)
+
+    assert [message.partition(":")[0] for message in caplog.messages] == ["column 'a', 's.x[]'"]
+    assert all("COLUMN_TYPES" in message and "Spark cannot read the mix" in message for message in caplog.messages)
+
+
+def test_a_widening_by_another_member_is_told_here_too(store: MoodyStore, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = opened(store), opened(store)
+    first.extend(BIGINT)
+    second.extend(BIGINT)
+    first.extend(DOUBLE)
+    caplog.clear()
+    second.extend(OTHER)
+
+    assert len(caplog.messages) == 1

@@ -1,0 +1,124 @@
+"""Types by the names of Spark SQL: what is written is read back, and what is wrong says so."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.table.type_names import parse_column_types, parse_type, type_name
+
+NAMES = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "decimal(10,2)": pa.decimal128(10, 2),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "array<bigint>": pa.list_(pa.int64()),
+    "struct<a:bigint,`b c`:array<string>>": pa.struct([("a", pa.int64()), ("b c", pa.list_(pa.string()))]),
+    "struct<`a``b`:int>": pa.struct([("a`b", pa.int32())]),
+    "struct<``:int>": pa.struct([("", pa.int32())]),
+}
+
+leaves = st.sampled_from([kind for kind in NAMES.values() if not pa.types.is_nested(kind)])
+field_names = st.text(st.characters(codec="utf-8"))
+
+
+def _structs(children: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
+    named = st.tuples(field_names, children)
+    return st.lists(named, min_size=1, max_size=4, unique_by=lambda field: field[0].lower()).map(pa.struct)
+
+
+types = st.recursive(leaves, lambda children: st.one_of(children.map(pa.list_), _structs(children)), max_leaves=8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_type_has_its_name(name: str) -> None:
+    assert type_name(NAMES[name]) == name
+    assert parse_type(name) == NAMES[name]
+
+
+@given(types)
+def test_what_is_written_is_read_back(kind: pa.DataType) -> None:
+    assert parse_type(type_name(kind)) == kind
+
+
+def test_case_and_spaces_do_not_matter() -> None:
+    assert parse_type(" Struct < A : Decimal ( 10 , 2 ) , b : BIGINT > ") == pa.struct(
+        [("A", pa.decimal128(10, 2)), ("b", pa.int64())]
+    )
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.uint64(), pa.struct([]), pa.list_(pa.null()), pa.time64("us")])
+def test_a_type_that_no_column_has_is_refused(kind: pa.DataType) -> None:
+    with pytest.raises(ValueError, match="no column can have the type"):
+        type_name(kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("float", "'float' is no type; known are boolean, int,"),
+        ("", "a type is missing at the end of ''"),
+        ("array", "'<' is missing after array, as in array<string>"),
+        ("array<", "a type is missing at the end"),
+        ("array<string", "'>' is missing after the type of the elements"),
+        ("array<string>>", "'>' is not expected there"),
+        ("string string", "'string string' is no type"),
+        ("decimal", r"'\(' is missing after decimal"),
+        ("decimal(10)", "',' is missing between the digits"),
+        ("decimal(39,2)", r"decimal\(39,2\) is not possible: 1 to 38 digits"),
+        ("decimal(2,3)", "at most as many of them after the point"),
+        ("decimal(a,2)", "'a' is no number of digits"),
+        ("struct<>", "a name is missing before '>'"),
+        ("struct<a>", "':' is missing after the name 'a'"),
+        ("struct<`a:int>", "a backtick is not closed"),
+        ("struct<\ud800:int>", "is not Unicode"),
+    ],
+)
+def test_what_is_wrong_with_a_type_is_said(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_type(text)
+
+
+def test_the_types_of_columns() -> None:
+    assert parse_column_types("temp:double, price:decimal(10,2),tags:array<struct<a:int,b:string>>,`a,b`:bigint") == {
+        "temp": pa.float64(),
+        "price": pa.decimal128(10, 2),
+        "tags": pa.list_(pa.struct([("a", pa.int32()), ("b", pa.string())])),
+        "a,b": pa.int64(),
+    }
+
+
+def test_no_text_fixes_no_types() -> None:
+    assert parse_column_types(" ") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("temp", "':' is missing after the name 'temp'"),
+        ("temp:", "a type is missing at the end"),
+        (":int", "a name is missing before ':'"),
+        ("a:int,", "a name is missing at the end"),
+        ("a:int,,b:int", "a name is missing before ','"),
+        ("a:int,A:double", "the name 'A' is given twice"),
+        ("a:int b:int", "'int b' is no type"),
+        ("a:int>", "'>' is not expected there"),
+    ],
+)
+def test_what_is_wrong_with_the_types_of_columns_is_said(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_column_types(text)
+
+
+def test_fields_that_differ_only_in_case_are_refused_in_a_setting_and_read_in_a_table() -> None:
+    with pytest.raises(ValueError, match="the name 'A' is given twice"):
+        parse_column_types("o:struct<a:int,A:int>")
+    assert parse_type("struct<a:int,A:int>") == pa.struct([("a", pa.int32()), ("A", pa.int32())])
+    with pytest.raises(ValueError, match="the name 'a' is given twice"):
+        parse_type("struct<a:int,a:int>")

@@ -1,0 +1,85 @@
+"""The rules of the architecture, read from the imports: what each package may use, and where each library is used."""
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+# Package → the other packages that it may import; all may import the modules in `app/` itself.
+MAY_IMPORT = {
+    "storage": "",
+    "monitoring": "",
+    "spark": "",
+    "table": "storage",
+    "config": "table",
+    "catalog": "table",
+    "bad_records": "table",
+    "convert": "table bad_records",
+    "journal": "storage table catalog monitoring",
+    "pipeline": "storage table catalog bad_records convert journal monitoring spark",
+    "consumer": "bad_records journal monitoring",
+    "stream_timeouts": "consumer",
+    "service": "*",
+    "commands": "*",
+}
+
+# Library, or module of ours → the modules that may import it.
+HOMES = {
+    "pyspark": "app.spark.*",
+    "py4j": "app.spark.*",
+    "boto3": "app.storage.s3.*",
+    "botocore": "app.storage.s3.*",
+    "s3transfer": "app.storage.s3.*",
+    "azure": "app.storage.azure.*",
+    "google": "app.storage.gcs.*",
+    "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
+    "prometheus_client": "app.monitoring.exposition",
+    "quixstreams": "app.consumer.* app.stream_timeouts.* app.service.* app.commands.* app.transform",
+    "app.config.settings": "app.service.* app.commands app.commands.* main",
+    "app.spark.writer": "app.service.run app.commands.*",
+}
+
+
+def modules() -> dict[str, Path]:
+    paths = [ROOT / "main.py", *(ROOT / "app").rglob("*.py")]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of all that a module imports, also inside its functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} has a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def package(name: str) -> str:
+    """``app.table.layout.PartitionSpec`` → ``table``; empty for what is in ``app/`` itself, or not ours."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "app" and len(parts) > 1 and (ROOT / "app" / parts[1]).is_dir() else ""
+
+
+def test_packages_import_what_they_may() -> None:
+    used = {
+        (package(name), package(found)) for name, path in modules().items() if name != "main" for found in imports(path)
+    }
+    assert {importer for importer, _ in used} == {"", *MAY_IMPORT}, "a new package belongs into MAY_IMPORT"
+    for importer, imported in sorted(used):
+        may = MAY_IMPORT.get(importer, "").split()
+        assert imported in ("", importer) or imported in may or may == ["*"], f"{importer} imports {imported}"
+
+
+def test_libraries_are_imported_at_their_homes() -> None:
+    for library, homes in HOMES.items():
+        users = {
+            name
+            for name, path in modules().items()
+            if any(found == library or found.startswith(f"{library}.") for found in imports(path))
+        }
+        assert users, f"nobody imports {library} any more: its rule can go"
+        strangers = {name for name in users if not any(fnmatch(name, home) for home in homes.split())}
+        assert not strangers, f"{library} is imported by {strangers}"
