@@ -10,7 +10,7 @@ LogFormat = Literal["text", "json"]
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-class JsonLines(logging.Formatter):
+class JsonParser(logging.Formatter):
     """One object a line: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, and ``exception`` if any.
 
     What a line gives as ``extra={"fields": {...}}`` is beside them.
@@ -34,4 +34,4 @@ class JsonLines(logging.Formatter):
 
 def formatter(log_format: LogFormat) -> logging.Formatter:
     """What makes lines of this kind."""
-    return JsonLines() if log_format == "json" else logging.Formatter(_TEXT)
+    return JsonParser() if log_format == "json" else logging.Formatter(_TEXT)

@@ -147,7 +147,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class FileGroup:
+class OutputFile:
     """The rows of a staged batch that become one file: one Hive partition of one topic-partition."""
 
     part: BatchPart
@@ -165,7 +165,7 @@ class StagedFile:
 
     path: Path
     group_column: str
-    groups: tuple[FileGroup, ...]
+    groups: tuple[OutputFile, ...]
     sort_column: str | None = None
 
 
@@ -175,4 +175,4 @@ class WrittenFile:
 
     path: Path
     size: int
-    group: FileGroup
+    group: OutputFile

@@ -58,12 +58,12 @@ def _plain_columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, int]]:
         kind = field.type
         if _is_number(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             yield field.name, kind, leaf
-        leaf += _leaves(kind)
+        leaf += _scalars(kind)
 
 
-def _leaves(kind: pa.DataType) -> int:
+def _scalars(kind: pa.DataType) -> int:
     if pa.types.is_nested(kind):
-        return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields))
+        return sum(_scalars(kind.field(index).type) for index in range(kind.num_fields))
     return 1
 
 

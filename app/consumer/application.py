@@ -31,7 +31,7 @@ from quixstreams.sources import BaseSource
 from quixstreams.state.exceptions import StateTransactionError
 
 from app.bad_records.refusals import not_decompressed, not_deserialized
-from app.consumer.batch_poll import RawLane
+from app.consumer.batch_poll import BatchPoll
 from app.consumer.broker import new_admin
 from app.consumer.checkpoints import Checkpoints
 from app.consumer.errors import (
@@ -44,7 +44,7 @@ from app.consumer.errors import (
 from app.consumer.internal_topics import check_internal_rights, create_internal_topics, pretend_internal_topics
 from app.consumer.listening import Listening
 from app.consumer.other_sinks import OtherSinks
-from app.consumer.paused_partitions import Admission, Claiming
+from app.consumer.paused_partitions import Claiming, PausedPartitions
 from app.consumer.rejections import not_processed, refuse_too_big
 from app.consumer.sink import LakeSink
 from app.consumer.topology import is_untouched
@@ -63,7 +63,7 @@ _TURN_SECONDS = 0.05
 _NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError, BufferError)
 
 
-class Ownership(Claiming, Protocol):
+class PartitionClaims(Claiming, Protocol):
     """What claims partitions, and keeps their journals; see ``app.journal.claims.Claims``."""
 
     def advance(self, ends: Mapping[str, int]) -> None: ...
@@ -123,13 +123,13 @@ class LakeApplication(Application):
         setattr(self._consumer, "commit", self._commit_marked)  # noqa: B010 - the framework commits by itself too
         self._does_more_than_rows = False
         self._other_sinks: OtherSinks | None = None
-        self._ownership: Ownership | None = None
-        self._raw_lane: RawLane | None = None
+        self._claims: PartitionClaims | None = None
+        self._raw_lane: BatchPoll | None = None
 
-    def connect(self, ownership: Ownership) -> None:
+    def connect(self, claims: PartitionClaims) -> None:
         """Give the application what claims its partitions, before it runs."""
-        self._ownership = ownership
-        self._admission = Admission(self._consumer, ownership, self._begins)
+        self._claims = claims
+        self._paused_partitions = PausedPartitions(self._consumer, claims, self._begins)
 
     def dataframe(self, topic: Topic | None = None, source: BaseSource | None = None) -> StreamingDataFrame:
         """See ``Application.dataframe``; its operations remember which line of the user's code they come from."""
@@ -182,13 +182,13 @@ class LakeApplication(Application):
         There is neither state nor a produced record then that has to be safe before offsets are committed.
         """
         self._checkpoints.lake = self._lake_sink
-        self._raw_lane = RawLane(
+        self._raw_lane = BatchPoll(
             consumer=self._consumer,
             sink=self._lake_sink,
             checkpoints=self._checkpoints,
             max_record_bytes=self._lake_sink.max_record_bytes,
-            waits=self._admission.waits,
-            put_right=self._admission.put_right,
+            waits=self._paused_partitions.waits,
+            put_right=self._paused_partitions.put_right,
             failed=consuming_failed,
             pass_over=self._pass_over,
         )
@@ -213,7 +213,7 @@ class LakeApplication(Application):
 
     def listening(self) -> Listening:
         """Tells which partitions can be heard right now; after ``connect()``."""
-        return Listening(self._consumer, self._admission.waits)
+        return Listening(self._consumer, self._paused_partitions.waits)
 
     @cached_property
     def admin(self) -> AdminClient:
@@ -241,7 +241,7 @@ class LakeApplication(Application):
     @property
     def has_claimed_all(self) -> bool:
         """Whether all assigned partitions are claimed; the others are paused."""
-        return self._admission.is_complete
+        return self._paused_partitions.is_complete
 
     @property
     def is_paused(self) -> bool:
@@ -262,7 +262,7 @@ class LakeApplication(Application):
 
     def run(self, *arguments: Any, **named: Any) -> Any:
         """See ``Application.run``; after ``connect()``."""
-        if self._ownership is None:
+        if self._claims is None:
             raise ConfigError(
                 "building the stream", "transform() calls app.run()", "Remove that: the connector runs what it returns"
             )
@@ -297,7 +297,7 @@ class LakeApplication(Application):
         if self._stop_requested:  # a stop before the loop began is forgotten by the framework
             self.stop()
             return
-        self._admission.turn()
+        self._paused_partitions.turn()
         self._check_after_pause()
         if self._checkpoints.lake and self._lake_sink.is_full and self._lake_sink.wait_for_room():
             self._on_turn()
@@ -320,7 +320,7 @@ class LakeApplication(Application):
     def _check_after_pause(self) -> None:
         was_paused, self._is_paused = self._is_paused, bool(self._consumer.backpressured_tps)
         if was_paused and not self._is_paused:
-            self._admission.check_topics(self._lake_sink.assigned)
+            self._paused_partitions.check_topics(self._lake_sink.assigned)
 
     def _process_messages(self, executors: dict[str, Callable[..., None]]) -> None:
         """Several messages, if they come without a pause: what else there is to do in a turn costs as much as one."""
@@ -332,7 +332,7 @@ class LakeApplication(Application):
             if is_over or self._state_manager.recovery_required or time.monotonic() > until:
                 return
 
-    def _consume(self, lane: RawLane) -> None:
+    def _consume(self, lane: BatchPoll) -> None:
         """What a turn of the framework's loop does, with as many messages as there are."""
         self._producer.poll(self._config.producer_poll_timeout)
         consumed = lane.turn()
@@ -367,7 +367,7 @@ class LakeApplication(Application):
     def _comes_in_turn(self, topic: str, partition: int, offset: int) -> bool:
         expected = self._checkpoints.expected(topic, partition)
         if offset < expected:
-            self._admission.put_right(TopicPartition(topic, partition), offset, expected)
+            self._paused_partitions.put_right(TopicPartition(topic, partition), offset, expected)
         return offset >= expected
 
     def _consuming_failed(
@@ -405,7 +405,7 @@ class LakeApplication(Application):
         Where several were compressed together, the client fails again until the last of them is passed over.
         """
         tp = TopicPartition(message.topic(), message.partition())
-        if not self._lake_sink.is_assigned_to(tp) or self._admission.waits(tp):
+        if not self._lake_sink.is_assigned_to(tp) or self._paused_partitions.waits(tp):
             return
         refusal = not_decompressed(message, max(message.offset(), self._checkpoints.expected(*tp)))
         offset = refusal.rejected.offset
@@ -449,7 +449,7 @@ class LakeApplication(Application):
             tp.offset = OFFSET_BEGINNING  # until its claim says where: without any, a new group would be an error
         super()._on_assign(consumer, topic_partitions)
         self._checkpoints.expect_anything()
-        self._admission.begin(tokens)
+        self._paused_partitions.begin(tokens)
         logger.info("assigned: %s", _listed(topic_partitions))
 
     def _of_input(self, topic_partitions: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
@@ -464,15 +464,15 @@ class LakeApplication(Application):
 
     def _end(self, tps: Sequence[TopicPartition]) -> None:
         self._metrics.ended(tps)
-        self._admission.end(tps)
+        self._paused_partitions.end(tps)
         self._lake_sink.unassign(tps)
 
     def _committed(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """The checkpoint is through; after a flush that asked for a pause nothing was committed."""
-        if self._lake_sink.last_flush_ok and self._ownership:
+        if self._lake_sink.last_flush_ok and self._claims:
             self._metrics.committed({TopicPartition(*tp): offset + 1 for tp, offset in offsets.items()})
             tokens = {self._lake_sink.token(TopicPartition(*tp)): offset for tp, offset in offsets.items()}
-            self._ownership.advance({token: offset for token, offset in tokens.items() if token})
+            self._claims.advance({token: offset for token, offset in tokens.items() if token})
 
     def _commit_marked(self, *, offsets: list[KafkaTopicPartition], asynchronous: bool) -> Any:
         """Commit, and note beside each offset that it is ours: see ``app.journal.commit_mark``."""
@@ -483,7 +483,7 @@ class LakeApplication(Application):
         return self._commit(offsets=marked, asynchronous=asynchronous)
 
     def _topic_id(self, tp: KafkaTopicPartition) -> str:
-        return self._ownership.topic_id(TopicPartition(tp.topic, tp.partition)) if self._ownership else ""
+        return self._claims.topic_id(TopicPartition(tp.topic, tp.partition)) if self._claims else ""
 
     def _on_revoke(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:
         self._lake_sink.revoking(active=True)

@@ -30,7 +30,7 @@ _partition = methodcaller("partition")
 _offset = methodcaller("offset")
 
 
-class RawLane:
+class BatchPoll:
     """The consumer's loop in large steps.
 
     Args:

@@ -25,7 +25,7 @@ class Claiming(Protocol):
     def check(self) -> None: ...
 
 
-class Admission:
+class PausedPartitions:
     """Keeps partitions paused until they are claimed.
 
     Args:

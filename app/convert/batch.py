@@ -1,7 +1,7 @@
 """A batch's records → one table of rows, in the types that all members have agreed on, and their partition values.
 
 Converts many messages at once (``json_batch``), and one by one those few where that is refused. Rows that come from a
-``transform()`` are converted one by one. Both ways keep the order of the batch and give the same result: the first value
+``transform()`` are converted one by one. Both ways keep the order of the batch and agree: the first value
 of a column decides its type.
 """
 
@@ -17,12 +17,12 @@ from app.bad_records.bad_rows import BadRowsError
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage, Refusal, not_written
 from app.bad_records.rescued import Rescue
-from app.convert.chunks import FEW, Pace, Stretch, stretches
+from app.convert.chunks import FEW, Chunk, Pace, chunks
 from app.convert.json_batch import OneByOneError, WholeBatches
 from app.convert.kafka_columns import lost_metadata, metadata_columns
 from app.convert.partition_values import partition_columns, refuse_too_long
 from app.convert.pieces import Rows, in_one
-from app.convert.rows import Conversion, Rules, convert, most_leaves
+from app.convert.rows import Conversion, Rules, convert, most_scalars
 from app.model import KEY_COLUMN, Batch, Rejected, Row
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
@@ -33,7 +33,7 @@ Patiently = Callable[[Callable[[], TableSchema]], TableSchema]
 
 
 class Schema(Protocol):
-    """The table's schema as all members share it; ``app.table.schema_store.SchemaKeeper`` in production."""
+    """The table's schema as all members share it; ``app.table.schema_store.SchemaStore`` in production."""
 
     @property
     def current(self) -> TableSchema: ...
@@ -75,7 +75,7 @@ class _Work:
 
     batch: Batch
     patiently: Patiently
-    most_leaves: int
+    most_scalars: int
     pieces: list[Rows] = field(default_factory=list)
     refused: list[tuple[int, Refusal]] = field(default_factory=list)
     rescued: dict[str, Rescue] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class BatchConverter:
             DataError: a row that cannot be written, where the user wants the process to end then.
         """
         before = self._schema.current
-        most = most_leaves(before)
+        most = most_scalars(before)
         work = _Work(batch, patiently, most)
         self._convert_in_turn(work)
         rows = self._in_one(work)
@@ -148,21 +148,21 @@ class BatchConverter:
             self._convert_all_one_by_one(work, self._schema.current)
             return
         self._convert_lines(work, _rows_of(work.batch), self._schema.current)
-        for stretch in stretches(work.batch):
-            self._convert_stretch(work, stretch, self._whole_batches)
+        for chunk in chunks(work.batch):
+            self._convert_chunk(work, chunk, self._whole_batches)
 
     def _convert_all_one_by_one(self, work: _Work, known: TableSchema) -> None:
         lines = _rows_of(work.batch)
-        for stretch in stretches(work.batch):
-            lines = lines.and_then(self._read(work, stretch))
+        for chunk in chunks(work.batch):
+            lines = lines.and_then(self._read(work, chunk))
         self._convert_lines(work, lines, known)
 
     # --- many at once -----------------------------------------------------------------------------------------------
 
-    def _convert_stretch(self, work: _Work, stretch: Stretch, whole_batches: WholeBatches) -> None:
-        if self._is_done_at_once(work, stretch, whole_batches):
+    def _convert_chunk(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> None:
+        if self._is_done_at_once(work, chunk, whole_batches):
             return
-        few, rest = stretch.split(FEW)
+        few, rest = chunk.split(FEW)
         # If it is only that the table is new, or has a new column, all the rest can be tried.
         pace = Pace(len(rest) if self._has_taught(work, few, whole_batches) else FEW)
         while rest:
@@ -174,33 +174,33 @@ class BatchConverter:
                 few, rest = rest.split(number)
                 self._has_taught(work, few, whole_batches)
 
-    def _is_done_at_once(self, work: _Work, stretch: Stretch, whole_batches: WholeBatches) -> bool:
-        batch, messages = work.batch, stretch.of(work.batch)
+    def _is_done_at_once(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
+        batch, messages = work.batch, chunk.of(work.batch)
         try:
-            columns = whole_batches.convert(messages, batch.parts[stretch.part].offsets.tp, self._schema.current)
+            columns = whole_batches.convert(messages, batch.parts[chunk.part].offsets.tp, self._schema.current)
             refuse_too_long(columns.partition_values, batch.parts, self._spec, self._table_root)
         except (OneByOneError, BadRowsError):
             return False
-        parts = pa.repeat(pa.scalar(stretch.part, pa.int32()), len(messages))
+        parts = pa.repeat(pa.scalar(chunk.part, pa.int32()), len(messages))
         work.add(Rows(columns.table, columns.partition_values, parts), {})
         return True
 
     # --- one by one -------------------------------------------------------------------------------------------------
 
-    def _has_taught(self, work: _Work, stretch: Stretch, whole_batches: WholeBatches) -> bool:
+    def _has_taught(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
         """Convert these one by one; whether the schema, or what is known of partition columns, has grown by them."""
         known = self._schema.current
-        lines = self._read(work, stretch)
+        lines = self._read(work, chunk)
         self._convert_lines(work, lines, known)
         return whole_batches.learn(lines.rows) or self._schema.current != known
 
-    def _read(self, work: _Work, stretch: Stretch) -> _Lines:
+    def _read(self, work: _Work, chunk: Chunk) -> _Lines:
         lines = _Lines([], [], [])
-        for place, message in zip(stretch.places, stretch.of(work.batch), strict=True):
+        for place, message in zip(chunk.places, chunk.of(work.batch), strict=True):
             read = self._read_message(message) if self._read_message else None
             if isinstance(read, Row):
                 lines.rows.append(read)
-                lines.parts.append(stretch.part)
+                lines.parts.append(chunk.part)
                 lines.places.append(place)
             elif read is not None:
                 work.refused.append((place, read))
@@ -225,7 +225,7 @@ class BatchConverter:
         extra = metadata_columns(self._metadata, lines.rows, tps)
         lost = lost_metadata(self._metadata, lines.rows)
         while True:
-            conversion = convert(lines.rows, known, self._rules, extra, most=work.most_leaves, lost=lost)
+            conversion = convert(lines.rows, known, self._rules, extra, most=work.most_scalars, lost=lost)
             if _is_blank(conversion.table):
                 return Conversion(conversion.table.select([]), known, {})
             if conversion.schema == known:

@@ -1,6 +1,6 @@
 """Which messages of a batch are converted at once: as many as are worth it, and fewer where some of them are odd.
 
-The stretches of a batch follow each other in the order of its messages, for it is the first value of a column that
+The chunks of a batch follow each other in the order of its messages, for it is the first value of a column that
 decides on its type.
 """
 
@@ -20,7 +20,7 @@ _GROW = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Chunk:
     """Messages ``start`` to ``stop`` (excluded) of a part; the first has the place ``start + offset`` in the batch."""
 
     part: int
@@ -31,10 +31,10 @@ class Stretch:
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def split(self, size: int) -> "tuple[Stretch, Stretch]":
+    def split(self, size: int) -> "tuple[Chunk, Chunk]":
         """The first messages, and the rest."""
         middle = min(self.start + size, self.stop)
-        return Stretch(self.part, self.start, middle, self.offset), Stretch(self.part, middle, self.stop, self.offset)
+        return Chunk(self.part, self.start, middle, self.offset), Chunk(self.part, middle, self.stop, self.offset)
 
     def of(self, batch: Batch) -> Sequence[Message]:
         return batch.messages[self.part][self.start : self.stop]
@@ -44,8 +44,8 @@ class Stretch:
         return range(self.start + self.offset, self.stop + self.offset)
 
 
-def stretches(batch: Batch) -> Iterator[Stretch]:
-    """All messages of a batch, cut where a part or the memory for one stretch ends; rows have the places before."""
+def chunks(batch: Batch) -> Iterator[Chunk]:
+    """All messages of a batch, cut where a part or the memory for one chunk ends; rows have the places before."""
     offset = sum(map(len, batch.rows))
     for part, messages in enumerate(batch.messages):
         sizes = list(accumulate(map(len, messages)))
@@ -53,13 +53,13 @@ def stretches(batch: Batch) -> Iterator[Stretch]:
         while start < len(messages):
             before = sizes[start - 1] if start else 0
             stop = max(start + 1, bisect_right(sizes, before + _MOST_BYTES))
-            yield Stretch(part, start, stop, offset)
+            yield Chunk(part, start, stop, offset)
             start = stop
         offset += len(messages)
 
 
 class Pace:
-    """How many messages to try at once where not all of a stretch can be: more after a success, less after a failure.
+    """How many messages to try at once where not all of a chunk can be: more after a success, less after a failure.
 
     Of 40,000 messages with a single odd one in it, all but a few hundred are parsed twice on average. Where most are
     odd, this is noticed after a few small tries.

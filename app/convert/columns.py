@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.scalars import UNZONED, ZONED
-from app.convert.values import MAX_DEPTH, UNBOUNDED, Column, Room, fit_column
+from app.convert.values import MAX_DEPTH, UNBOUNDED, Column, Room, coerce_column
 
 # What Arrow raises for values that do not fit one type, numbers that fit none, and text that is not Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -49,7 +49,7 @@ def infer(values: Sequence[Any]) -> pa.Array | None:
     return array if isinstance(array, pa.Array) else None
 
 
-def fit_array(
+def coerce_array(
     array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED
 ) -> Column:
     """Fit a column.
@@ -66,9 +66,9 @@ def fit_array(
 
 
 def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room) -> Column:
-    """The slow way only for those stretches that need it: where an odd value is, or the type is not known yet."""
+    """The slow way only for those chunks that need it: where an odd value is, or the type is not known yet."""
     if len(values) <= _CHUNK_ROWS:
-        return fit_column(values, kind, fixed=fixed, room=room)
+        return coerce_column(values, kind, fixed=fixed, room=room)
     room_before = room.left
     parts: list[Column] = []
     final = kind
@@ -76,13 +76,13 @@ def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, 
         chunk = values[start : start + _CHUNK_ROWS]
         array = infer(chunk)
         fast = None if array is None else _fit_whole(array, chunk, final, fixed=fixed, room=room)
-        parts.append(fast or fit_column(chunk, final, fixed=fixed, room=room))
+        parts.append(fast or coerce_column(chunk, final, fixed=fixed, room=room))
         final = parts[-1].kind
     try:
         return _in_one(parts, final, len(values))
     except CONVERSION_ERRORS:  # whole numbers with more digits than the double has that came after them
         room.left = room_before
-        return fit_column(values, kind, fixed=fixed, room=room)
+        return coerce_column(values, kind, fixed=fixed, room=room)
 
 
 def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:

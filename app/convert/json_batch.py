@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.big_messages import message_size
-from app.convert.columns import fit_array, infer, is_void
+from app.convert.columns import coerce_array, infer, is_void
 from app.convert.json_parser import has_field, is_native, parse
 from app.convert.kafka_columns import lost_metadata, metadata_columns
 from app.convert.partition_values import fill_null
@@ -153,7 +153,7 @@ class WholeBatches:
         return self._fitted(name, array, array.to_pylist(), known[name])
 
     def _fitted(self, name: str, array: pa.Array | None, values: Sequence[object], kind: pa.DataType) -> pa.Array:
-        column = fit_array(array, values, kind, fixed=name in self._rules.fixed)
+        column = coerce_array(array, values, kind, fixed=name in self._rules.fixed)
         if column.misfits or column.kind != kind or column.array is None:
             raise OneByOneError
         return column.array

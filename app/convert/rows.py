@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from app.bad_records.bad_rows import BadRowsError
 from app.bad_records.rescued import Rescue
-from app.convert.columns import FieldValues, fit_array, infer
+from app.convert.columns import FieldValues, coerce_array, infer
 from app.convert.sparse import sparse_fields
 from app.convert.values import (
     FULL,
@@ -24,8 +24,8 @@ from app.convert.values import (
     MAX_NEW_LEAVES,
     Column,
     Room,
+    coerce_column,
     fit,
-    fit_column,
     is_empty,
     leaves,
     refusal_of_name,
@@ -77,12 +77,12 @@ class Conversion:
     rescued: Mapping[str, Rescue]
 
 
-def most_leaves(schema: TableSchema) -> int:
+def most_scalars(schema: TableSchema) -> int:
     """How many leaves a table with this schema may have after one more batch."""
-    return min(MAX_LEAVES, _leaves(schema) + MAX_NEW_LEAVES)
+    return min(MAX_LEAVES, _scalars(schema) + MAX_NEW_LEAVES)
 
 
-def _leaves(schema: TableSchema) -> int:
+def _scalars(schema: TableSchema) -> int:
     return sum(map(leaves, schema.columns.values()))
 
 
@@ -102,13 +102,13 @@ def convert(
         schema: the table's, as it is known so far.
         rules: of the table's settings.
         extra: further columns, as long as ``rows``; they win over fields of the same name.
-        most: leaves that the table may have after these rows, but for the columns of ours; by default ``most_leaves``.
+        most: leaves that the table may have after these rows, but for the columns of ours; by default ``most_scalars``.
         lost: what ``extra`` has no form for, by the name in ``_rescued_data`` and the row.
 
     Raises:
         BadRowsError: records that cannot be rows: names that are not text or not Unicode.
     """
-    room = Room((most_leaves(schema) if most is None else most) - _leaves(schema))
+    room = Room((most_scalars(schema) if most is None else most) - _scalars(schema))
     batch = _Batch(rows, schema, rules, extra, room)
     batch.add_lost(lost)
     batch.add_fields()
@@ -179,9 +179,9 @@ class _Batch:
         """The column in the type that the table has for it or, where it is new, the one that the user has given."""
         fixed = name in self._rules.fixed
         if name in self._sparse:
-            column = fit_column(list(values), self._kind(name), fixed=fixed, room=room)
+            column = coerce_column(list(values), self._kind(name), fixed=fixed, room=room)
         else:
-            column = fit_array(array, values, self._kind(name), fixed=fixed, room=room)
+            column = coerce_array(array, values, self._kind(name), fixed=fixed, room=room)
         return _appearing(column) if fixed and name not in self._known else column
 
     def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:

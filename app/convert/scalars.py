@@ -44,7 +44,7 @@ def _python_of_arrow(scalar: pa.Scalar) -> Any:
     return scalar.as_py()
 
 
-def leaf_type(value: Any) -> pa.DataType | None:
+def scalar_type(value: Any) -> pa.DataType | None:
     """The type a column gets from such a value; ``None`` for values that no column holds."""
     for kinds, natural in _NATURAL:
         if isinstance(value, kinds):
@@ -52,9 +52,9 @@ def leaf_type(value: Any) -> pa.DataType | None:
     return None
 
 
-def fit_leaf(value: Any, kind: pa.DataType | None, *, fixed: bool) -> Stored | None:
+def coerce_scalar(value: Any, kind: pa.DataType | None, *, fixed: bool) -> Stored | None:
     """The value as a column of this type stores it, and the column's type from then on; ``None`` if it cannot."""
-    natural = leaf_type(value)
+    natural = scalar_type(value)
     if kind is None:
         return None if natural is None else (_stored(value), natural)
     if natural == kind and not pa.types.is_decimal(kind):

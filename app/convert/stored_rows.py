@@ -1,6 +1,6 @@
 """A data file of a table brought to the table's schema: its values converted by the rules for new records.
 
-The file is read and written in stretches of some megabytes, so memory does not grow with it.
+The file is read and written in chunks of some megabytes, so memory does not grow with it.
 """
 
 import json
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.bad_records.rescued import joined
-from app.convert.columns import fit_array
+from app.convert.columns import coerce_array
 from app.convert.values import Misfit
 from app.lenient_json import to_json
 from app.table.layout import RESCUED_COLUMN
@@ -29,7 +29,7 @@ class NotPossibleError(Exception):
 
 
 @dataclass(slots=True)
-class Refitted:
+class CoercedRows:
     """What became of a file.
 
     ``columns`` are those to keep, in their order; ``rescued`` counts the values that went to ``_rescued_data``.
@@ -39,7 +39,7 @@ class Refitted:
     rescued: int = field(default=0)
 
 
-def refit(source: Path, out: Path, table: TableSchema, fixed: frozenset[str]) -> Refitted:
+def coerce_stored(source: Path, out: Path, table: TableSchema, fixed: frozenset[str]) -> CoercedRows:
     """Write the rows of a Parquet file to a new one, in their order, with the table's types where they differ.
 
     Values that their column's new type cannot hold go to ``_rescued_data``, as those of new records do. That column is
@@ -68,7 +68,7 @@ def refit(source: Path, out: Path, table: TableSchema, fixed: frozenset[str]) ->
     except (pa.ArrowException, ValueError, OverflowError, RecursionError) as error:
         raise NotPossibleError(" ".join(str(error).split())) from error
     columns = tuple(name for name in kinds if keeps_rescued or name != RESCUED_COLUMN)
-    return Refitted(columns, converter.rescued)
+    return CoercedRows(columns, converter.rescued)
 
 
 def same_rows(first: Path, second: Path, columns: Sequence[str]) -> bool:
@@ -76,7 +76,7 @@ def same_rows(first: Path, second: Path, columns: Sequence[str]) -> bool:
     with pq.ParquetFile(first) as one, pq.ParquetFile(second) as other:
         if one.metadata.num_rows != other.metadata.num_rows or other.schema_arrow.names != list(columns):
             return False
-        pairs = _aligned(_stretches(one, columns), _stretches(other, columns))
+        pairs = _aligned(_chunks(one, columns), _chunks(other, columns))
         return all(_same(ours, theirs) for ours, theirs in pairs)
 
 
@@ -103,7 +103,7 @@ def _rows_at_once(metadata: pq.FileMetaData) -> int:
 
 
 class _Converter:
-    """Converts the rows of one file, stretch by stretch."""
+    """Converts the rows of one file, chunk by chunk."""
 
     def __init__(self, kinds: Mapping[str, pa.DataType], changed: set[str], fixed: frozenset[str]) -> None:
         self._kinds = kinds
@@ -123,7 +123,7 @@ class _Converter:
         return pa.RecordBatch.from_pydict(columns, schema=pa.schema(list(self._kinds.items())))
 
     def _fitted(self, name: str, array: pa.Array, kind: pa.DataType) -> tuple[pa.Array, dict[int, Misfit]]:
-        column = fit_array(array, _Values(array), kind, fixed=name in self._fixed)
+        column = coerce_array(array, _Values(array), kind, fixed=name in self._fixed)
         if column.array is None:
             return pa.nulls(len(array), kind), column.misfits
         if column.kind != kind:
@@ -170,7 +170,7 @@ def _rescued_before(text: str | None) -> dict[str, Any]:
     return fields
 
 
-def _stretches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _chunks(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     # All columns are read: by its name pyarrow would take a column ``a.b`` for a field of ``a``.
     return (batch.select(list(columns)) for batch in file.iter_batches(_rows_at_once(file.metadata)))
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from app.bad_records.rescued import joined
-from app.convert.scalars import fit_leaf, to_python
+from app.convert.scalars import coerce_scalar, to_python
 from app.error_text import shown
 from app.lenient_json import to_json
 from app.table.type_names import type_name
@@ -88,7 +88,7 @@ def fit(
         return _fit_struct(value, kind, fixed=fixed, room=room, depth=depth, lists=lists)
     if isinstance(value, list | tuple | set | frozenset):
         return _fit_list(value, kind, fixed=fixed, room=room, depth=depth, lists=lists)
-    found = fit_leaf(value, kind, fixed=fixed)
+    found = coerce_scalar(value, kind, fixed=fixed)
     if found is None:
         return _refused(value, kind)
     if kind is None:
@@ -252,7 +252,7 @@ def leaves(kind: pa.DataType) -> int:
     return leaves(kind.value_type) if pa.types.is_list(kind) else 1
 
 
-def fit_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED) -> "Column":
+def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED) -> "Column":
     """Fit all values of a column, in the order of the rows."""
     final = kind
     stored: list[Any] = []
@@ -272,7 +272,7 @@ def fit_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room
     if final is None:
         return Column(None, None, misfits, typed)
     if typed is not None and _has_doubles(final):
-        stored = _refit(stored, final, misfits)
+        stored = _coerce_stored(stored, final, misfits)
     return Column(pa.array(stored, final), final, misfits, typed)
 
 
@@ -289,7 +289,7 @@ class Column(NamedTuple):
     typed: int | None
 
 
-def _refit(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misfit]) -> list[Any]:
+def _coerce_stored(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misfit]) -> list[Any]:
     """Where a column became double, whole numbers before may have more digits than a double has."""
     refitted = []
     for row, value in enumerate(stored):

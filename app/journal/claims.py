@@ -18,7 +18,7 @@ from app.journal.entry import JournaledFile, JournalEntry
 from app.journal.entry_store import FencedError
 from app.journal.journal import Journal
 from app.journal.kafka_watch import KafkaWatch
-from app.journal.ownership import ByJournal
+from app.journal.ownership import JournalOwnership
 from app.journal.start_offset import KafkaPosition, Start, StartFrom, check_cluster, differ, lacks_offset, start_of
 from app.journal.topic_ids import TopicIds
 from app.model import TopicPartition
@@ -52,11 +52,11 @@ class Claims:
 
     Args:
         new_journal: makes the journal of a topic-partition for the assignment with this token.
-        custody: keeps the claimed journals; ``None`` for at-least-once delivery: a journal that is found is then
+        ownership: keeps the claimed journals; ``None`` for at-least-once delivery: a journal that is found is then
             settled and switched off, and none is begun.
         positions: asks Kafka.
         register: makes files of a former owner's batch known to the catalog.
-        stands: whether the assignment with this token stands.
+        is_current: whether the assignment with this token stands.
         first_offset: where a partition begins of which the group has neither an offset nor a journal.
         topic_ids: told in which life of its topic a partition is claimed.
         start_from: which counts where journal and group differ, the first time that a partition is claimed. Later the
@@ -72,10 +72,10 @@ class Claims:
         self,
         *,
         new_journal: Callable[[TopicPartition, str], Journal],
-        custody: ByJournal | None,
+        ownership: JournalOwnership | None,
         positions: Positions,
         register: Callable[[Sequence[JournaledFile]], None],
-        stands: Callable[[str], bool],
+        is_current: Callable[[str], bool],
         first_offset: Callable[[TopicPartition, KafkaPosition], int],
         topic_ids: TopicIds,
         start_from: StartFrom,
@@ -86,10 +86,10 @@ class Claims:
         metrics: Metrics | None = None,
     ) -> None:
         self._new_journal = new_journal
-        self._custody = custody
+        self._ownership = ownership
         self._positions = positions
         self._register = register
-        self._stands = stands
+        self._is_current = is_current
         self._first_offset = first_offset
         self._topic_ids = topic_ids
         self._start_from: StartFrom = start_from
@@ -123,7 +123,7 @@ class Claims:
                 return claims
             if isinstance(item, ConnectorError):
                 raise item
-            if self._stands(item.token):
+            if self._is_current(item.token):
                 claims.append(item)
 
     def is_same_topic(self, tp: TopicPartition) -> bool | None:
@@ -154,24 +154,24 @@ class Claims:
         then is enough for that.
         """
         now = time.monotonic()
-        if self._custody and now - self._advanced_at >= _ADVANCE_SECONDS:
+        if self._ownership and now - self._advanced_at >= _ADVANCE_SECONDS:
             self._advanced_at = now
-            self._pool.submit(self._advance, self._custody, ends)
+            self._pool.submit(self._advance, self._ownership, ends)
 
     def stop(self) -> None:
-        """Give up the claims under way, once nothing asks for custody any more."""
+        """Give up the claims under way, once nothing asks for ownership any more."""
         self._stop.set()
         if self._watch:
             self._watch.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        if self._custody:
-            self._custody.stop()
+        if self._ownership:
+            self._ownership.stop()
 
     # --- on threads of the pool -------------------------------------------------------------------------------------
 
-    def _advance(self, custody: ByJournal, ends: Mapping[str, int]) -> None:
+    def _advance(self, ownership: JournalOwnership, ends: Mapping[str, int]) -> None:
         try:
-            custody.advance(ends)
+            ownership.advance(ends)
         except ConnectorError as error:
             logger.debug("%s. It is tried again after a later commit", error)
         except Exception as error:
@@ -185,13 +185,13 @@ class Claims:
                 return
             journal = self._new_journal(tp, token)
             start = self._until_it_works(token, lambda: self._start_of(tp, token, journal))
-            if self._custody:
-                self._custody.take(token, journal)
+            if self._ownership:
+                self._ownership.take(token, journal)
             self._through.put(Claim(tp, token, start))
         except Stopped:
             pass
         except FencedError as error:
-            if self._stands(token):
+            if self._is_current(token):
                 self._through.put(RetryableError(f"claiming {tp}", str(error), _RESTART))
         except ConnectorError as error:
             self._through.put(error)
@@ -210,19 +210,19 @@ class Claims:
     def _raise_if_ended(self, token: str, error: RetryableError | None) -> None:
         if error is not None:
             self._metrics.failed_try("claim")
-            if not self._stands(token):
+            if not self._is_current(token):
                 raise Stopped from error
 
     def _start_of(self, tp: TopicPartition, token: str, journal: Journal) -> Start:
         cluster_id = self._positions.cluster_id()
         found = journal.claim(
-            lambda: self._stands(token), lambda entry: check_cluster(entry, cluster_id, tp, self._start_from)
+            lambda: self._is_current(token), lambda entry: check_cluster(entry, cluster_id, tp, self._start_from)
         )
         if found is not None:
             journal.settle(self._register, lambda entry: _left_in(self._positions.of(tp), entry))
         kafka = self._positions.of(tp)
         first = self._first_offset(tp, kafka) if lacks_offset(journal.entry, kafka) else kafka.low
-        if not self._stands(token):  # that may have taken long, and the next owner's first journal would meet ours
+        if not self._is_current(token):  # that may have taken long, and the next owner's first journal would meet ours
             raise FencedError("the assignment ended before its start was known")
         start = start_of(
             tp,
@@ -232,7 +232,7 @@ class Claims:
             start_from="journal" if self._topic_ids.was_claimed(tp) else self._start_from,
             keeps_state=self._keeps_state,
         )
-        if self._custody:
+        if self._ownership:
             # An offset without a mark, of a former release for example, is in Kafka until the start is committed. That
             # may fail, or never be tried as the assignment ends before: the next claim must not think it of others.
             is_led = kafka.is_led_by_others(start.in_table)

@@ -34,7 +34,7 @@ def read_entry(store: ObjectStore, key: str, roots: tuple[str, ...]) -> tuple[Jo
         ) from None
 
 
-class JournalObject:
+class EntryStore:
     """One entry in the store. For one thread at a time.
 
     Any method may raise the store's errors; a write that got no answer and is not repeated is found out by the next.

@@ -1,4 +1,4 @@
-"""Asks Kafka where a topic-partition stands: the group's offset, what is there, and which topic of which cluster."""
+"""Asks Kafka about a topic-partition: the group's offset, what is there, and which topic of which cluster."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -26,7 +26,7 @@ _NOT_TOLD = frozenset(
 )
 
 
-class KafkaPositions:
+class GroupOffsets:
     """Asks with a consumer of its own, which never subscribes, so that closing the other one cannot disturb it.
 
     Args:

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.journal.entry import JournaledFile, JournalEntry, Revoked
-from app.journal.entry_store import FencedError, JournalObject
+from app.journal.entry_store import EntryStore, FencedError
 from app.journal.rolled_back import Revocations
 from app.storage.base import ObjectStore, find
 
@@ -84,7 +84,7 @@ class Journal:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._object = JournalObject(store, key, owner, roots, clock)
+        self._object = EntryStore(store, key, owner, roots, clock)
         self._store = store
         self._owner = owner
         self._each = each

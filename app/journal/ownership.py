@@ -15,7 +15,7 @@ from app.journal.entry_store import FencedError
 from app.journal.journal import Intent, Journal
 
 
-class Custody(Protocol):
+class Ownership(Protocol):
     """What the pipeline asks before and after its steps. Tokens are those of assignments.
 
     Methods may raise the store's errors, and can then be repeated. A token that is not held any more is left out
@@ -43,26 +43,26 @@ class Custody(Protocol):
         ...
 
 
-class ByAssignment:
+class AssignmentOwnership:
     """At least once: whoever has the partition may write, and nothing is noted down.
 
     Args:
-        stands: whether the assignment with this token stands.
+        is_current: whether the assignment with this token stands.
     """
 
-    def __init__(self, stands: Callable[[str], bool]) -> None:
-        self._stands = stands
+    def __init__(self, is_current: Callable[[str], bool]) -> None:
+        self._is_current = is_current
 
     def holds(self, token: str) -> bool:
-        """As ``Custody``."""
-        return self._stands(token)
+        """As ``Ownership``."""
+        return self._is_current(token)
 
     def intend(self, intents: Mapping[str, Intent]) -> None:
         """Nothing to announce."""
 
     def confirm(self, tokens: Collection[str]) -> set[str]:
-        """As ``Custody``."""
-        return {token for token in tokens if self._stands(token)}
+        """As ``Ownership``."""
+        return {token for token in tokens if self._is_current(token)}
 
     def registered(self, intents: Mapping[str, Intent]) -> None:
         """Nothing to note down."""
@@ -71,11 +71,11 @@ class ByAssignment:
         """Nothing to note down."""
 
 
-class ByJournal:
+class JournalOwnership:
     """Exactly once: whoever has the partition's journal may write.
 
     Args:
-        stands: whether the assignment with this token stands.
+        is_current: whether the assignment with this token stands.
         on_fenced: told the token and the reason when a journal is found to be somebody else's.
         workers: requests to the store at the same time.
         fresh_seconds: for how long after a look at its journal a partition cannot have another owner yet. A process
@@ -84,13 +84,13 @@ class ByJournal:
 
     def __init__(
         self,
-        stands: Callable[[str], bool],
+        is_current: Callable[[str], bool],
         on_fenced: Callable[[str, str], None],
         *,
         workers: int,
         fresh_seconds: float,
     ) -> None:
-        self._stands = stands
+        self._is_current = is_current
         self._on_fenced = on_fenced
         self._fresh_seconds = fresh_seconds
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="journal")
@@ -103,36 +103,36 @@ class ByJournal:
     def take(self, token: str, journal: Journal) -> None:
         """The journal is claimed by the assignment with this token."""
         with self._lock:
-            self._journals = {held: other for held, other in self._journals.items() if self._stands(held)} | {
+            self._journals = {held: other for held, other in self._journals.items() if self._is_current(held)} | {
                 token: journal
             }
 
     # --- by the pipeline --------------------------------------------------------------------------------------------
 
     def holds(self, token: str) -> bool:
-        """As ``Custody``; looks at the journal when the last look is long ago."""
+        """As ``Ownership``; looks at the journal when the last look is long ago."""
         journal = self._journals.get(token)
-        if journal is None or not self._stands(token):
+        if journal is None or not self._is_current(token):
             return False
         if journal.seconds_since_look > self._fresh_seconds:
             return self._try(token, journal.look)
         return True
 
     def intend(self, intents: Mapping[str, Intent]) -> None:
-        """As ``Custody``; the journals of several partitions are written side by side."""
+        """As ``Ownership``; the journals of several partitions are written side by side."""
         held = self._held(intents)
         self._all({token: partial(journal.intend, intents[token]) for token, journal in held.items()})
 
     def confirm(self, tokens: Collection[str]) -> set[str]:
-        """As ``Custody``."""
+        """As ``Ownership``."""
         return self._all({token: journal.look for token, journal in self._held(tokens).items()})
 
     def registered(self, intents: Mapping[str, Intent]) -> None:
-        """As ``Custody``."""
+        """As ``Ownership``."""
         self._registered |= {token: intent.batch for token, intent in intents.items()}
 
     def done(self) -> None:
-        """As ``Custody``."""
+        """As ``Ownership``."""
         registered = self._registered
         self._all(
             {token: partial(journal.done, registered[token]) for token, journal in self._held(registered).items()}
@@ -162,7 +162,7 @@ class ByJournal:
 
     def _held(self, tokens: Iterable[str]) -> dict[str, Journal]:
         journals = self._journals
-        return {token: journals[token] for token in tokens if token in journals and self._stands(token)}
+        return {token: journals[token] for token in tokens if token in journals and self._is_current(token)}
 
     def _all(self, work: Mapping[str, Callable[[], None]]) -> set[str]:
         """Do it for all side by side.

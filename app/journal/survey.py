@@ -13,14 +13,14 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
+class Survey:
     """Keys of objects: ``pending`` ones may become part of the table, ``revoked`` ones never do."""
 
     pending: frozenset[str]
     revoked: frozenset[str]
 
 
-def unsettled(store: ObjectStore, table_root: str) -> Unsettled:
+def survey(store: ObjectStore, table_root: str) -> Survey:
     """Read all journals of a table, of whatever consumer group.
 
     Raises:
@@ -40,7 +40,7 @@ def unsettled(store: ObjectStore, table_root: str) -> Unsettled:
         entry, _ = read
         pending.update(entry.objects)
         revoked.update(item.key for item in entry.revoked)
-    return Unsettled(frozenset(pending), frozenset(revoked))
+    return Survey(frozenset(pending), frozenset(revoked))
 
 
 def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> None:

@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 class Sweepable(Protocol):
-    """``app.journal.ownership.ByJournal`` in production."""
+    """``app.journal.ownership.JournalOwnership`` in production."""
 
     def delete_revoked(self) -> None: ...
 
@@ -19,12 +19,12 @@ class Sweeper:
     """A thread of its own, for the files may be many and the store slow.
 
     Args:
-        custody: of the assignments of this process.
+        ownership: of the assignments of this process.
         seconds: between two rounds.
     """
 
-    def __init__(self, custody: Sweepable, seconds: float) -> None:
-        self._custody = custody
+    def __init__(self, ownership: Sweepable, seconds: float) -> None:
+        self._ownership = ownership
         self._seconds = seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
@@ -40,7 +40,7 @@ class Sweeper:
     def sweep(self) -> None:
         """One round. Never raises."""
         try:
-            self._custody.delete_revoked()
+            self._ownership.delete_revoked()
         except ConnectorError as error:
             logger.info("%s. The next sweep tries again, in %.0f s", error, self._seconds)
         except Exception as error:

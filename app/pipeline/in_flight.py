@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from app.model import BatchPart, StoredFile
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile
-from app.pipeline.upload import Parcel
+from app.pipeline.upload import UploadItem
 
 logger = logging.getLogger(__name__)
 
@@ -17,14 +17,14 @@ _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class Job:
+class BatchInFlight:
     """What is known of a batch; the rows themselves are left behind after step 2."""
 
     number: int
     reason: str
     parts: Sequence[BatchPart]
     folder: Path
-    dead_letters: list[Parcel] = field(default_factory=list)
+    dead_letters: list[UploadItem] = field(default_factory=list)
     rejected: int = 0
     rescued: int = 0
     seconds: dict[str, float] = field(default_factory=dict)

@@ -30,13 +30,13 @@ import pyarrow.parquet as pq
 from app.catalog.column_stats import column_stats
 from app.catalog.registrar import Registrar
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.ownership import Custody
+from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
 from app.monitoring.metrics import Metrics
 from app.pipeline.handover import Handover
-from app.pipeline.in_flight import Job
+from app.pipeline.in_flight import BatchInFlight
 from app.pipeline.stage import Stager
-from app.pipeline.upload import Parcel, Upload
+from app.pipeline.upload import Upload, UploadItem
 from app.pipeline.upload_items import data_file, dead_letters, intents, sidecars, stored_files
 from app.retry import Stopped, until_it_works
 from app.storage.base import ObjectStore, StoredObject
@@ -62,7 +62,7 @@ class Pipeline:
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
         workers: uploads at the same time.
-        custody: whose files may be uploaded and registered; steps 4 and 7.
+        ownership: whose files may be uploaded and registered; steps 4 and 7.
         recreated: asked with the partitions of each batch before anything of it leaves this machine; returns the error
             to end with where the topic is not the one any more that they were read from. May raise as a step may.
         virtual_columns: partition columns without folders.
@@ -80,7 +80,7 @@ class Pipeline:
         registrar: Registrar,
         scratch: Path,
         workers: int,
-        custody: Custody,
+        ownership: Ownership,
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
         virtual_columns: Sequence[str] = (),
         stats_columns: frozenset[str] | None = None,
@@ -93,7 +93,7 @@ class Pipeline:
         self._registrar = registrar
         self._scratch = scratch
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
-        self._custody = custody
+        self._ownership = ownership
         self._recreated = recreated
         self._virtual_columns = virtual_columns
         self._stats_columns = stats_columns
@@ -102,8 +102,8 @@ class Pipeline:
         self._changed = threading.Condition()
         self._waiting_rows: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         # A failure goes the way of the batches, so that those before it still arrive.
-        self._staged: Handover[tuple[Job, StagedFile | None] | ConnectorError] = Handover(self._stop)
-        self._written: Handover[tuple[Job, list[WrittenFile]] | ConnectorError] = Handover(self._stop)
+        self._staged: Handover[tuple[BatchInFlight, StagedFile | None] | ConnectorError] = Handover(self._stop)
+        self._written: Handover[tuple[BatchInFlight, list[WrittenFile]] | ConnectorError] = Handover(self._stop)
         self._held_bytes = 0
         self._submitted = 0
         self._taken_by_writer = 0
@@ -212,8 +212,8 @@ class Pipeline:
         del batch  # this frame would keep the rows while the next step is busy
         self._staged.put(staged)
 
-    def _stage(self, batch: Batch) -> tuple[Job, StagedFile | None]:
-        job = Job(batch.number, batch.reason, batch.parts, self._scratch / f"batch-{batch.number}")
+    def _stage(self, batch: Batch) -> tuple[BatchInFlight, StagedFile | None]:
+        job = BatchInFlight(batch.number, batch.reason, batch.parts, self._scratch / f"batch-{batch.number}")
         job.folder.mkdir()
         path = job.folder / "staged.parquet"
         staged = self._stager.stage(batch, path, partial(self._until_it_works, "schema"), job.timed)
@@ -236,12 +236,12 @@ class Pipeline:
             staged.path.unlink()
         self._written.put((job, files))
 
-    def _prepare(self, parcels: Sequence[Parcel]) -> None:
+    def _prepare(self, upload_items: Sequence[UploadItem]) -> None:
         """Let the catalog have the table, if any of these files will be uploaded to it."""
-        if any(map(self._custody.holds, {parcel.owner for parcel in parcels})):
+        if any(map(self._ownership.holds, {item.owner for item in upload_items})):
             self._registrar.prepare()
 
-    def _confirm_topics(self, job: Job) -> None:
+    def _confirm_topics(self, job: BatchInFlight) -> None:
         """End where a topic was recreated: rows of the new one would be written under the old one's offsets.
 
         It is asked after the batch was sealed, so that whatever it holds was read before; and before its intent, for
@@ -262,20 +262,20 @@ class Pipeline:
     def _note_done(self) -> None:
         """No batch follows that would say so of the one before; its files need not be looked at by the next start."""
         try:
-            self._custody.done()
+            self._ownership.done()
         except ConnectorError as error:
             logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
 
-    def _deliver(self, job: Job, files: Sequence[WrittenFile]) -> None:
+    def _deliver(self, job: BatchInFlight, files: Sequence[WrittenFile]) -> None:
         self._confirm_topics(job)
-        parcels = [data_file(file, self._table_root) for file in files] + job.dead_letters
-        parcels += sidecars(files, self._virtual_columns, self._table_root, job.folder)
-        announced = intents(job.parts, files, parcels, self._table_root)
+        upload_items = [data_file(file, self._table_root) for file in files] + job.dead_letters
+        upload_items += sidecars(files, self._virtual_columns, self._table_root, job.folder)
+        announced = intents(job.parts, files, upload_items, self._table_root)
         if files and not self._registrar.is_prepared:
-            self._until_it_works("register", lambda: self._prepare(parcels))
-        job.timed("intend", lambda: self._until_it_works("journal", lambda: self._custody.intend(announced)))
+            self._until_it_works("register", lambda: self._prepare(upload_items))
+        job.timed("intend", lambda: self._until_it_works("journal", lambda: self._ownership.intend(announced)))
         data = {file.key for intent in announced.values() for file in intent.files}
-        upload = Upload(parcels, data, self._store, self._pool, self._custody.holds)
+        upload = Upload(upload_items, data, self._store, self._pool, self._ownership.holds)
         job.timed("upload", lambda: self._until_it_works("upload", upload.run))
         described = files if self._registrar.is_needed else []
         stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in described}
@@ -283,17 +283,17 @@ class Pipeline:
 
         def register() -> tuple[Mapping[str, StoredObject], list[StoredFile]]:
             """Asked anew at each try: while a catalog is away, a partition may be given away."""
-            uploaded = upload.stored(self._custody.confirm(announced))
+            uploaded = upload.stored(self._ownership.confirm(announced))
             stored = stored_files(files, uploaded, self._table_root, self._store.uri, stats)
             registration.run(stored)
             return uploaded, stored
 
         uploaded, stored = job.timed("register", lambda: self._until_it_works("register", register))
-        self._custody.registered(announced)
+        self._ownership.registered(announced)
         if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
-            job.timed("done", lambda: self._until_it_works("journal", self._custody.done))
+            job.timed("done", lambda: self._until_it_works("journal", self._ownership.done))
         shutil.rmtree(job.folder)
-        self._metrics.delivered(job.delivered(stored, dropped=len(parcels) - len(uploaded)))
+        self._metrics.delivered(job.delivered(stored, dropped=len(upload_items) - len(uploaded)))
         with self._changed:
             self._delivered = job.number
             self._changed.notify_all()

@@ -11,7 +11,7 @@ from app.bad_records.rescued import Rescue
 from app.convert.batch import BatchConverter, Converted, Patiently
 from app.error_text import cut
 from app.model import Batch, BatchPart, Rejected, StagedFile
-from app.pipeline.output_files import file_groups
+from app.pipeline.output_files import output_files
 from app.spark.encodings import without_dictionary
 from app.spark.staged_file import write_staged
 from app.table.layout import PartitionSpec
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class Timed(Protocol):
-    """Does a step's work and notes how long it took; see ``app.pipeline.in_flight.Job``."""
+    """Does a step's work and notes how long it took; see ``app.pipeline.in_flight.BatchInFlight``."""
 
     def __call__(self, step: str, work: Callable[[], _T]) -> _T: ...
 
@@ -88,7 +88,7 @@ class Stager:
         if rows is None:
             return Staged(None, rejected, 0)
         self._tell(converted.rescued)
-        ids, groups = file_groups(rows.partition_values, rows.parts, batch.parts, self._spec)
+        ids, groups = output_files(rows.partition_values, rows.parts, batch.parts, self._spec)
         group_column = _unused_name(rows.table.column_names)
         with_groups = rows.table.append_column(group_column, ids)
         write_staged(with_groups, path, without_dictionary(rows.table, ids, groups))

@@ -11,7 +11,7 @@ from app.storage.base import ObjectStore, StoredObject
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class UploadItem:
     """A local file that is to be stored under ``key``, as long as the assignment with this token stands."""
 
     path: Path
@@ -26,7 +26,7 @@ class Upload:
     objects (dead letters, index files) are stored: batches that have none of these take one round less.
 
     Args:
-        parcels: what to store.
+        upload_items: what to store.
         data: the keys of the data files among them.
         store: where to.
         pool: its size is the number of uploads at the same time.
@@ -37,18 +37,18 @@ class Upload:
 
     def __init__(
         self,
-        parcels: Sequence[Parcel],
+        upload_items: Sequence[UploadItem],
         data: Collection[str],
         store: ObjectStore,
         pool: ThreadPoolExecutor,
         may_upload: Callable[[str], bool],
     ) -> None:
-        owners = {parcel.owner for parcel in parcels if parcel.key not in data}
-        last = {parcel.owner: parcel.key for parcel in parcels if parcel.key in data and parcel.owner in owners}
-        self._missing = [parcel for parcel in parcels if last.get(parcel.owner) != parcel.key]
-        self._last = [parcel for parcel in parcels if last.get(parcel.owner) == parcel.key]
+        owners = {item.owner for item in upload_items if item.key not in data}
+        last = {item.owner: item.key for item in upload_items if item.key in data and item.owner in owners}
+        self._missing = [item for item in upload_items if last.get(item.owner) != item.key]
+        self._last = [item for item in upload_items if last.get(item.owner) == item.key]
         self._left_out: set[str] = set()
-        self._stored: list[tuple[Parcel, StoredObject]] = []
+        self._stored: list[tuple[UploadItem, StoredObject]] = []
         self._store = store
         self._pool = pool
         self._may_upload = may_upload
@@ -62,39 +62,39 @@ class Upload:
             Stopped: the pool was shut down meanwhile.
         """
         self._upload(self._missing)
-        self._last[:] = [parcel for parcel in self._last if parcel.owner not in self._left_out]
+        self._last[:] = [item for item in self._last if item.owner not in self._left_out]
         self._upload(self._last)
 
-    def _upload(self, waiting: list[Parcel]) -> None:
+    def _upload(self, waiting: list[UploadItem]) -> None:
         """Upload these; those that fail stay in the list."""
-        attempts = [(parcel, self._begin(parcel)) for parcel in waiting]
+        attempts = [(item, self._begin(item)) for item in waiting]
         waiting.clear()
         errors: list[BaseException] = []
-        for parcel, attempt in attempts:
+        for item, attempt in attempts:
             error = _error_of(attempt)
             if error is not None:
-                waiting.append(parcel)
+                waiting.append(item)
                 errors.append(error)
             elif (stored := attempt.result()) is not None:
-                self._stored.append((parcel, stored))
+                self._stored.append((item, stored))
             else:
-                self._left_out.add(parcel.owner)
+                self._left_out.add(item.owner)
         lasting = [error for error in errors if not isinstance(error, RetryableError)]
         if errors:
             raise (lasting or errors)[0]
 
     def stored(self, owners: Collection[str]) -> Mapping[str, StoredObject]:
         """The uploaded files of these assignments, by their keys."""
-        return {parcel.key: stored for parcel, stored in self._stored if parcel.owner in owners}
+        return {item.key: stored for item, stored in self._stored if item.owner in owners}
 
-    def _begin(self, parcel: Parcel) -> Future[StoredObject | None]:
+    def _begin(self, item: UploadItem) -> Future[StoredObject | None]:
         try:
-            return self._pool.submit(self._put, parcel)
+            return self._pool.submit(self._put, item)
         except RuntimeError:  # the pool was shut down between two of them
             raise Stopped from None
 
-    def _put(self, parcel: Parcel) -> StoredObject | None:
-        return self._store.upload(parcel.path, parcel.key) if self._may_upload(parcel.owner) else None
+    def _put(self, item: UploadItem) -> StoredObject | None:
+        return self._store.upload(item.path, item.key) if self._may_upload(item.owner) else None
 
 
 def _error_of(attempt: Future[StoredObject | None]) -> BaseException | None:

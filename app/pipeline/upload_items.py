@@ -10,50 +10,50 @@ from app.catalog.virtual_index import sidecar_key, write_sidecar
 from app.journal.entry import JournaledFile
 from app.journal.journal import Intent
 from app.model import BatchPart, Rejected, StoredFile, WrittenFile
-from app.pipeline.upload import Parcel
+from app.pipeline.upload import UploadItem
 from app.storage.base import StoredObject
 from app.table.layout import data_key, file_name
 
 ColumnStats = Mapping[str, Mapping[str, Any]]
 
 
-def data_file(file: WrittenFile, table_root: str) -> Parcel:
-    """The parcel of a file that Spark wrote."""
+def data_file(file: WrittenFile, table_root: str) -> UploadItem:
+    """The item of a file that Spark wrote."""
     group = file.group
-    return Parcel(file.path, data_key(table_root, group.partition_values, file_name(group.part)), group.part.owner)
+    return UploadItem(file.path, data_key(table_root, group.partition_values, file_name(group.part)), group.part.owner)
 
 
 def dead_letters(
     rejected: Sequence[tuple[BatchPart, Sequence[Rejected]]], table_root: str, folder: Path
-) -> list[Parcel]:
+) -> list[UploadItem]:
     """Write the rejected records of each topic-partition into a file of its own below ``folder``."""
-    parcels = []
+    upload_items = []
     for index, (part, records) in enumerate(rejected):
         path = folder / f"dead-letter-{index}.parquet"
         write_dead_letter(records, path)
-        parcels.append(Parcel(path, dead_letter_key(table_root, part), part.owner))
-    return parcels
+        upload_items.append(UploadItem(path, dead_letter_key(table_root, part), part.owner))
+    return upload_items
 
 
-def sidecars(files: Sequence[WrittenFile], virtual: Sequence[str], table_root: str, folder: Path) -> list[Parcel]:
+def sidecars(files: Sequence[WrittenFile], virtual: Sequence[str], table_root: str, folder: Path) -> list[UploadItem]:
     """Write the index of virtual partitions that goes beside each data file, below ``folder``."""
-    parcels = []
+    upload_items = []
     for index, file in enumerate(files if virtual else ()):
         path = folder / f"sidecar-{index}.parquet"
         if write_sidecar(file.path, virtual, file.group.partition_values, path):
-            parcels.append(Parcel(path, sidecar_key(data_file(file, table_root).key), file.group.part.owner))
-    return parcels
+            upload_items.append(UploadItem(path, sidecar_key(data_file(file, table_root).key), file.group.part.owner))
+    return upload_items
 
 
 def intents(
-    parts: Sequence[BatchPart], files: Sequence[WrittenFile], parcels: Sequence[Parcel], table_root: str
+    parts: Sequence[BatchPart], files: Sequence[WrittenFile], upload_items: Sequence[UploadItem], table_root: str
 ) -> dict[str, Intent]:
     """What a batch is about to store, by the token of each assignment that has something to store.
 
     Args:
         parts: all of the batch.
         files: what Spark wrote.
-        parcels: everything that will be uploaded.
+        upload_items: everything that will be uploaded.
         table_root: key of the table's folder.
     """
     data: dict[str, dict[str, JournaledFile]] = {}
@@ -62,9 +62,9 @@ def intents(
         journaled = JournaledFile(key=key, size=file.size, rows=file.group.rows, partition_values=values)
         data.setdefault(file.group.part.owner, {})[key] = journaled
     also: dict[str, list[str]] = {}
-    for parcel in parcels:
-        if parcel.key not in data.get(parcel.owner, {}):
-            also.setdefault(parcel.owner, []).append(parcel.key)
+    for item in upload_items:
+        if item.key not in data.get(item.owner, {}):
+            also.setdefault(item.owner, []).append(item.key)
     return {
         part.owner: Intent(
             part.number, part.offsets.last, tuple(data.get(part.owner, {}).values()), tuple(also.get(part.owner, ()))

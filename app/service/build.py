@@ -23,10 +23,10 @@ from app.errors import ConfigError
 from app.journal.claims import Claims
 from app.journal.entry import journal_key
 from app.journal.first_offsets import FirstOffsets
-from app.journal.group_offsets import KafkaPositions
+from app.journal.group_offsets import GroupOffsets
 from app.journal.journal import Journal
 from app.journal.kafka_watch import KafkaWatch
-from app.journal.ownership import ByAssignment, ByJournal
+from app.journal.ownership import AssignmentOwnership, JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.sweeper import Sweeper
 from app.journal.topic_ids import TopicIds
@@ -36,7 +36,7 @@ from app.pipeline.stage import Stager
 from app.storage.base import ObjectStore
 from app.table.layout import PartitionSpec, object_roots
 from app.table.location import Place
-from app.table.schema_store import SchemaKeeper
+from app.table.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def new_stager(
     settings: Settings,
     place: Place,
     spec: PartitionSpec,
-    schema: SchemaKeeper,
+    schema: SchemaStore,
     bad_records: BadRecords,
     read_message: ReadMessage | None = None,
 ) -> Stager:
@@ -119,18 +119,20 @@ def new_sink(
     )
 
 
-def new_custody(settings: Settings, sink: LakeSink) -> ByJournal | ByAssignment:
+def new_ownership(settings: Settings, sink: LakeSink) -> JournalOwnership | AssignmentOwnership:
     """Who may write which partition."""
     if settings.delivery_guarantee == "at-least-once":
-        return ByAssignment(sink.is_owner)
-    return ByJournal(sink.is_owner, sink.fenced, workers=settings.max_write_workers, fresh_seconds=_FRESH_SECONDS)
+        return AssignmentOwnership(sink.is_owner)
+    return JournalOwnership(
+        sink.is_owner, sink.fenced, workers=settings.max_write_workers, fresh_seconds=_FRESH_SECONDS
+    )
 
 
-def begin_sweeping(custody: ByJournal | ByAssignment) -> Sweeper | None:
+def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership) -> Sweeper | None:
     """Delete rolled-back files again from time to time; with at-least-once delivery none are known."""
-    if not isinstance(custody, ByJournal):
+    if not isinstance(ownership, JournalOwnership):
         return None
-    sweeper = Sweeper(custody, _SWEEP_SECONDS)
+    sweeper = Sweeper(ownership, _SWEEP_SECONDS)
     sweeper.start()
     return sweeper
 
@@ -140,9 +142,9 @@ def new_client_id(settings: Settings, place: Place) -> str:
     return client_id(settings.input_topic, place.uri)
 
 
-def new_positions(application: LakeApplication) -> tuple[KafkaPositions, TopicIds]:
+def new_group_offsets(application: LakeApplication) -> tuple[GroupOffsets, TopicIds]:
     """What asks Kafka where partitions stand, and what remembers which topic they were claimed in."""
-    positions = KafkaPositions(_quiet_consumer(application), application.admin)
+    positions = GroupOffsets(_quiet_consumer(application), application.admin)
     return positions, TopicIds(positions.topic_id)
 
 
@@ -151,11 +153,11 @@ def new_claims(
     store: ObjectStore,
     place: Place,
     registrar: Registrar,
-    custody: ByJournal | ByAssignment,
+    ownership: JournalOwnership | AssignmentOwnership,
     application: LakeApplication,
     sink: LakeSink,
     metrics: Metrics,
-    positions: KafkaPositions,
+    positions: GroupOffsets,
     topic_ids: TopicIds,
 ) -> Claims:
     """What claims partitions for the application."""
@@ -163,7 +165,7 @@ def new_claims(
     group = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     recovery = Recovery(store, registrar, frozenset(settings.stats_columns) or None, objects.map)
-    keeps_journals = isinstance(custody, ByJournal)
+    keeps_journals = isinstance(ownership, JournalOwnership)
     other_tables = OtherTables(application.admin, group, new_client_id(settings, place))
     first_offsets = FirstOffsets(
         store,
@@ -183,10 +185,10 @@ def new_claims(
             roots=roots,
             each=objects.map,
         ),
-        custody=custody if isinstance(custody, ByJournal) else None,
+        ownership=ownership if isinstance(ownership, JournalOwnership) else None,
         positions=positions,
         register=recovery.register,
-        stands=sink.is_owner,
+        is_current=sink.is_owner,
         first_offset=first_offsets.of,
         topic_ids=topic_ids,
         start_from=settings.start_from,

@@ -14,7 +14,7 @@ from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import open_table
 from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec
 from app.table.location import Place, adopted
-from app.table.schema_store import SchemaKeeper
+from app.table.schema_store import SchemaStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,6 @@ def new_registrar(
     )
 
 
-def new_schema(settings: Settings, store: ObjectStore, place: Place) -> SchemaKeeper:
+def new_schema(settings: Settings, store: ObjectStore, place: Place) -> SchemaStore:
     """The table's schema, not read yet."""
-    return SchemaKeeper(store, place.root, settings.column_types)
+    return SchemaStore(store, place.root, settings.column_types)

@@ -25,7 +25,7 @@ from app.consumer.topics import open_topic
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.journal.claims import Claims
 from app.journal.entry import journal_folder
-from app.journal.ownership import Custody
+from app.journal.ownership import Ownership
 from app.journal.survey import warn_of_other_groups
 from app.journal.sweeper import Sweeper
 from app.journal.topic_ids import TopicIds
@@ -44,8 +44,8 @@ from app.service.build import (
     new_bad_records,
     new_claims,
     new_client_id,
-    new_custody,
-    new_positions,
+    new_group_offsets,
+    new_ownership,
     new_sink,
     new_stager,
 )
@@ -156,16 +156,16 @@ class _Service:
         stager = new_stager(self._settings, lake.place, lake.spec, schema, bad_records, reader)
         patiently(lambda: self._check_journals(lake, application.config.consumer_group))
         wait(spark_up)
-        custody = new_custody(self._settings, sink)
-        positions, topic_ids = new_positions(application)
-        pipeline = self._new_pipeline(lake, stager, custody, topic_ids)
+        ownership = new_ownership(self._settings, sink)
+        positions, topic_ids = new_group_offsets(application)
+        pipeline = self._new_pipeline(lake, stager, ownership, topic_ids)
         sink.connect(pipeline)
         self._claims = new_claims(
             self._settings,
             lake.store,
             lake.place,
             lake.registrar,
-            custody,
+            ownership,
             application,
             sink,
             self._metrics,
@@ -173,7 +173,7 @@ class _Service:
             topic_ids,
         )
         application.connect(self._claims)
-        self._sweeper = begin_sweeping(custody)
+        self._sweeper = begin_sweeping(ownership)
         watch.connect(application)
         transformed.sink(sink)
         if is_raw:
@@ -291,7 +291,7 @@ class _Service:
         warn_of_other_groups(lake.store, lake.place.root, group)
         try_out(lake.store, journal_folder(lake.place.root))
 
-    def _new_pipeline(self, lake: Lake, stager: Stager, custody: Custody, topic_ids: TopicIds) -> Pipeline:
+    def _new_pipeline(self, lake: Lake, stager: Stager, ownership: Ownership, topic_ids: TopicIds) -> Pipeline:
         self._pipeline = Pipeline(
             writer=self._spark,
             stager=stager,
@@ -300,7 +300,7 @@ class _Service:
             registrar=lake.registrar,
             scratch=self._scratch,
             workers=self._settings.max_write_workers,
-            custody=custody,
+            ownership=ownership,
             recreated=topic_ids.recreated,
             virtual_columns=lake.spec.virtual,
             stats_columns=frozenset(self._settings.stats_columns) or None,

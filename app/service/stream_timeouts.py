@@ -1,4 +1,4 @@
-"""Silence detection as a whole: from the settings to what watches keys, and to who is told when one falls silent."""
+"""Stream timeouts as a whole: from the settings to what watches keys, and to who is told when one falls silent."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -12,7 +12,7 @@ from app.consumer.topics import open_topic
 from app.errors import ConfigError
 from app.stream_timeouts.events import Announcer, EventTopic, Hook
 from app.stream_timeouts.observer import RawKeys, WatchfulSink
-from app.stream_timeouts.tracker import Silence
+from app.stream_timeouts.tracker import TimeoutTracker
 
 logger = logging.getLogger(__name__)
 
@@ -36,13 +36,13 @@ class Watch:
         self._hook = hook
         self._topic = settings.stream_timeout_topic
         self._announcer: Announcer | None = None
-        self._silence: Silence | None = None
+        self._silence: TimeoutTracker | None = None
         self.new_sink: Callable[..., LakeSink] | None = None
         self.key_deserializer = new_deserializer(settings.key_deserializer)
         if settings.stream_timeout_ms:
             _check_someone_listens(self._topic, self._hook)
             half_of_buffer = settings.memory.buffer_mb * 2**20 // 2
-            self._silence = Silence(timeout_ms=settings.stream_timeout_ms, max_bytes=half_of_buffer)
+            self._silence = TimeoutTracker(timeout_ms=settings.stream_timeout_ms, max_bytes=half_of_buffer)
             self.key_deserializer = raw_keys = RawKeys(self.key_deserializer)
             self.new_sink = partial(WatchfulSink, self._silence, raw_keys)
         elif self._hook:

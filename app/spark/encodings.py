@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.model import FileGroup
+from app.model import OutputFile
 
 _FIRST_PAGE_ROWS = 20_000  # of Parquet's default page, after which it decides
 
 
-def without_dictionary(table: pa.Table, ids: pa.Array, groups: Sequence[FileGroup]) -> list[str]:
+def without_dictionary(table: pa.Table, ids: pa.Array, groups: Sequence[OutputFile]) -> list[str]:
     """Names of the columns for which Parquet would give its dictionary up, judged by the largest file.
 
     Args:

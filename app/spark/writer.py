@@ -28,7 +28,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, FatalError, SparkLostError
-from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
+from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.spark.java_log import java_log
 from app.spark.jvm import spark_conf, use_scratch_file_system
 from app.spark.parquet_options import parquet_options
@@ -186,7 +186,7 @@ class SparkWriter:
         )
         write_staged(table, staged)
         part = BatchPart(OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1), "warm-up", 0)
-        groups = tuple(FileGroup(part, {}, rows // 4) for _ in range(4))
+        groups = tuple(OutputFile(part, {}, rows // 4) for _ in range(4))
         out = self._scratch / "warm-up"
         self._write(StagedFile(staged, "group", groups), out)
         shutil.rmtree(out)

@@ -10,7 +10,7 @@ from quixstreams.models.serializers import SerializationContext
 
 from app.consumer.sink import LakeSink
 from app.model import Message, Rejected, TopicPartition
-from app.stream_timeouts.tracker import Silence
+from app.stream_timeouts.tracker import TimeoutTracker
 
 _key = methodcaller("key")
 
@@ -45,7 +45,7 @@ class WatchfulSink(LakeSink):
         arguments: those of ``LakeSink``.
     """
 
-    def __init__(self, silence: Silence, raw_keys: RawKeys, **arguments: Any) -> None:
+    def __init__(self, silence: TimeoutTracker, raw_keys: RawKeys, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._silence = silence
         self._raw_keys = raw_keys

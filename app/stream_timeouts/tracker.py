@@ -106,7 +106,7 @@ class Timers(StreamTimeoutTracker):
         self._on_silent(key, self._checked_ms - since)
 
 
-class Silence:
+class TimeoutTracker:
     """Watches the keys of all assigned partitions.
 
     A key that is heard on several partitions is silent when it is on all of them. The keys of a partition that is given

@@ -123,10 +123,10 @@ def _canonical(kind: pa.DataType, name: str) -> pa.DataType | None:
         return None if element is None else pa.list_(element)
     if pa.types.is_dictionary(kind):
         return _canonical(kind.value_type, name)
-    return _canonical_leaf(kind, name)
+    return _canonical_scalar(kind, name)
 
 
-def _canonical_leaf(kind: pa.DataType, name: str) -> pa.DataType:
+def _canonical_scalar(kind: pa.DataType, name: str) -> pa.DataType:
     if pa.types.is_integer(kind):
         narrow = kind.bit_width < _MAX_NARROW_BITS or kind == pa.int32()
         return pa.int32() if narrow else pa.int64()

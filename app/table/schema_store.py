@@ -23,7 +23,7 @@ _SHOWN = 80  # characters of a name
 _INTEGERS = (pa.int32(), pa.int64())
 
 
-class SchemaKeeper:
+class SchemaStore:
     """Holds the schema, and writes it before the first file that needs more of it.
 
     Any method may raise the store's errors; those of the kind ``RetryableError`` leave it as it was, so that the call

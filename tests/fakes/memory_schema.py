@@ -4,7 +4,7 @@ from app.table.schema import EMPTY, TableSchema
 
 
 class MemorySchema:
-    """What ``app.table.schema_store.SchemaKeeper`` is to the staging step; ``asked`` holds what was wanted."""
+    """What ``app.table.schema_store.SchemaStore`` is to the staging step; ``asked`` holds what was wanted."""
 
     def __init__(self, current: TableSchema = EMPTY) -> None:
         self.current = current

@@ -112,14 +112,14 @@ class ConnectorThread:
     @property
     def waiting(self) -> set[int]:
         """The assigned partitions that are not claimed yet."""
-        if self.application is None or not hasattr(self.application, "_admission"):
+        if self.application is None or not hasattr(self.application, "_paused_partitions"):
             return set()
-        return {tp.partition for tp in tuple(self.application._admission._waiting)}
+        return {tp.partition for tp in tuple(self.application._paused_partitions._waiting)}
 
     @property
     def partitions(self) -> set[int]:
         """The partitions that it consumes: assigned, and claimed."""
-        if self.application is None or not hasattr(self.application, "_admission"):
+        if self.application is None or not hasattr(self.application, "_paused_partitions"):
             return set()
         return {tp.partition for tp in tuple(self.sink._buffer)} - self.waiting
 

@@ -49,7 +49,7 @@ class Group:
             self.owners[tp] = None
 
     def position_of(self, tp: TopicPartition) -> KafkaPosition:
-        """What ``app.journal.group_offsets.KafkaPositions`` finds out."""
+        """What ``app.journal.group_offsets.GroupOffsets`` finds out."""
         if pause(f"ask Kafka about {tp}") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError(f"asking Kafka for the offsets of {tp}", "no answer")
@@ -57,7 +57,7 @@ class Group:
         return KafkaPosition(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID, mark=mark)
 
     def topic_id(self, topic: str) -> str:
-        """What ``app.journal.group_offsets.KafkaPositions`` finds out; nothing where there is no answer."""
+        """What ``app.journal.group_offsets.GroupOffsets`` finds out; nothing where there is no answer."""
         if pause(f"ask Kafka for the id of {topic}") is Fate.ANSWERED:
             return _TOPIC_ID
         self.network.failures += 1

@@ -21,7 +21,7 @@ from app.catalog.rest_client import Patience
 from app.journal.claims import Claims
 from app.journal.entry import group_folder, journal_key
 from app.journal.journal import Journal
-from app.journal.ownership import ByJournal
+from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.start_offset import KafkaPosition
 from app.journal.topic_ids import TopicIds
@@ -159,7 +159,9 @@ class Member:
         self._store = store or table.site.store
         self._tokens = {tp: secrets.token_hex(4) for tp in partitions}
         self.fenced: dict[str, str] = {}
-        self.custody = ByJournal(self._stands, self.fenced.__setitem__, workers=workers, fresh_seconds=10.0)
+        self.ownership = JournalOwnership(
+            self._is_current, self.fenced.__setitem__, workers=workers, fresh_seconds=10.0
+        )
         catalog_server = table.site.catalog
         catalog = QuixCatalog(
             table.site.to_catalog.url,
@@ -178,10 +180,10 @@ class Member:
                 roots=(f"{table.root}/", f"{dead_letter_root(table.root)}/"),
                 each=self._objects.map,
             ),
-            custody=self.custody,
+            ownership=self.ownership,
             positions=_Topic(),
             register=Recovery(self._store, registrar, None).register,
-            stands=self._stands,
+            is_current=self._is_current,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(lambda topic: f"{topic}-1"),
             start_from="auto",
@@ -199,7 +201,7 @@ class Member:
             registrar=registrar,
             scratch=self._folder,
             workers=workers,
-            custody=self.custody,
+            ownership=self.ownership,
         )
 
     def claim(self) -> None:
@@ -249,10 +251,10 @@ class Member:
         """Do nothing more; what is on its way stays there."""
         self._claims.stop()
         self.pipeline.stop()
-        self.custody.stop()
+        self.ownership.stop()
         self._objects.shutdown(wait=False, cancel_futures=True)
 
-    def _stands(self, token: str) -> bool:
+    def _is_current(self, token: str) -> bool:
         return token in self._tokens.values()
 
     def __enter__(self) -> Self:

@@ -22,7 +22,7 @@ from app.errors import ConnectorError
 from app.journal.claims import Claims
 from app.journal.entry import journal_key
 from app.journal.journal import Journal
-from app.journal.ownership import ByJournal
+from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.sweeper import Sweeper
 from app.journal.topic_ids import TopicIds
@@ -96,11 +96,11 @@ class SteppedPipeline(Pipeline):
         self._clock.advance(1.0)
 
 
-class SteppedCustody(ByJournal):
-    """The custody without its threads, in an order that can be repeated: a set of tokens has none."""
+class SteppedCustody(JournalOwnership):
+    """The ownership without its threads, in an order that can be repeated: a set of tokens has none."""
 
-    def __init__(self, stands: Callable[[str], bool], on_fenced: Callable[[str, str], None]) -> None:
-        super().__init__(stands, on_fenced, workers=1, fresh_seconds=10.0)
+    def __init__(self, is_current: Callable[[str], bool], on_fenced: Callable[[str, str], None]) -> None:
+        super().__init__(is_current, on_fenced, workers=1, fresh_seconds=10.0)
         self._pool = AtOnce()  # type: ignore[assignment]
 
     def _all(self, work: Mapping[str, Callable[[], None]]) -> set[str]:
@@ -137,7 +137,7 @@ class Member:
             bad_records=bad_records,
             clock=clock,
         )
-        self.custody = SteppedCustody(self.sink.is_owner, self._fenced)
+        self.ownership = SteppedCustody(self.sink.is_owner, self._fenced)
         registrar = Registrar(catalog, Place(URI, ROOT), properties("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
@@ -149,16 +149,16 @@ class Member:
             registrar=registrar,
             scratch=scratch,
             workers=1,
-            custody=self.custody,
+            ownership=self.ownership,
         )
         self.sink.connect(self.pipeline)
         self.application = _application(self.sink, scratch, self.kafka)
         self.claims = Claims(
             new_journal=lambda tp, token: _journal(store, tp, token, clock),
-            custody=self.custody,
+            ownership=self.ownership,
             positions=SimpleNamespace(of=group.position_of, cluster_id=lambda: ""),
             register=Recovery(store, registrar, None).register,
-            stands=self.sink.is_owner,
+            is_current=self.sink.is_owner,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(group.topic_id),
             start_from="auto",
@@ -168,7 +168,7 @@ class Member:
         self._background = LanePool(f"{name}: claims")
         self.claims._pool = self._background  # type: ignore[assignment]
         self.claims._stop = LaneStop()  # type: ignore[assignment]
-        self._sweeper = Sweeper(self.custody, 600.0)  # its own thread is not started
+        self._sweeper = Sweeper(self.ownership, 600.0)  # its own thread is not started
         self.application.connect(self.claims)
         self.checkpoints = self.application._checkpoints
         if commits_on_the_way:

@@ -19,7 +19,7 @@ from quixstreams.dataframe import StreamingDataFrame
 import app.transform
 from app.consumer.sink import LakeSink
 from app.errors import ConfigError, RetryableError
-from app.stream_timeouts.tracker import Silence
+from app.stream_timeouts.tracker import TimeoutTracker
 from dev.broker import QUIET
 from dev.kafka import LocalKafka
 from tests.fakes.clock import Clock
@@ -68,13 +68,13 @@ class Watched:
         self.topic = f"{place.topic}-timeouts"
         self._flows: dict[ConnectorThread, Flow] = {}
         place.kafka.create_topic(self.topic)
-        monkeypatch.setattr("app.service.stream_timeouts.Silence", self._new_silence)
+        monkeypatch.setattr("app.service.stream_timeouts.TimeoutTracker", self._new_silence)
 
-    def _new_silence(self, **arguments: Any) -> Silence:
+    def _new_silence(self, **arguments: Any) -> TimeoutTracker:
         connector: ConnectorThread = connector_thread._HERE.connector
         flow = self._flows[connector] = Flow()
         connector.in_turn = flow.tick
-        return Silence(**arguments, clock=flow.clock)
+        return TimeoutTracker(**arguments, clock=flow.clock)
 
     def connector(self, lane: Transform, **variables: Any) -> ConnectorThread:
         settings = {"STREAM_TIMEOUT_MS": str(TIMEOUT * 1000), "STREAM_TIMEOUT_TOPIC": self.topic}

@@ -13,7 +13,7 @@ from quixstreams import State
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import DataError, FatalError, RetryableError
-from app.journal.group_offsets import KafkaPositions
+from app.journal.group_offsets import GroupOffsets
 from app.journal.start_offset import KafkaPosition
 from app.model import TopicPartition
 from tests.fakes.moody_store import MoodyStore
@@ -105,14 +105,14 @@ def test_a_new_group_at_the_latest_passes_over_nothing_that_it_has_sent_on(
 ) -> None:
     """Where the claim of the topic that it sends to takes longer than that of the input."""
     may_claim = threading.Event()
-    ask = KafkaPositions.of
+    ask = GroupOffsets.of
 
-    def of(self: KafkaPositions, tp: TopicPartition) -> KafkaPosition:
+    def of(self: GroupOffsets, tp: TopicPartition) -> KafkaPosition:
         if "by-pad" in tp.topic:
             assert may_claim.wait(60.0)
         return ask(self, tp)
 
-    monkeypatch.setattr(KafkaPositions, "of", of)
+    monkeypatch.setattr(GroupOffsets, "of", of)
     connector = place.connector(transform=lambda sdf: sdf.group_by("pad", name="by-pad"), AUTO_OFFSET_RESET="latest")
     connector.wait_until(lambda: sorted(place.journals()) == [0, 1], "the claims of the input")
     place.produce(100, size=1)

@@ -11,7 +11,7 @@ from app.pipeline.upload_items import data_file
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
 from app.table.schema import TableSchema
-from app.table.schema_store import SchemaKeeper
+from app.table.schema_store import SchemaStore
 from tests.support.batches import NOON, batch_of, spec, stager
 
 TABLE = "data/readings"
@@ -35,7 +35,7 @@ class LakeWriter:
         self._scratch = scratch
         self._batches = 0
         self._offset = 0
-        self._keeper = SchemaKeeper(store, TABLE, types or {})
+        self._keeper = SchemaStore(store, TABLE, types or {})
         self._keeper.open()
 
     @property
@@ -54,5 +54,5 @@ class LakeWriter:
         staged = staging.stage(batch, folder / "staged.parquet", lambda extend: extend())
         assert staged.file is not None
         assert not staged.rejected
-        parcels = [data_file(file, TABLE) for file in self._writer.write(staged.file, folder / "out")]
-        return [self._store.upload(parcel.path, parcel.key).key for parcel in parcels]
+        upload_items = [data_file(file, TABLE) for file in self._writer.write(staged.file, folder / "out")]
+        return [self._store.upload(item.path, item.key).key for item in upload_items]

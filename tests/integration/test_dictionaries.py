@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition
+from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition
 from app.spark.encodings import without_dictionary
 from app.spark.staged_file import write_staged
 from app.spark.writer import SparkWriter
@@ -43,7 +43,7 @@ def _written(writer: SparkWriter, folder: Path, told: list[str]) -> pq.FileMetaD
     part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, ROWS), "0badcafe", 0)
     ids = pa.array([0] * ROWS, pa.int32())
     write_staged(TABLE.append_column("__file_group", ids), folder / "staged.parquet", told)
-    staged = StagedFile(folder / "staged.parquet", "__file_group", (FileGroup(part, {}, ROWS),))
+    staged = StagedFile(folder / "staged.parquet", "__file_group", (OutputFile(part, {}, ROWS),))
     [file] = writer.write(staged, folder / "out")
     return pq.read_metadata(file.path)
 
@@ -56,7 +56,7 @@ def _with_dictionary(metadata: pq.FileMetaData) -> set[str]:
 def test_parquet_comes_to_the_same_by_itself(writer: SparkWriter, tmp_path: Path) -> None:
     ids = pa.array([0] * ROWS, pa.int32())
     part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, ROWS), "0badcafe", 0)
-    told = without_dictionary(TABLE, ids, (FileGroup(part, {}, ROWS),))
+    told = without_dictionary(TABLE, ids, (OutputFile(part, {}, ROWS),))
     assert told == ["Unique", "fraction", "a text", "a.b", "#", "moment"]
     by_itself, as_told = (_written(writer, tmp_path / str(len(names)), names) for names in ([], told))
     assert _with_dictionary(by_itself) == _with_dictionary(as_told) == {"few", "text"}

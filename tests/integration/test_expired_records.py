@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from app.journal.entry import journal_key
-from app.journal.group_offsets import KafkaPositions
+from app.journal.group_offsets import GroupOffsets
 from app.journal.journal import Journal
 from app.model import TopicPartition
 from dev.broker import Broker
@@ -56,7 +56,7 @@ class RealBench(Bench):
 
     def __init__(self, folder: Path, topic: Topic) -> None:
         super().__init__(folder)
-        real = KafkaPositions(topic.consumer, topic.admin)
+        real = GroupOffsets(topic.consumer, topic.admin)
         tp = TopicPartition(topic.name, 0)
         positions: Any = self.positions
         positions.of = lambda _: real.of(tp)

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 
 from app.catalog.column_stats import column_stats
 from app.errors import ConfigError, FatalError, SparkLostError
-from app.model import BatchPart, FileGroup, OffsetRange, StagedFile, TopicPartition, WrittenFile
+from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.spark import writer as spark
 from app.spark.writer import SparkWriter
 from tests.services.spark import forget_java, new_spark_writer
@@ -70,7 +70,7 @@ def _staged(folder: Path, table: pa.Table, groups: list[int] | None = None) -> S
     part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, table.num_rows), "0badcafe", 0)
     counts = pc.value_counts(ids).to_pylist()
     rows = {count["values"]: count["counts"] for count in counts}
-    return StagedFile(path, "__file_group", tuple(FileGroup(part, {}, rows[i]) for i in range(len(rows))))
+    return StagedFile(path, "__file_group", tuple(OutputFile(part, {}, rows[i]) for i in range(len(rows))))
 
 
 def _write(writer: SparkWriter, folder: Path, table: pa.Table, groups: list[int] | None = None) -> list[WrittenFile]:
@@ -294,7 +294,7 @@ def test_files_are_compressed_as_asked_for(new_writer: NewWriter, tmp_path: Path
 def test_rows_that_do_not_match_what_was_staged_are_refused(writer: SparkWriter, tmp_path: Path) -> None:
     staged = _staged(tmp_path, pa.table({"n": [1, 2, 3]}), [0, 1, 1])
     [first, second] = staged.groups
-    wrong = StagedFile(staged.path, staged.group_column, (first, FileGroup(second.part, {}, 3)))
+    wrong = StagedFile(staged.path, staged.group_column, (first, OutputFile(second.part, {}, 3)))
 
     with pytest.raises(FatalError, match=r"checking what Spark wrote: 3 rows of t\[0\] became 1 files with 2 rows"):
         writer.write(wrong, tmp_path / "out")

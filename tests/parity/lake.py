@@ -86,17 +86,17 @@ class Lake:
 
 def _read(path: Path, root: Path, entry: Any = None, index: FoundFile | None = None) -> FoundFile:
     table = pq.ParquetFile(path).read()
-    types = dict(leaf for column in table.schema for leaf in _leaves(column.name, column.type))
+    types = dict(leaf for column in table.schema for leaf in _scalars(column.name, column.type))
     return FoundFile(path.parent.relative_to(root).as_posix(), path.name, table.to_pylist(), types, entry, index)
 
 
-def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+def _scalars(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
     """The columns of a file as its readers see them: structs and lists taken apart."""
     if pa.types.is_struct(kind):
         for inner in kind:
-            yield from _leaves(f"{path}.{inner.name}", inner.type)
+            yield from _scalars(f"{path}.{inner.name}", inner.type)
     elif pa.types.is_list(kind):
-        yield from _leaves(f"{path}[]", kind.value_type)
+        yield from _scalars(f"{path}[]", kind.value_type)
     else:
         yield path, kind
 

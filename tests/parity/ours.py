@@ -10,7 +10,7 @@ from quixstreams.models.messagecontext import MessageContext
 
 from app.bad_records.policy import NotARowError
 from app.config.settings import Settings
-from app.journal.ownership import ByAssignment
+from app.journal.ownership import AssignmentOwnership
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline, Writer
@@ -69,7 +69,7 @@ class Ours:
             registrar=new_registrar(settings, catalog_client, place, known, self._query_api),
             scratch=scratch,
             workers=2,
-            custody=ByAssignment(self._sink.is_owner),
+            ownership=AssignmentOwnership(self._sink.is_owner),
             virtual_columns=self.spec.virtual,
             stats_columns=frozenset(settings.stats_columns) or None,
         )

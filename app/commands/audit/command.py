@@ -17,7 +17,7 @@ from app.commands.audit.offset_columns import read_offsets
 from app.commands.audit.offsets import DeadLetters, Findings, HeldBatch, PartitionAudit
 from app.commands.audit.report import Misplaced, Report, as_json, as_text
 from app.config.settings import Settings
-from app.journal.survey import unsettled
+from app.journal.survey import survey
 from app.model import TopicPartition
 from app.offset_ranges import Range, gaps, intersection, ranges_of
 from app.service.lake import find_table
@@ -80,7 +80,7 @@ def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report
     its rows be in another one that was listed too. What was revoked before the listing stays out even if it has been
     forgotten meanwhile.
     """
-    revoked_before = unsettled(store, root).revoked
+    revoked_before = survey(store, root).revoked
     for listed in store.list(f"{root}/"):
         if not is_data_file(listed.key, root):
             continue
@@ -91,7 +91,7 @@ def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report
         report.foreign_count += 1
         if len(report.foreign) < most:
             report.foreign.append(_below(root, listed.key))
-    after = unsettled(store, root)
+    after = survey(store, root)
     parts = {part_of(key.rpartition("/")[2]) for key in revoked_before | after.revoked | after.pending}
     report.unsettled_count = sum(found.remove(part) for part in parts if part is not None)
 

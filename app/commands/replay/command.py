@@ -18,7 +18,7 @@ from app.commands.arguments import ArgumentParser, moment
 from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
 from app.consumer.broker import find_topics
-from app.journal.survey import unsettled
+from app.journal.survey import survey
 from app.service.build import kafka_client_refused, kafka_connection
 from app.service.lake import find_table
 from app.storage.base import ObjectStore
@@ -43,7 +43,7 @@ def replay(settings: Settings, arguments: Sequence[str]) -> int:
     # Listed to the end first: what comes back is rejected again by an unchanged connector, and must not be found.
     keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]
     # Read after the listing: what is settled by now stays so. The rest is of batches that may be undone.
-    others = unsettled(store, place.root)
+    others = survey(store, place.root)
     keys = [key for key in keys if key not in others.pending and key not in others.revoked]
     with TemporaryDirectory(prefix="quix-replay-") as scratch:
         letters = _Letters(store, Path(scratch), options.reason, options.since, options.until)

@@ -19,7 +19,7 @@ from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
 from app.config.settings import Settings
 from app.convert.stored_rows import NotPossibleError
 from app.errors import ConfigError, FatalError, SparkLostError
-from app.journal.survey import Unsettled, unsettled
+from app.journal.survey import Survey, survey
 from app.service.lake import new_catalog, new_place, new_registrar, new_schema, new_spec
 from app.service.stores import new_store
 from app.spark.scratch import make_scratch
@@ -31,7 +31,7 @@ from app.table.location import Place
 from app.table.parquet_reader import read_footer
 from app.table.schema import TableSchema
 from app.table.schema_differences import differences
-from app.table.schema_store import SchemaKeeper
+from app.table.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
     elif left:
         tell(f"{counted(left, 'file')} of a run that was cut off: the catalog would be told of them")
     found = _schemas(store, place.root, options.folder, settings.max_write_workers)
-    found = _settled(found, unsettled(store, place.root))
+    found = _settled(found, survey(store, place.root))
     wanted = _joined(found, frozenset(settings.column_types))
     table = keeper.look().merge(wanted) if options.dry_run else keeper.extend(wanted)
     plan = _plan(found, table)
@@ -103,7 +103,7 @@ def _schemas(store: ObjectStore, root: str, folders: Sequence[str] | None, worke
     return found
 
 
-def _settled(found: Found, others: Unsettled) -> Found:
+def _settled(found: Found, others: Survey) -> Found:
     """The files without those of unfinished batches, whose sizes the journals go by, and of undone ones.
 
     The journals are read after the listing: what is settled by then stays so.
@@ -221,7 +221,7 @@ def _new_rewriter(
     settings: Settings,
     store: ObjectStore,
     replaced: ReplacedFiles,
-    keeper: SchemaKeeper,
+    keeper: SchemaStore,
     spark: SparkWriter,
     scratch: Path,
 ) -> Rewriter:

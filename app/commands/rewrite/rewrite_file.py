@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.commands.rewrite.replaced_files import ReplacedFiles
-from app.convert.stored_rows import Refitted, refit, same_rows
+from app.convert.stored_rows import CoercedRows, coerce_stored, same_rows
 from app.errors import ConnectorError, FatalError
 from app.retry import Stopped, until_it_works
 from app.storage.base import ChangedError, ObjectStore, StoredObject
@@ -40,7 +40,7 @@ class WholeWriter(Protocol):
 
 
 class Schema(Protocol):
-    """The table's schema; ``app.table.schema_store.SchemaKeeper`` in production."""
+    """The table's schema; ``app.table.schema_store.SchemaStore`` in production."""
 
     @property
     def current(self) -> TableSchema: ...
@@ -69,7 +69,7 @@ class Rewritten:
 @dataclass(frozen=True, slots=True)
 class _NewFile:
     path: Path
-    refitted: Refitted
+    refitted: CoercedRows
     changed: frozenset[str]
 
 
@@ -146,7 +146,7 @@ class Rewriter:
         if not changed:
             raise SkippedError("it has the table's schema by now")
         staged = folder / "staged.parquet"
-        refitted = refit(old, staged, table, self._fixed)
+        refitted = coerce_stored(old, staged, table, self._fixed)
         written = self._writer.write_whole(staged, refitted.columns, folder / "out")
         same_number = pq.read_metadata(old).num_rows == pq.read_metadata(written).num_rows
         if not same_number or not same_rows(staged, written, refitted.columns):

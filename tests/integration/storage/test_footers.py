@@ -11,7 +11,7 @@ import pytest
 from app.errors import FatalError
 from app.table.parquet_reader import read_footer
 from app.table.schema import TableSchema
-from app.table.schema_store import SchemaKeeper
+from app.table.schema_store import SchemaStore
 from tests.integration.storage.place import Place
 
 
@@ -43,7 +43,7 @@ def test_members_that_extend_a_table_at_once_lose_no_column(deciding_place: Plac
     start = threading.Barrier(members)
 
     def extend(member: int) -> None:
-        keeper = SchemaKeeper(deciding_place.store, "data/t", {})
+        keeper = SchemaStore(deciding_place.store, "data/t", {})
         keeper.open()
         start.wait()
         for number in range(rounds):
@@ -53,7 +53,7 @@ def test_members_that_extend_a_table_at_once_lose_no_column(deciding_place: Plac
     with ThreadPoolExecutor(members) as pool:
         list(pool.map(extend, range(members)))
 
-    last = SchemaKeeper(deciding_place.store, "data/t", {})
+    last = SchemaStore(deciding_place.store, "data/t", {})
     last.open()
     assert last.current.columns["shared"] == pa.float64()
     assert len(last.current.columns) == members * rounds + 1

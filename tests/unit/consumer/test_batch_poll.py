@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.consumer import batch_poll
-from app.consumer.batch_poll import RawLane
+from app.consumer.batch_poll import BatchPoll
 from app.consumer.checkpoints import Checkpoints
 from app.model import Message, TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
@@ -61,7 +61,7 @@ class Line:
         self.failures: list[KafkaError] = []
         self.passed_over: list[Message] = []
         self.may_go_on = True
-        self.lane = RawLane(
+        self.lane = BatchPoll(
             consumer=self.consumer,
             sink=self.sink,
             checkpoints=self.checkpoints,

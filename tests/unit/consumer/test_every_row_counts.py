@@ -22,7 +22,7 @@ from app.bad_records.policy import BadRecords
 from app.catalog.registrar import Registrar
 from app.consumer.sink import LakeSink
 from app.errors import ConnectorError, RetryableError
-from app.journal.ownership import ByAssignment
+from app.journal.ownership import AssignmentOwnership
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.table.location import Place
@@ -66,7 +66,7 @@ class World:
             registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
             workers=3,
-            custody=ByAssignment(self.sink.is_owner),
+            ownership=AssignmentOwnership(self.sink.is_owner),
         )
         self.sink.connect(self.pipeline)
         self.outage = False

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from app.consumer.paused_partitions import Admission
+from app.consumer.paused_partitions import PausedPartitions
 from app.errors import FatalError, RetryableError
 from app.journal.start_offset import Start
 from app.model import TopicPartition
@@ -70,7 +70,7 @@ class Bench:
         self.consumer = PlayedConsumer()
         self.claims = InstantClaims()
         self.expected: dict[TopicPartition, int] = {}
-        self.admission = Admission(self.consumer, self.claims, self._begins)
+        self.admission = PausedPartitions(self.consumer, self.claims, self._begins)
 
     def _begins(self, tp: TopicPartition, start: Start) -> None:
         self.expected[tp] = start.offset

@@ -3,7 +3,7 @@
 from itertools import chain
 
 from app.convert import chunks
-from app.convert.chunks import FEW, Pace, Stretch
+from app.convert.chunks import FEW, Chunk, Pace
 from app.model import Batch, Message, TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import part, row
@@ -17,9 +17,9 @@ def batch(*sizes: list[int], rows: int = 0) -> Batch:
     return Batch(1, "test", PARTS[: len(sizes)], ([row({})] * rows, *([] for _ in sizes[1:])), 100, (), tuple(given))
 
 
-def cut(some: Batch) -> list[Stretch]:
-    found = list(chunks.stretches(some))
-    places = list(chain.from_iterable(stretch.places for stretch in found))
+def cut(some: Batch) -> list[Chunk]:
+    found = list(chunks.chunks(some))
+    places = list(chain.from_iterable(chunk.places for chunk in found))
     rows = sum(map(len, some.rows))
     assert places == list(range(rows, rows + sum(map(len, some.messages)))), "each once, in order, behind the rows"
     return found
@@ -27,15 +27,15 @@ def cut(some: Batch) -> list[Stretch]:
 
 def test_small_messages_of_a_part_stay_together() -> None:
     found = cut(batch([100] * 5_000, [], [10] * 3, rows=2))
-    assert [(stretch.part, len(stretch)) for stretch in found] == [(0, 5_000), (2, 3)]
+    assert [(chunk.part, len(chunk)) for chunk in found] == [(0, 5_000), (2, 3)]
 
 
 def test_a_stretch_holds_no_more_bytes_than_are_to_be_copied_at_once() -> None:
     megabyte = 2**20
     sizes = [100] * 50 + [megabyte] * 20 + [9 * megabyte] * 2 + [100] * 50
     found = cut(batch(sizes))
-    for stretch in found:
-        of_stretch = sizes[stretch.start : stretch.stop]
+    for chunk in found:
+        of_stretch = sizes[chunk.start : chunk.stop]
         assert sum(of_stretch) <= 8 * megabyte or len(of_stretch) == 1
     assert len(found) == 6
 
@@ -45,7 +45,7 @@ def test_no_messages_make_no_stretch() -> None:
 
 
 def test_a_stretch_is_split_in_two() -> None:
-    some = Stretch(1, 10, 20, 5)
+    some = Chunk(1, 10, 20, 5)
     few, rest = some.split(4)
     assert [*few.places, *rest.places] == [*some.places]
     assert (len(few), len(rest)) == (4, 6)

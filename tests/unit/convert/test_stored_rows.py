@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.convert.stored_rows import NotPossibleError, Refitted, refit, same_rows
+from app.convert.stored_rows import CoercedRows, NotPossibleError, coerce_stored, same_rows
 from app.table.schema import TableSchema
 
 BIG = 2**53 + 1  # no double is equal to it
@@ -20,10 +20,10 @@ BIG = 2**53 + 1  # no double is equal to it
 
 def refitted(
     folder: Path, columns: dict[str, Any], table: dict[str, pa.DataType], *, fixed: frozenset[str] = frozenset()
-) -> tuple[pa.Table, Refitted]:
+) -> tuple[pa.Table, CoercedRows]:
     source, out = folder / "source.parquet", folder / "out.parquet"
     pq.write_table(pa.table(columns), source, row_group_size=3)
-    result = refit(source, out, TableSchema(table), fixed)
+    result = coerce_stored(source, out, TableSchema(table), fixed)
     return pq.read_table(out).select(list(result.columns)), result
 
 
@@ -38,7 +38,7 @@ def test_only_columns_that_differ_change_and_rows_keep_their_order(tmp_path: Pat
 
     assert found["v"].to_pylist() == [1.0, -2.0, None, 0.0, float(2**60)]
     assert found.schema.field("v").type == pa.float64()
-    assert result == Refitted(("n", "v", "small", "text"), 0)
+    assert result == CoercedRows(("n", "v", "small", "text"), 0)
     assert found.drop_columns(["v"]).equals(pa.table(columns).drop_columns(["v"]))
 
 
@@ -94,10 +94,10 @@ def test_what_a_double_cannot_hold_is_rescued_beside_what_was_before(tmp_path: P
 
 def test_a_column_for_rescued_values_comes_only_with_such_a_value(tmp_path: Path) -> None:
     _, result = refitted(tmp_path, {"v": pa.array([1])}, {"v": pa.float64()})
-    assert result == Refitted(("v",), 0)
+    assert result == CoercedRows(("v",), 0)
 
     _, result = refitted(tmp_path, {"v": pa.array([BIG])}, {"v": pa.float64()})
-    assert result == Refitted(("v", "_rescued_data"), 1)
+    assert result == CoercedRows(("v", "_rescued_data"), 1)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["v", "v"])
     pq.write_table(twice, tmp_path / "twice.parquet")
     with pytest.raises(NotPossibleError, match="two columns of one name"):
-        refit(tmp_path / "twice.parquet", tmp_path / "out", TableSchema({"v": pa.float64()}), frozenset())
+        coerce_stored(tmp_path / "twice.parquet", tmp_path / "out", TableSchema({"v": pa.float64()}), frozenset())
 
 
 @settings(max_examples=200, deadline=None)
@@ -194,7 +194,7 @@ def test_each_integer_is_in_the_column_or_rescued(tmp_path_factory: pytest.TempP
 def test_rows_of_many_stretches_stay_in_order(tmp_path: Path) -> None:
     rows = 200_000
     pq.write_table(pa.table({"v": pa.arange(0, rows)}), tmp_path / "a.parquet", row_group_size=7_001)
-    refit(tmp_path / "a.parquet", tmp_path / "b.parquet", TableSchema({"v": pa.float64()}), frozenset())
+    coerce_stored(tmp_path / "a.parquet", tmp_path / "b.parquet", TableSchema({"v": pa.float64()}), frozenset())
     assert pq.read_table(tmp_path / "b.parquet")["v"].cast(pa.int64()).to_pylist() == list(range(rows))
 
 

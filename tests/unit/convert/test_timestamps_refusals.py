@@ -55,7 +55,7 @@ def test_all_unusable_timestamps_are_told_at_once() -> None:
     assert list(reasons(values)) == [1, 3, 5, 7]
 
 
-class Unsettled(tzinfo):
+class Survey(tzinfo):
     """A zone that does not know its offset."""
 
     def utcoffset(self, moment: datetime | None) -> timedelta:
@@ -64,7 +64,7 @@ class Unsettled(tzinfo):
     dst = tzname = utcoffset  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        return "unsettled"
+        return "survey"
 
 
 class Nameless(datetime):
@@ -75,7 +75,7 @@ class Nameless(datetime):
 
 
 def test_a_datetime_without_a_known_offset_is_refused_alone() -> None:
-    moment = Nameless(2024, 1, 15, tzinfo=Unsettled())
+    moment = Nameless(2024, 1, 15, tzinfo=Survey())
     assert reasons([moment, moment, datetime(2024, 1, 15)]) == dict.fromkeys(
         (0, 1), "'sometime' is no usable timestamp: a Nameless is no timestamp"
     )

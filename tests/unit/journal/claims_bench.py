@@ -9,7 +9,7 @@ from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim, Claims
 from app.journal.entry import JournaledFile, JournalEntry, journal_key, parse
 from app.journal.journal import Journal
-from app.journal.ownership import ByJournal
+from app.journal.ownership import JournalOwnership
 from app.journal.start_offset import KafkaPosition, StartFrom
 from app.journal.topic_ids import TopicIds
 from app.model import TopicPartition
@@ -61,7 +61,9 @@ class Bench:
         self.catalog_errors: list[ConnectorError] = []
         self.registered: list[list[str]] = []
         self.made: list[Claims] = []
-        self.custody = ByJournal(self.stands, lambda token, _: self.told.append(token), workers=2, fresh_seconds=10.0)
+        self.ownership = JournalOwnership(
+            self.stands, lambda token, _: self.told.append(token), workers=2, fresh_seconds=10.0
+        )
 
     def claims(
         self,
@@ -74,10 +76,10 @@ class Bench:
     ) -> Claims:
         claims = Claims(
             new_journal=self.journal,
-            custody=self.custody if exactly_once else None,
+            ownership=self.ownership if exactly_once else None,
             positions=self.positions,
             register=self.register,
-            stands=self.stands,
+            is_current=self.stands,
             first_offset=lambda _, kafka: kafka.low if reset == "earliest" else kafka.high,
             topic_ids=TopicIds(self.positions.topic_id),
             start_from=start_from,
@@ -129,7 +131,7 @@ class Bench:
     def stop(self) -> None:
         for claims in self.made:
             claims.stop()
-        self.custody.stop()
+        self.ownership.stop()
 
 
 def through(claims: Claims, count: int = 1) -> list[Claim]:

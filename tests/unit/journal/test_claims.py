@@ -37,7 +37,7 @@ def test_a_first_claim_begins_a_journal_where_the_settings_say(
     assert claim == Claim(P0, A, Start(offset, moves_group=True))
     entry = bench.stored()
     assert (entry.owner, entry.state, entry.end, entry.topic_id) == (A, "done", offset - 1, "id")
-    assert bench.custody.holds(A)
+    assert bench.ownership.holds(A)
 
 
 def test_partitions_are_claimed_side_by_side_and_each_once(bench: Bench) -> None:
@@ -125,13 +125,13 @@ def test_a_journal_is_in_custody_before_its_claim_is_through(bench: Bench) -> No
     """Else the first rows would find nobody who may write them."""
     claims = bench.claims()
     before: list[Claim] = []
-    take = bench.custody.take
+    take = bench.ownership.take
 
     def look_and_take(token: str, journal: Journal) -> None:
         before.extend(claims.finished())
         take(token, journal)
 
-    bench.custody.take = look_and_take  # type: ignore[method-assign]
+    bench.ownership.take = look_and_take  # type: ignore[method-assign]
     assert claim_of(claims).token == A
     assert before == []
 
@@ -280,7 +280,7 @@ def test_a_lasting_failure_is_told(bench: Bench, what: str) -> None:
     claims.begin({P0: A})
     with pytest.raises(FatalError, match="Invalid JSON" if what == "entry" else "access denied"):
         through(claims)
-    assert not bench.custody.holds(A)
+    assert not bench.ownership.holds(A)
 
 
 def test_an_unforeseen_error_is_a_lasting_failure_too(bench: Bench) -> None:

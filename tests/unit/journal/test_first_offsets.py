@@ -14,7 +14,7 @@ from app.journal.entry import journal_key
 from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import Journal
 from app.journal.start_offset import KafkaPosition
-from app.journal.survey import unsettled
+from app.journal.survey import survey
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
@@ -214,7 +214,7 @@ def test_what_has_expired_is_not_asked_for(group: Group) -> None:
 
 def test_it_is_no_journal(group: Group) -> None:
     group.first(P0)
-    assert unsettled(group.store, "data/t").pending == frozenset()
+    assert survey(group.store, "data/t").pending == frozenset()
 
 
 def test_what_cannot_be_read_is_told(group: Group, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import FatalError, RetryableError
 from app.journal.commit_mark import CommitMark, mark_of
-from app.journal.group_offsets import KafkaPositions
+from app.journal.group_offsets import GroupOffsets
 from app.journal.start_offset import KafkaPosition
 from app.model import TopicPartition
 
@@ -80,7 +80,7 @@ def kafka() -> Kafka:
 
 
 def asked(kafka: Kafka) -> KafkaPosition:
-    return KafkaPositions(kafka, kafka).of(TP)
+    return GroupOffsets(kafka, kafka).of(TP)
 
 
 def failing(kafka: Kafka, question: str, code: int = KafkaError._TIMED_OUT) -> None:

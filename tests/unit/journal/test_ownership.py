@@ -11,8 +11,8 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.entry import JournaledFile, JournalEntry
 from app.journal.journal import Intent, Journal
-from app.journal.ownership import ByAssignment, ByJournal
-from app.service.build import new_custody
+from app.journal.ownership import AssignmentOwnership, JournalOwnership
+from app.service.build import new_ownership
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 from tests.support.environment import load
@@ -40,7 +40,7 @@ def intents(*tokens: str, number: int = 0) -> dict[str, Intent]:
 
 
 class Bench:
-    """Custody of three partitions, each with its journal in one folder."""
+    """Ownership of three partitions, each with its journal in one folder."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.store = JournalStore(tmp_path)
@@ -48,7 +48,9 @@ class Bench:
         self.ended: set[str] = set()
         self.told: list[tuple[str, str]] = []
         self.asked: list[tuple[str, str]] = []
-        self.custody = ByJournal(lambda token: token not in self.ended, self._tell, workers=3, fresh_seconds=FRESH)
+        self.ownership = JournalOwnership(
+            lambda token: token not in self.ended, self._tell, workers=3, fresh_seconds=FRESH
+        )
         self.journals = {token: self.take(token) for token in ALL}
         self.store.on_small = lambda what, asked: self.asked.append((what, asked))
 
@@ -62,7 +64,7 @@ class Bench:
         journal = self.journal(token, token)
         journal.claim(lambda: True)
         journal.begin(-1, "")
-        self.custody.take(token, journal)
+        self.ownership.take(token, journal)
         return journal
 
     def take_over(self, token: str) -> None:
@@ -76,8 +78,8 @@ class Bench:
 
     def intend(self, intents: dict[str, Intent]) -> None:
         """Announce a batch; what of it is ours is registered at once."""
-        self.custody.intend(intents)
-        self.custody.registered(intents)
+        self.ownership.intend(intents)
+        self.ownership.registered(intents)
 
     def states(self) -> list[str]:
         return [self.entry(token).state for token in ALL]
@@ -91,7 +93,7 @@ class Bench:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
-    bench.custody.stop()
+    bench.ownership.stop()
 
 
 # --- all is ours ----------------------------------------------------------------------------------------------------
@@ -100,9 +102,9 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def test_a_batch_goes_its_way(bench: Bench) -> None:
     bench.intend(intents(A, B))
     assert bench.states() == ["pending", "pending", "done"]
-    assert bench.custody.holds(A)
-    assert bench.custody.confirm([A, B]) == {A, B}
-    bench.custody.done()
+    assert bench.ownership.holds(A)
+    assert bench.ownership.confirm([A, B]) == {A, B}
+    bench.ownership.done()
     assert bench.states() == ["done", "done", "done"]
     assert [bench.entry(token).end for token in ALL] == [9, 9, -1]
     assert bench.told == []
@@ -112,42 +114,42 @@ def test_done_is_said_of_all_batches_since_the_last_time(bench: Bench) -> None:
     bench.intend(intents(A, B))
     bench.intend(intents(A, number=1))
     assert bench.states() == ["pending", "pending", "done"]
-    bench.custody.done()
+    bench.ownership.done()
     assert bench.states() == ["done", "done", "done"]
 
 
 def test_done_said_again_asks_nothing_of_the_store(bench: Bench) -> None:
     bench.intend(intents(A))
-    bench.custody.done()
+    bench.ownership.done()
     bench.asked.clear()
-    bench.custody.done()
+    bench.ownership.done()
     assert bench.asked == []
 
 
 def test_offsets_without_rows_move_the_ends(bench: Bench) -> None:
-    bench.custody.advance({A: 20, B: 30})
+    bench.ownership.advance({A: 20, B: 30})
     assert [bench.entry(token).end for token in ALL] == [20, 30, -1]
 
 
 @pytest.mark.parametrize(
     "step",
     [
-        lambda custody: custody.intend(intents(*ALL)),
-        lambda custody: custody.confirm(ALL),
-        lambda custody: custody.advance(dict.fromkeys(ALL, 5)),
+        lambda ownership: ownership.intend(intents(*ALL)),
+        lambda ownership: ownership.confirm(ALL),
+        lambda ownership: ownership.advance(dict.fromkeys(ALL, 5)),
     ],
 )
-def test_journals_are_read_and_written_side_by_side(bench: Bench, step: Callable[[ByJournal], object]) -> None:
+def test_journals_are_read_and_written_side_by_side(bench: Bench, step: Callable[[JournalOwnership], object]) -> None:
     together = threading.Barrier(3)
     bench.store.on_small = lambda *_: (together.wait(WAIT), None)[1]  # broken, unless all three come at once
-    step(bench.custody)
+    step(bench.ownership)
 
 
 def test_done_is_written_side_by_side(bench: Bench) -> None:
     bench.intend(intents(*ALL))
     together = threading.Barrier(3)
     bench.store.on_small = lambda *_: (together.wait(WAIT), None)[1]
-    bench.custody.done()
+    bench.ownership.done()
 
 
 # --- not ours any more ----------------------------------------------------------------------------------------------
@@ -157,9 +159,9 @@ def test_a_fenced_partition_takes_only_itself_out_of_a_batch(bench: Bench) -> No
     bench.take_over(B)
     bench.intend(intents(*ALL))
     assert bench.states() == ["pending", "done", "pending"]
-    assert [bench.custody.holds(token) for token in ALL] == [True, False, True]
-    assert bench.custody.confirm(ALL) == {A, C}
-    bench.custody.done()
+    assert [bench.ownership.holds(token) for token in ALL] == [True, False, True]
+    assert bench.ownership.confirm(ALL) == {A, C}
+    bench.ownership.done()
     assert bench.states() == ["done", "done", "done"]
     assert [bench.entry(token).end for token in ALL] == [9, -1, 9]
 
@@ -167,20 +169,20 @@ def test_a_fenced_partition_takes_only_itself_out_of_a_batch(bench: Bench) -> No
 def test_a_partition_fenced_after_its_upload_is_not_confirmed(bench: Bench) -> None:
     bench.intend(intents(A, B))
     bench.take_over(A)
-    assert bench.custody.confirm([A, B]) == {B}
-    bench.custody.done()
+    assert bench.ownership.confirm([A, B]) == {B}
+    bench.ownership.done()
     assert bench.states() == ["pending", "done", "done"], "its new owner decides on what is pending"
 
 
 def test_being_fenced_is_told_once_with_the_reason(bench: Bench) -> None:
     bench.intend(intents(A, B))
     bench.take_over(B)
-    bench.custody.confirm([A, B])
-    bench.custody.confirm([A, B])
+    bench.ownership.confirm([A, B])
+    bench.ownership.confirm([A, B])
     bench.intend(intents(B, number=1))
-    bench.custody.done()
-    bench.custody.advance({B: 99})
-    assert bench.custody.confirm([A, B]) == {A}
+    bench.ownership.done()
+    bench.ownership.advance({B: 99})
+    assert bench.ownership.confirm([A, B]) == {A}
     assert bench.fenced == [B]
     assert "was taken over by another member of the consumer group" in bench.told[0][1]
 
@@ -191,26 +193,26 @@ def test_being_fenced_is_found_out_at_any_step(bench: Bench, step: str) -> None:
         bench.intend(intents(A, B))
     bench.take_over(B)
     if step == "done":
-        bench.custody.done()
+        bench.ownership.done()
     elif step == "advance":
-        bench.custody.advance({A: 5, B: 5})
+        bench.ownership.advance({A: 5, B: 5})
     else:
         bench.clock.advance(31)
-        assert not bench.custody.holds(B)
+        assert not bench.ownership.holds(B)
     assert bench.fenced == [B]
-    assert not bench.custody.holds(B)
+    assert not bench.ownership.holds(B)
 
 
 def test_assignments_that_ended_are_left_out_without_a_word(bench: Bench) -> None:
     bench.intend(intents(A, B))
     bench.ended.add(A)
     bench.asked.clear()
-    assert not bench.custody.holds(A)
-    assert bench.custody.confirm([A, B]) == {B}
+    assert not bench.ownership.holds(A)
+    assert bench.ownership.confirm([A, B]) == {B}
     bench.intend(intents(A, C, number=1))
-    bench.custody.advance({A: 50})
-    bench.custody.delete_revoked()
-    bench.custody.done()
+    bench.ownership.advance({A: 50})
+    bench.ownership.delete_revoked()
+    bench.ownership.done()
     assert key(A) not in [asked for _, asked in bench.asked]
     assert bench.states() == ["pending", "done", "done"]
     assert bench.told == []
@@ -218,15 +220,15 @@ def test_assignments_that_ended_are_left_out_without_a_word(bench: Bench) -> Non
 
 def test_assignments_that_are_not_claimed_hold_nothing(bench: Bench) -> None:
     bench.intend(intents("dddddddd"))
-    assert bench.custody.confirm(["dddddddd"]) == set()
-    assert not bench.custody.holds("dddddddd")
+    assert bench.ownership.confirm(["dddddddd"]) == set()
+    assert not bench.ownership.holds("dddddddd")
 
 
 def test_journals_of_ended_assignments_are_forgotten_at_the_next_claim(bench: Bench) -> None:
     bench.ended.add(A)
     bench.take(B)
     bench.ended.clear()
-    assert [bench.custody.holds(token) for token in ALL] == [False, True, True]
+    assert [bench.ownership.holds(token) for token in ALL] == [False, True, True]
 
 
 def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Bench) -> None:
@@ -237,41 +239,43 @@ def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Benc
         nonlocal asking
         if asking:
             asking = False
-            assert not custody.holds(B), "found out in the midst of another question"
+            assert not ownership.holds(B), "found out in the midst of another question"
         return True
 
-    custody = ByJournal(stands, lambda token, _: bench.told.append((token, "")), workers=1, fresh_seconds=FRESH)
+    ownership = JournalOwnership(
+        stands, lambda token, _: bench.told.append((token, "")), workers=1, fresh_seconds=FRESH
+    )
     for token in ALL:
-        custody.take(token, bench.journals[token])
+        ownership.take(token, bench.journals[token])
     bench.take_over(B)
     bench.clock.advance(31)
     asking = True
-    custody.delete_revoked()
+    ownership.delete_revoked()
     assert bench.fenced == [B]
-    assert custody.confirm(ALL) == {A, C}
-    custody.stop()
+    assert ownership.confirm(ALL) == {A, C}
+    ownership.stop()
 
 
 def test_being_fenced_is_told_once_when_several_uploads_find_out_at_once(bench: Bench) -> None:
     both_asked = threading.Barrier(2)
-    custody = ByJournal(
+    ownership = JournalOwnership(
         lambda _: both_asked.wait(WAIT) >= 0,
         lambda token, _: bench.told.append((token, "")),
         workers=1,
         fresh_seconds=FRESH,
     )
-    custody.take(A, bench.journals[A])
+    ownership.take(A, bench.journals[A])
     bench.take_over(A)
     bench.clock.advance(31)
     answers: list[bool] = []
-    uploads = [threading.Thread(target=lambda: answers.append(custody.holds(A))) for _ in range(2)]
+    uploads = [threading.Thread(target=lambda: answers.append(ownership.holds(A))) for _ in range(2)]
     for upload in uploads:
         upload.start()
     for upload in uploads:
         upload.join(WAIT)
     assert answers == [False, False]
     assert bench.fenced == [A]
-    custody.stop()
+    ownership.stop()
 
 
 # --- a fresh look before an upload ----------------------------------------------------------------------------------
@@ -281,7 +285,7 @@ def test_uploads_soon_after_the_last_look_ask_nothing(bench: Bench) -> None:
     bench.intend(intents(A))
     bench.asked.clear()
     bench.clock.advance(FRESH)
-    assert bench.custody.holds(A)
+    assert bench.ownership.holds(A)
     assert bench.asked == []
 
 
@@ -289,8 +293,8 @@ def test_an_upload_long_after_the_last_look_looks_again(bench: Bench) -> None:
     bench.intend(intents(A))
     bench.asked.clear()
     bench.clock.advance(FRESH + 0.1)
-    assert bench.custody.holds(A)
-    assert bench.custody.holds(A)
+    assert bench.ownership.holds(A)
+    assert bench.ownership.holds(A)
     assert bench.asked == [("read", key(A))]
 
 
@@ -298,7 +302,7 @@ def test_a_process_that_was_frozen_does_not_upload_what_is_not_its_own_any_more(
     bench.intend(intents(A))
     bench.take_over(A)
     bench.clock.advance(600)
-    assert not bench.custody.holds(A)
+    assert not bench.ownership.holds(A)
     assert bench.fenced == [A]
 
 
@@ -306,22 +310,22 @@ def test_a_process_frozen_for_less_than_its_session_looks_too(bench: Bench) -> N
     """Its last heartbeat may be older than its last look: others may have taken over already."""
     sink: Any = SimpleNamespace(is_owner=lambda _: True, fenced=lambda *_: None)
     settings = load({"STORAGE_URL": "file:///x", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "sensors"})
-    custody = new_custody(settings, sink)
-    assert isinstance(custody, ByJournal)
-    custody.take(A, bench.journals[A])
+    ownership = new_ownership(settings, sink)
+    assert isinstance(ownership, JournalOwnership)
+    ownership.take(A, bench.journals[A])
     bench.take_over(A)
     bench.clock.advance(15)
-    assert not custody.holds(A)
-    custody.stop()
+    assert not ownership.holds(A)
+    ownership.stop()
 
 
 def test_a_look_that_does_not_work_is_no_answer(bench: Bench) -> None:
     bench.clock.advance(31)
     bench.store.refuse_small = lambda _: AWAY
     with pytest.raises(RetryableError):
-        bench.custody.holds(A)
+        bench.ownership.holds(A)
     bench.store.refuse_small = lambda _: None
-    assert bench.custody.holds(A)
+    assert bench.ownership.holds(A)
     assert bench.told == []
 
 
@@ -348,17 +352,17 @@ def test_the_others_are_through_before_an_error_is_raised_and_all_can_be_repeate
 def test_a_lasting_error_is_raised_before_a_passing_one(bench: Bench, errors: dict[str, ConnectorError]) -> None:
     refusing(bench, errors)
     with pytest.raises(FatalError, match="access denied"):
-        bench.custody.confirm(ALL)
+        bench.ownership.confirm(ALL)
 
 
 def test_a_passing_error_keeps_what_is_not_said_to_be_done_yet(bench: Bench) -> None:
     bench.intend(intents(*ALL))
     refusing(bench, {B: AWAY})
     with pytest.raises(RetryableError):
-        bench.custody.done()
+        bench.ownership.done()
     refusing(bench, {})
     assert bench.states() == ["done", "pending", "done"]
-    bench.custody.done()
+    bench.ownership.done()
     assert bench.states() == ["done"] * 3
     assert [bench.entry(token).seq for token in ALL] == [3, 3, 3]
 
@@ -381,10 +385,10 @@ def test_revoked_objects_of_all_partitions_are_deleted_again(bench: Bench) -> No
         journal = bench.journal(token, token)
         journal.claim(lambda: True)
         journal.settle(lambda _: None, whole)
-        bench.custody.take(token, journal)
+        bench.ownership.take(token, journal)
         revoked.append(intent(token).files[0].key)
     bench.store.deleted.clear()
-    bench.custody.delete_revoked()
+    bench.ownership.delete_revoked()
     assert sorted(bench.store.deleted) == revoked
 
 
@@ -392,9 +396,9 @@ def test_revoked_objects_of_all_partitions_are_deleted_again(bench: Bench) -> No
 
 
 def test_at_least_once_whoever_has_the_partition_may_write(tmp_path: Path) -> None:
-    custody = ByAssignment(lambda token: token == A)
-    custody.intend(intents(A, B))
-    assert custody.holds(A)
-    assert not custody.holds(B)
-    assert custody.confirm([A, B]) == {A}
-    custody.done()
+    ownership = AssignmentOwnership(lambda token: token == A)
+    ownership.intend(intents(A, B))
+    assert ownership.holds(A)
+    assert not ownership.holds(B)
+    assert ownership.confirm([A, B]) == {A}
+    ownership.done()

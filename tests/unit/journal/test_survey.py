@@ -7,7 +7,7 @@ import pytest
 from app.errors import FatalError
 from app.journal.entry import JournaledFile, journal_key
 from app.journal.journal import Intent, Journal
-from app.journal.survey import unsettled
+from app.journal.survey import survey
 from app.model import TopicPartition
 from app.storage.local.store import LocalStore
 from tests.unit.journal.journal_bench import whole
@@ -40,7 +40,7 @@ def test_all_journals_of_the_table_are_read(store: LocalStore) -> None:
     journal(store, 2).begin(4, "")
     store.write(f"{ROOT}/_journal/schema.json", b"{}", replaces=None)
 
-    found = unsettled(store, ROOT)
+    found = survey(store, ROOT)
 
     names = {"group-0", "group-1", "another-0"}
     assert found.pending == {f"{ROOT}/{below}{name}.parquet" for name in names for below in ("", ".vidx/")}
@@ -55,18 +55,18 @@ def test_what_was_undone_is_revoked(store: LocalStore) -> None:
     assert second.claim(lambda: True)
     second.settle(lambda _: None, whole)
 
-    found = unsettled(store, ROOT)
+    found = survey(store, ROOT)
 
     assert found.revoked == {f"{ROOT}/never.parquet", f"{ROOT}/.vidx/never.parquet"}
     assert not found.pending
 
 
 def test_a_table_without_journals_has_nothing_unsettled(store: LocalStore) -> None:
-    found = unsettled(store, ROOT)
+    found = survey(store, ROOT)
     assert not found.pending | found.revoked
 
 
 def test_a_journal_that_cannot_be_understood_is_refused(store: LocalStore) -> None:
     store.write(f"{ROOT}/_journal/group/readings/0.json", b'{"version": 2}', replaces=None)
     with pytest.raises(FatalError, match=r"reading the journal .*/group/readings/0\.json: version: .*update this one"):
-        unsettled(store, ROOT)
+        survey(store, ROOT)

@@ -21,7 +21,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def sweeper(bench: Bench) -> Iterator[Sweeper]:
-    sweeper = Sweeper(bench.custody, seconds=0.01)
+    sweeper = Sweeper(bench.ownership, seconds=0.01)
     yield sweeper
     sweeper.stop()
 

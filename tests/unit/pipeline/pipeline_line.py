@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from app.bad_records.policy import OnBadRecord
 from app.catalog.registrar import Registrar
 from app.errors import ConnectorError
-from app.journal.ownership import ByAssignment, Custody
+from app.journal.ownership import AssignmentOwnership, Ownership
 from app.model import Batch, TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.table.location import Place
@@ -30,7 +30,7 @@ class Line:
     Args:
         tmp_path: a folder for all.
         store: of the folder ``lake`` in it.
-        custody: who may write; by default every assignment that is not in ``ended``.
+        ownership: who may write; by default every assignment that is not in ``ended``.
         choice: what becomes of bad records.
         virtual: partition columns without folders.
         recreated: whether the topic is another one by now.
@@ -41,7 +41,7 @@ class Line:
         tmp_path: Path,
         *,
         store: MoodyStore | None = None,
-        custody: Custody | None = None,
+        ownership: Ownership | None = None,
         choice: OnBadRecord = "fail",
         virtual: Sequence[str] = (),
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
@@ -63,7 +63,7 @@ class Line:
             registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
-            custody=custody or ByAssignment(lambda token: token not in self.ended),
+            ownership=ownership or AssignmentOwnership(lambda token: token not in self.ended),
             virtual_columns=virtual,
             recreated=recreated,
         )

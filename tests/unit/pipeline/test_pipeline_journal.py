@@ -11,7 +11,7 @@ from app.bad_records.policy import OnBadRecord
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.entry import JournaledFile, JournalEntry, journal_key
 from app.journal.journal import Journal
-from app.journal.ownership import ByJournal
+from app.journal.ownership import JournalOwnership
 from app.model import Batch, TopicPartition
 from app.storage.base import Document, StoredObject
 from tests.fakes.journal_store import JournalStore
@@ -60,18 +60,18 @@ class JournalLine(Line):
     def __init__(self, tmp_path: Path, choice: OnBadRecord = "fail", virtual: Sequence[str] = ()) -> None:
         self.journaled = EventStore(tmp_path / "lake")
         self.told: list[str] = []
-        self.custody = ByJournal(
+        self.ownership = JournalOwnership(
             lambda token: token not in self.ended,
             lambda token, _: self.told.append(token),
             workers=2,
             fresh_seconds=10.0,
         )
-        super().__init__(tmp_path, store=self.journaled, custody=self.custody, choice=choice, virtual=virtual)
+        super().__init__(tmp_path, store=self.journaled, ownership=self.ownership, choice=choice, virtual=virtual)
         for token in (A, B):
             journal = self.journal(token, token)
             journal.claim(lambda: True)
             journal.begin(-1, "")
-            self.custody.take(token, journal)
+            self.ownership.take(token, journal)
         self.events = self.journaled.events
         self.catalog.refuse = self._register
         self.events.clear()
@@ -124,7 +124,7 @@ def line(tmp_path: Path) -> Iterator[JournalLine]:
 
 def end(line: JournalLine) -> None:
     line.pipeline.stop()
-    line.custody.stop()
+    line.ownership.stop()
 
 
 def both(number: int = 1) -> Batch:

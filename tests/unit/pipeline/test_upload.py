@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.model import FileGroup, StoredFile, WrittenFile
+from app.model import OutputFile, StoredFile, WrittenFile
 from app.pipeline import upload_items
 from app.pipeline.upload import Upload
 from app.retry import Stopped
@@ -38,7 +38,7 @@ def written(tmp_path: Path, *places: str, owner: str = "0a1b2c3d") -> list[Writt
     for place in places:
         path = tmp_path / f"part-{owner}-{place}.parquet"
         path.write_text(place)
-        files.append(WrittenFile(path, path.stat().st_size, FileGroup(part(owner=owner), {"place": place}, 7)))
+        files.append(WrittenFile(path, path.stat().st_size, OutputFile(part(owner=owner), {"place": place}, 7)))
     return files
 
 

@@ -14,7 +14,7 @@ from app.consumer.sink import LakeSink
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
 from app.stream_timeouts.observer import RawKeys, WatchfulSink
-from app.stream_timeouts.tracker import Silence
+from app.stream_timeouts.tracker import TimeoutTracker
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import NOON, TP
 from tests.unit.consumer import sink_bench
@@ -31,7 +31,7 @@ class Bench(sink_bench.Bench):
         self.raw_keys = RawKeys(new_deserializer(deserializer))
 
         def new(**arguments: Any) -> LakeSink:
-            silence = Silence(timeout_ms=TIMEOUT * 1000, max_bytes=10**6, clock=arguments["clock"])
+            silence = TimeoutTracker(timeout_ms=TIMEOUT * 1000, max_bytes=10**6, clock=arguments["clock"])
             silence.connect(lambda _: True, self)
             return WatchfulSink(silence, self.raw_keys, **arguments)
 

@@ -1,4 +1,4 @@
-"""Silence detection from the settings on: on, off, and half on."""
+"""Stream timeouts from the settings on: on, off, and half on."""
 
 import logging
 import threading

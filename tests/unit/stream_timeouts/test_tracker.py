@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from app.model import TopicPartition
-from app.stream_timeouts.tracker import Silence
+from app.stream_timeouts.tracker import TimeoutTracker
 from tests.fakes.clock import Clock
 
 ONE, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
@@ -15,7 +15,7 @@ A, B = b"sensor-a", b"sensor-b"
 
 
 class Watch:
-    """Silence after a minute, a clock, and a consumer's loop of which each turn takes half a second."""
+    """A stream timeout after a minute, a clock, and a consumer's loop of which each turn takes half a second."""
 
     def __init__(self, timeout_ms: int = 60_000, max_bytes: int = 10**6) -> None:
         self.clock = Clock()
@@ -23,7 +23,7 @@ class Watch:
         self.unheard: set[TopicPartition] = set()
         self.on_tell: Callable[[bytes], None] = lambda _: None
         self.turns = 0
-        self.silence = Silence(timeout_ms=timeout_ms, max_bytes=max_bytes, clock=self.clock)
+        self.silence = TimeoutTracker(timeout_ms=timeout_ms, max_bytes=max_bytes, clock=self.clock)
         self.silence.connect(lambda tp: tp not in self.unheard, self)
         self.silence.begin([ONE, OTHER])
 

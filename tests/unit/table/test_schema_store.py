@@ -12,7 +12,7 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.table.schema import EMPTY, TableSchema
-from app.table.schema_store import SchemaKeeper
+from app.table.schema_store import SchemaStore
 from tests.fakes.moody_store import MoodyStore
 
 ROOT = "lake/t"
@@ -30,8 +30,8 @@ def store(tmp_path: Path) -> MoodyStore:
     return store
 
 
-def opened(store: MoodyStore, **types: pa.DataType) -> SchemaKeeper:
-    keeper = SchemaKeeper(store, ROOT, types)
+def opened(store: MoodyStore, **types: pa.DataType) -> SchemaStore:
+    keeper = SchemaStore(store, ROOT, types)
     keeper.open()
     return keeper
 
@@ -131,7 +131,7 @@ def test_an_outage_after_a_lost_race_can_be_waited_for(store: MoodyStore) -> Non
 def test_opening_can_be_repeated_until_the_store_is_there(store: MoodyStore) -> None:
     opened(store).extend(BIGINT)
     store.refuse_small = refusals(RetryableError("reading", "the store is away"))
-    keeper = SchemaKeeper(store, ROOT, {})
+    keeper = SchemaStore(store, ROOT, {})
 
     with pytest.raises(RetryableError):
         keeper.open()

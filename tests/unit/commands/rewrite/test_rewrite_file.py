@@ -16,7 +16,7 @@ from app.commands.rewrite.replaced_files import ReplacedFiles, notes
 from app.commands.rewrite.rewrite_file import Rewriter, Rewritten, SkippedError, WholeWriter
 from app.convert.stored_rows import NotPossibleError
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.survey import unsettled
+from app.journal.survey import survey
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.storage.local.store import LocalStore
 from app.table.catalog_table import TableProperties
@@ -347,7 +347,7 @@ class TestNextRun:
 
     def test_notes_are_no_journals(self, table: Table) -> None:
         table.replaced().note(KEY, "etag")
-        assert unsettled(table.store, ROOT).pending == frozenset()
+        assert survey(table.store, ROOT).pending == frozenset()
 
     @pytest.mark.parametrize(
         "body", [b"", b"[]", b'{"key": "other/x", "replaces": "y", "catalog": true}', b'{"key": 1}']
