@@ -17,24 +17,11 @@ from app.variables import Variables
 
 REPO = Path(__file__).parents[2]
 DEPLOY = REPO / "docs" / "deploy"
-PAGES = sorted(DEPLOY.glob("*.md"))
 MANIFEST: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
 COMPOSE: dict[str, Any] = yaml.safe_load((REPO / "docker-compose.yml").read_text())
 README = (REPO / "README.md").read_text()
 DOCKERFILE = (REPO / "Dockerfile").read_text()
 VARIABLES = {str(field.validation_alias) for field in Variables.model_fields.values()}
-# Those that libraries read by themselves.
-OTHERS = {
-    "AWS_CA_BUNDLE",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_ENDPOINT_URL_STS",
-    "AWS_PROFILE",
-    "AWS_ROLE_ARN",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-}
 
 
 def of_kind(kind: str) -> dict[str, Any]:
@@ -184,11 +171,3 @@ def test_the_example_of_a_page_is_valid(page: str, uri: str) -> None:
         settings = load_settings()
     assert settings.storage.uri == uri
     assert settings.root == "data"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_variable_of_a_page_exists(page: Path) -> None:
-    text = page.read_text()
-    named = re.findall(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+|Quix__\w+)(?:=[^`]*)?`", text)
-    named += re.findall(r"^([A-Z][A-Z0-9]*_[A-Z0-9_]+)=", text, re.MULTILINE)
-    assert set(named) <= VARIABLES | OTHERS

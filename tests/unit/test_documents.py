@@ -13,7 +13,11 @@ import pytest
 import bench.__main__
 import bench.calm
 import bench.scaling
-from app import commands, service
+from app import commands, errors, service
+from app.exposition import Exposition
+from app.live import Identity, Live
+from app.metrics import Metrics
+from app.model import TopicPartition
 from app.settings import Settings
 from app.variables import Variables
 from dev.image import DEFAULT_TAG, HARDENED
@@ -38,6 +42,21 @@ ELSEWHERE = {
     ("docker", "compose", "up", "--build", "--detach"): "test_deploy_documents.py checks the compose file",
     ("docker", "tag", DEFAULT_TAG): "needs a registry",
     ("docker", "push"): "needs a registry",
+}
+# Variables that libraries and tests read, and values of options.
+OTHERS = {
+    "AWS_CA_BUNDLE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_PROFILE",
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "PARITY_EXAMPLES",
+    "SASL_PLAINTEXT",
+    "SASL_SSL",
 }
 
 _FENCED = re.compile(r"^( *)```(\S*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -198,6 +217,44 @@ def test_commands_are_in_blocks_of_a_shell(page: Path) -> None:
 
 def test_the_readme_begins_with_the_demo_and_the_tests() -> None:
     assert [line.text for line in lines_in_blocks(README)][:2] == ["make demo", "make test"]
+
+
+# --- facts of the code ------------------------------------------------------------------------------------------------
+
+
+def first_cells(page: Path, title: str) -> list[str]:
+    """The first cell of each row in the tables of a section."""
+    [section] = [part for part in re.split(r"^## ", page.read_text(), flags=re.MULTILINE) if part.startswith(title)]
+    return re.findall(r"^\| ([^|]+) \|", section, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name)
+def test_every_variable_of_a_page_exists(page: Path) -> None:
+    text = page.read_text()
+    named = re.findall(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+|Quix__\w+)(?:=[^`]*)?`", text)
+    named += re.findall(r"^([A-Z][A-Z0-9]*_[A-Z0-9_]+)=", text, re.MULTILINE)
+    assert set(named) <= {str(field.validation_alias) for field in Variables.model_fields.values()} | OTHERS
+
+
+def test_every_command_has_a_section() -> None:
+    titles = re.findall(r"^## (.*)$", prose(DOCS / "commands.md"), re.MULTILINE)
+    assert sorted(titles) == sorted(commands.COMMANDS)
+
+
+def test_every_exit_code_has_a_row() -> None:
+    codes = {error.exit_code for error in vars(errors).values() if hasattr(error, "exit_code")}
+    assert codes | {0} == {int(cell) for cell in first_cells(DOCS / "operations.md", "Exit codes") if cell.isdigit()}
+
+
+def test_every_metric_has_a_row() -> None:
+    metrics = Metrics()
+    partition = TopicPartition("sensors", 0)
+    metrics.begins(partition, 0)
+    metrics.committed({partition: 1})
+    text = Exposition(Identity("sensors", "group", "s3://lake", "data", {}), metrics.counts, Live).text().decode()
+    served = set(re.findall(r"^# TYPE (lake_sink_\w+) ", text, re.MULTILINE))
+    cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))
+    assert served == {one for one in re.findall(r"`(lake_sink_\w+)", cells) if "_java_" not in one}
 
 
 # --- links ----------------------------------------------------------------------------------------------------------
