@@ -188,7 +188,7 @@ def test_every_command_works(line: Line, monkeypatch: pytest.MonkeyPatch) -> Non
     match line.words:
         case ["make", *arguments]:
             check_make(arguments, monkeypatch)
-        case ["python", "main.py", *arguments]:
+        case ["python" | ".venv/bin/python", "main.py", *arguments]:
             check_connector(arguments)
         case ["docker", "run", *_]:
             check_container(line)
@@ -210,7 +210,7 @@ def test_every_file_of_a_command_exists(line: Line) -> None:
 @pytest.mark.parametrize("page", GUIDES, ids=name)
 def test_commands_are_in_blocks_of_a_shell(page: Path) -> None:
     """Elsewhere the tests above would not see them."""
-    programs = "|".join(sorted({"make", "python", "docker", *(known[0] for known in ELSEWHERE)}))
+    programs = "|".join(sorted({"make", "python", r"\.venv/bin/python", "docker", *(known[0] for known in ELSEWHERE)}))
     others = [text for _, language, text in _FENCED.findall(page.read_text()) if language not in _SHELLS]
     assert [found for text in others for found in re.findall(rf"^ *\$? ?(?:{programs}) .*", text, re.MULTILINE)] == []
 
