@@ -1,4 +1,4 @@
-"""What the README promises under "What happens when", as far as nothing has to be killed for it."""
+"""What docs/guarantees.md promises under "What happens when", as far as nothing has to be killed for it."""
 
 import shutil
 
