@@ -1,4 +1,4 @@
-"""What the Java process of Spark is started with: options, log settings, and a local file system without forks."""
+"""What the session of Spark is started with: its settings, and a local file system without forks."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,25 +26,13 @@ public class ScratchFileSystem extends org.apache.hadoop.fs.LocalFileSystem {
 """
 
 _HADOOP_PREFIX = "spark.hadoop."
-_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
-def spark_conf(scratch: Path, driver_memory: str, compression: str, row_group_rows: int) -> dict[str, str]:
-    """Settings of the session. They show in the process list, so nothing secret may be among them."""
-    java_options = (
-        # Without this an out-of-memory error leaves a driver that never answers.
-        "-XX:+ExitOnOutOfMemoryError "
-        # One small heap on one or two cores: the parallel collectors' threads cost more than they save.
-        "-XX:+UseSerialGC "
-        # The optimising compiler takes on only what runs ten times as often as it would by itself. Left alone it spends
-        # 8 CPU-seconds more on Spark's start and first rows; never used, every million rows costs 2 more.
-        "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
-        "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000 "
-        f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} -Duser.timezone=UTC"
-    )
+def spark_conf(scratch: Path, compression: str, row_group_rows: int) -> dict[str, str]:
+    """Settings of the session."""
     return {
-        "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": java_options,
+        # Whoever connects to a port of Java must know a secret, which Spark makes for itself at each start.
+        "spark.authenticate": "true",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch / "spark"),
