@@ -134,8 +134,8 @@ class SparkWriter:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        if self._archiving is not None:
-            self._archiving.kill()
+        if self._archiving is not None and self._archiving.stdin is not None:
+            self._archiving.stdin.close()  # ends it, and the Java that it has started
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _call(self, work: Callable[[], _T], seconds: float, doing: str) -> _T:
