@@ -46,6 +46,7 @@ ELSEWHERE = {
 }
 # Variables that libraries and tests read, and values of options.
 OTHERS = {
+    "JAVA_HOME",
     "AWS_CA_BUNDLE",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_ENDPOINT_URL_STS",
