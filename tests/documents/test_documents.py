@@ -46,7 +46,6 @@ ELSEWHERE = {
 }
 # Variables that libraries and tests read, and values of options.
 OTHERS = {
-    "JAVA_HOME",
     "AWS_CA_BUNDLE",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_ENDPOINT_URL_STS",
@@ -55,6 +54,7 @@ OTHERS = {
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "GOOGLE_APPLICATION_CREDENTIALS",
     "HTTPS_PROXY",
+    "JAVA_HOME",
     "NO_PROXY",
     "PARITY_EXAMPLES",
     "SASL_PLAINTEXT",
