@@ -28,7 +28,6 @@ from app.retry import Stopped, until_it_works
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_ADVANCE_SECONDS = 60.0
 
 
 class Positions(Protocol):
@@ -66,6 +65,8 @@ class Claims:
         check_group: returns the error to end with where nothing may be claimed in this consumer group.
         watch: asks Kafka from time to time, from the first assignment on.
         metrics: told of each try that failed.
+        advance_seconds: between two times that ``advance`` writes journals.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -84,6 +85,8 @@ class Claims:
         check_group: Callable[[], ConnectorError | None] = lambda: None,
         watch: KafkaWatch | None = None,
         metrics: Metrics | None = None,
+        advance_seconds: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._new_journal = new_journal
         self._ownership = ownership
@@ -99,7 +102,9 @@ class Claims:
         self._metrics = metrics or Metrics()
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="claim")
         self._stop = threading.Event()
-        self._advanced_at = time.monotonic()
+        self._advance_seconds = advance_seconds
+        self._clock = clock
+        self._advanced_at = clock()
         self._through: queue.SimpleQueue[Claim | ConnectorError] = queue.SimpleQueue()
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
@@ -153,8 +158,8 @@ class Claims:
         Rows filtered out are in no batch: without this, a restart would read them again from the last batch on. Now and
         then is enough for that.
         """
-        now = time.monotonic()
-        if self._ownership and now - self._advanced_at >= _ADVANCE_SECONDS:
+        now = self._clock()
+        if self._ownership and now - self._advanced_at >= self._advance_seconds:
             self._advanced_at = now
             self._pool.submit(self._advance, self._ownership, ends)
 
@@ -204,7 +209,7 @@ class Claims:
             work,
             stop=self._stop,
             on_wait=lambda error: self._raise_if_ended(token, error),
-            clock=time.monotonic,
+            clock=self._clock,
         )
 
     def _raise_if_ended(self, token: str, error: RetryableError | None) -> None:

@@ -13,7 +13,6 @@ from quixstreams.context import message_context
 
 import app.consumer.assignment
 import app.consumer.checkpoints
-import app.journal.claims
 from app.bad_records.policy import BadRecords
 from app.catalog.registrar import Registrar
 from app.consumer.application import LakeApplication
@@ -164,6 +163,7 @@ class Member:
             start_from="auto",
             keeps_state=False,
             workers=1,
+            clock=clock,
         )
         self._background = LanePool(f"{name}: claims")
         self.claims._pool = self._background  # type: ignore[assignment]
@@ -303,7 +303,6 @@ def time_stands_still(clock: Clock) -> Iterator[None]:
     fake = SimpleNamespace(monotonic=clock, sleep=clock.advance)
     with ExitStack() as patches:
         patches.enter_context(patch.object(app.consumer.checkpoints, "time", fake))
-        patches.enter_context(patch.object(app.journal.claims, "time", fake))
         # Tokens order what is done for several partitions: with random ones, no run could be repeated.
         tokens = (f"{number:024x}" for number in count())
         patches.enter_context(patch.object(app.consumer.assignment, "new_token", lambda: next(tokens)))

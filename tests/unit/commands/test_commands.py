@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
@@ -15,6 +16,7 @@ from quixstreams.kafka import Producer
 
 from app import commands
 from app.bad_records import dead_letter
+from app.commands.replay.command import replay
 from app.commands.replay.sender import Sender
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError, RetryableError
@@ -145,7 +147,7 @@ def test_options_select_records(
 def test_a_broker_that_is_away_is_worth_another_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_letter(tmp_path, "a.parquet", [rejected(1)])
     broker = f"127.0.0.1:{free_ports(1)[0]}"
-    with patch("app.commands.replay.command._BROKER_PATIENCE_SECONDS", 0.0):
+    with patch.dict(cast(Any, commands.COMMANDS), {"replay": partial(replay, broker_seconds=0.0)}):
         code = commands.run("replay", settings(tmp_path, KAFKA_BOOTSTRAP_SERVERS=broker), ["--delete"])
     assert code == 75
     assert f"ERROR! connecting to Kafka at {broker}: " in capsys.readouterr().err

@@ -13,6 +13,7 @@ from app.journal.ownership import JournalOwnership
 from app.journal.start_offset import KafkaPosition, StartFrom
 from app.journal.topic_ids import TopicIds
 from app.model import TopicPartition
+from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 from tests.unit.journal.journal_bench import BODY, ROOTS, intent, key_of
 from tests.unit.pipeline.pipeline_line import wait_until
@@ -61,6 +62,7 @@ class Bench:
         self.catalog_errors: list[ConnectorError] = []
         self.registered: list[list[str]] = []
         self.made: list[Claims] = []
+        self.clock = Clock()
         self.ownership = JournalOwnership(
             self.stands, lambda token, _: self.told.append(token), workers=2, fresh_seconds=10.0
         )
@@ -86,6 +88,7 @@ class Bench:
             keeps_state=keeps_state,
             workers=2,
             check_group=check_group,
+            clock=self.clock,
         )
         self.made.append(claims)
         return claims
