@@ -1,6 +1,12 @@
-"""Asks Kafka about a topic-partition: the group's offset, what is there, and which topic of which cluster."""
+"""Offsets of a topic-partition as Kafka knows them: the group's, what is there, and which topic of which cluster.
+
+Beside each offset that it commits, the connector leaves a mark: by whom an offset in Kafka was put there. Kafka keeps a
+text for that. A tool or another program that commits for the group leaves it empty, or copies it to another offset: so
+the mark names the offset that it belongs to.
+"""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
@@ -8,11 +14,10 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.commit_mark import is_of_another, read_mark
-from app.journal.entry import told_id
-from app.journal.start_offset import KafkaPosition
+from app.journal.entry import ids_differ, told_id
 from app.model import TopicPartition
 
+_WRITER = "ts-datalake-sink"
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 # The broker is too old to be asked, or does not know the question.
 _NOT_TOLD = frozenset(
@@ -24,6 +29,70 @@ _NOT_TOLD = frozenset(
     }
 )
 _NO_DEFAULT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMark:
+    """The mark of a committed offset.
+
+    Args:
+        topic_id: of the topic's life whose offset it is; empty where the broker did not tell.
+    """
+
+    topic_id: str
+
+
+def mark_of(offset: int, topic_id: str) -> str:
+    """The text to commit beside this offset."""
+    return f"{_WRITER} {offset} {topic_id}".rstrip()
+
+
+def read_mark(offset: int, metadata: str | None) -> CommitMark | None:
+    """What the text beside a committed offset says; ``None`` where the connector did not commit this very offset."""
+    words = (metadata or "").split(" ")
+    if words[:2] != [_WRITER, str(offset)]:
+        return None
+    return CommitMark(words[2] if len(words) > 2 else "")  # noqa: PLR2004 - the third word
+
+
+def _is_of_another(mark: CommitMark | None, topic_id: str) -> bool:
+    """Whether the mark's offset is surely of another life of the topic than the one with this id."""
+    return mark is not None and ids_differ(mark.topic_id, topic_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """What Kafka says of a topic-partition.
+
+    Args:
+        committed: the group's offset, ``None`` without one.
+        low: the first offset that is still there.
+        high: the offset of the next record to come.
+        topic_id: of the topic's present life; empty where the broker does not tell.
+        cluster_id: of the cluster; empty where the broker does not tell.
+        mark: the connector's mark of the group's offset; ``None`` where somebody else has committed it.
+    """
+
+    committed: int | None
+    low: int
+    high: int
+    topic_id: str
+    cluster_id: str = ""
+    mark: CommitMark | None = None
+
+    @property
+    def has_foreign_offset(self) -> bool:
+        """Whether the group's offset was committed by somebody else: a tool, or another program."""
+        return self.committed is not None and self.mark is None
+
+    @property
+    def has_offset_of_another_life(self) -> bool:
+        """Whether the group's offset is one of records that another topic of this name had, here or elsewhere."""
+        return _is_of_another(self.mark, self.topic_id)
+
+    def is_led_by_others(self, in_table: int) -> bool:
+        """Whether somebody else has committed an offset beyond what is in the table."""
+        return self.has_foreign_offset and self.committed is not None and self.committed > in_table + 1
 
 
 class GroupOffsets:
@@ -41,7 +110,7 @@ class GroupOffsets:
         self._answer_seconds = answer_seconds
         self._cluster_id: str | None = None
 
-    def of(self, tp: TopicPartition) -> KafkaPosition:
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
         """Ask the brokers; nothing is taken from a cache.
 
         Raises:
@@ -52,7 +121,7 @@ class GroupOffsets:
         low, high = self._watermarks(tp)
         offset = committed.offset if committed.offset >= 0 else None
         mark = None if offset is None else read_mark(offset, committed.metadata)
-        return KafkaPosition(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), mark)
+        return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), mark)
 
     def topic_id(self, topic: str) -> str:
         """The id of the topic's present life; empty where the broker does not tell, which is not a change of it.
@@ -94,7 +163,7 @@ class GroupOffsets:
         return {
             each.partition
             for each in found
-            if each.offset >= 0 and not is_of_another(read_mark(each.offset, each.metadata), topic_id)
+            if each.offset >= 0 and not _is_of_another(read_mark(each.offset, each.metadata), topic_id)
         }
 
     def ends(self, topic: str) -> dict[int, int]:

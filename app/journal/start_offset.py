@@ -1,49 +1,17 @@
-"""Where consuming begins after a claim, from what the journal and Kafka say. Pure."""
+"""Where consuming begins after a claim, from what the journal and Kafka say. Pure.
+
+Where neither of them says anything, ``app.journal.first_offsets`` decides.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.errors import ConfigError
-from app.journal.commit_mark import CommitMark, is_of_another
-from app.journal.entry import JournalEntry
+from app.journal.entry import JournalEntry, ids_differ
+from app.journal.group_offsets import PartitionOffsets
 from app.model import TopicPartition
 
 StartFrom = Literal["auto", "journal", "committed"]
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaPosition:
-    """What Kafka says of a topic-partition.
-
-    Args:
-        committed: the group's offset, ``None`` without one.
-        low: the first offset that is still there.
-        high: the offset of the next record to come.
-        topic_id: of the topic's present life; empty where the broker does not tell.
-        cluster_id: of the cluster; empty where the broker does not tell.
-        mark: the connector's mark of the group's offset; ``None`` where somebody else has committed it.
-    """
-
-    committed: int | None
-    low: int
-    high: int
-    topic_id: str
-    cluster_id: str = ""
-    mark: CommitMark | None = None
-
-    @property
-    def has_foreign_offset(self) -> bool:
-        """Whether the group's offset was committed by somebody else: a tool, or another program."""
-        return self.committed is not None and self.mark is None
-
-    @property
-    def has_offset_of_another_life(self) -> bool:
-        """Whether the group's offset is one of records that another topic of this name had, here or elsewhere."""
-        return is_of_another(self.mark, self.topic_id)
-
-    def is_led_by_others(self, in_table: int) -> bool:
-        """Whether somebody else has committed an offset beyond what is in the table."""
-        return self.committed is not None and self.mark is None and self.committed > in_table + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +43,7 @@ def check_cluster(entry: JournalEntry, cluster_id: str, tp: TopicPartition, star
     Raises:
         ConfigError: it is another's, and the user has not said that the topic has moved.
     """
-    if entry.state == "off" or not differ(entry.cluster_id, cluster_id) or start_from == "committed":
+    if entry.state == "off" or not ids_differ(entry.cluster_id, cluster_id) or start_from == "committed":
         return
     raise ConfigError(
         f"claiming {tp}",
@@ -87,16 +55,16 @@ def check_cluster(entry: JournalEntry, cluster_id: str, tp: TopicPartition, star
     )
 
 
-def lacks_offset(entry: JournalEntry | None, kafka: KafkaPosition) -> bool:
+def lacks_offset(entry: JournalEntry | None, kafka: PartitionOffsets) -> bool:
     """Whether neither journal nor group says where to begin."""
-    has_journal = entry is not None and entry.state != "off" and not differ(entry.cluster_id, kafka.cluster_id)
+    has_journal = entry is not None and entry.state != "off" and not ids_differ(entry.cluster_id, kafka.cluster_id)
     return not has_journal and kafka.committed is None
 
 
 def start_of(
     tp: TopicPartition,
     entry: JournalEntry | None,
-    kafka: KafkaPosition,
+    kafka: PartitionOffsets,
     *,
     first: int,
     start_from: StartFrom,
@@ -106,7 +74,7 @@ def start_of(
 
     Args:
         tp: the partition, for messages.
-        entry: the settled journal, ``None`` without one; of another cluster only where ``check_cluster`` lets it pass.
+        entry: the recovered journal, ``None`` without one; of another cluster only after ``check_cluster``.
         kafka: what Kafka says.
         first: where to begin if ``lacks_offset``.
         start_from: which counts where journal and group differ. ``auto``: the journal, unless another program has
@@ -127,14 +95,14 @@ def start_of(
 def _start_of(
     tp: TopicPartition,
     entry: JournalEntry | None,
-    kafka: KafkaPosition,
+    kafka: PartitionOffsets,
     first: int,
     start_from: StartFrom,
     keeps_state: bool,
 ) -> Start:
     if entry is None or entry.state == "off":
         return _by_kafka(kafka, first)
-    if differ(entry.cluster_id, kafka.cluster_id):
+    if ids_differ(entry.cluster_id, kafka.cluster_id):
         # What copies offsets between clusters may copy the mark too: its topic is the former cluster's.
         moved = _by_kafka(replace(kafka, mark=None), first)
         return _followed(moved, f"the cluster is {kafka.cluster_id} now and was {entry.cluster_id}")
@@ -152,7 +120,7 @@ def _start_of(
 
 
 def _after_journal(
-    tp: TopicPartition, entry: JournalEntry, kafka: KafkaPosition, start_from: StartFrom, keeps_state: bool
+    tp: TopicPartition, entry: JournalEntry, kafka: PartitionOffsets, start_from: StartFrom, keeps_state: bool
 ) -> Start:
     if kafka.has_offset_of_another_life:  # the journal was begun anew, and then the group's offset could not be
         kafka = replace(kafka, committed=None, mark=None)
@@ -189,7 +157,7 @@ def _after_journal(
     return Start(entry.end + 1, written if remark else "", skipped=max(behind, 0))
 
 
-def _by_kafka(kafka: KafkaPosition, first: int) -> Start:
+def _by_kafka(kafka: PartitionOffsets, first: int) -> Start:
     if kafka.committed is None:
         return Start(first)
     if kafka.has_offset_of_another_life:
@@ -225,15 +193,10 @@ def _for_state(first: int, end: int) -> Start:
     return Start(first, remark, replayed_to=end)
 
 
-def _is_another_topic(entry: JournalEntry, kafka: KafkaPosition) -> bool:
+def _is_another_topic(entry: JournalEntry, kafka: PartitionOffsets) -> bool:
     if entry.topic_id and kafka.topic_id:
         return entry.topic_id != kafka.topic_id
     return kafka.high <= entry.end
-
-
-def differ(one: str, other: str) -> bool:
-    """Whether two ids are surely different: one that is not told is no other one."""
-    return bool(one and other and one != other)
 
 
 def _expired(wanted: int, low: int) -> Start:

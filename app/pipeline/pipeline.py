@@ -238,7 +238,7 @@ class Pipeline:
 
     def _prepare(self, upload_items: Sequence[UploadItem]) -> None:
         """Let the catalog have the table, if any of these files will be uploaded to it."""
-        if any(map(self._ownership.holds, {item.owner for item in upload_items})):
+        if any(map(self._ownership.is_owner, {item.owner for item in upload_items})):
             self._registrar.prepare()
 
     def _confirm_topics(self, job: BatchInFlight) -> None:
@@ -275,7 +275,7 @@ class Pipeline:
             self._until_it_works("register", lambda: self._prepare(upload_items))
         job.timed("intend", lambda: self._until_it_works("journal", lambda: self._ownership.intend(announced)))
         data = {file.key for intent in announced.values() for file in intent.files}
-        upload = Upload(upload_items, data, self._store, self._pool, self._ownership.holds)
+        upload = Upload(upload_items, data, self._store, self._pool, self._ownership.is_owner)
         job.timed("upload", lambda: self._until_it_works("upload", upload.run))
         described = files if self._registrar.is_needed else []
         stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in described}

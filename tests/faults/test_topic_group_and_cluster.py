@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewPartitions
 from app.consumer.end_offsets import EndOffsets
 from app.consumer.group import check_members
 from app.errors import ConfigError, RetryableError
-from app.journal.commit_mark import CommitMark, read_mark
+from app.journal.group_offsets import CommitMark, read_mark
 from app.model import TopicPartition
 from dev.kafka import LocalKafka
 from tests.fakes.moody_store import MoodyStore

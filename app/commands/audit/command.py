@@ -80,7 +80,7 @@ def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report
     its rows be in another one that was listed too. What was revoked before the listing stays out even if it has been
     forgotten meanwhile.
     """
-    revoked_before = survey(store, root).revoked
+    rolled_back_before = survey(store, root).rolled_back
     for listed in store.list(f"{root}/"):
         if not is_data_file(listed.key, root):
             continue
@@ -92,7 +92,7 @@ def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report
         if len(report.foreign) < most:
             report.foreign.append(_below(root, listed.key))
     after = survey(store, root)
-    parts = {part_of(key.rpartition("/")[2]) for key in revoked_before | after.revoked | after.pending}
+    parts = {part_of(key.rpartition("/")[2]) for key in rolled_back_before | after.rolled_back | after.pending}
     report.unsettled_count = sum(found.remove(part) for part in parts if part is not None)
 
 

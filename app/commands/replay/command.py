@@ -47,7 +47,7 @@ def replay(settings: Settings, arguments: Sequence[str], broker_seconds: float =
     keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]
     # Read after the listing: what is settled by now stays so. The rest is of batches that may be undone.
     others = survey(store, place.root)
-    keys = [key for key in keys if key not in others.pending and key not in others.revoked]
+    keys = [key for key in keys if key not in others.pending and key not in others.rolled_back]
     with TemporaryDirectory(prefix="quix-replay-") as scratch:
         letters = _Letters(store, Path(scratch), options.reason, options.since, options.until)
         if options.dry_run:

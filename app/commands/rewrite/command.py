@@ -108,7 +108,7 @@ def _settled(found: Found, others: Survey) -> Found:
 
     The journals are read after the listing: what is settled by then stays so.
     """
-    left_out = others.pending | others.revoked
+    left_out = others.pending | others.rolled_back
     return {schema: [file for file in files if file.key not in left_out] for schema, files in found.items()}
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigError
-from app.journal.commit_mark import CommitMark
 from app.journal.entry import JournalEntry
-from app.journal.start_offset import KafkaPosition, Start, StartFrom, check_cluster, start_of
+from app.journal.group_offsets import CommitMark, PartitionOffsets
+from app.journal.start_offset import Start, StartFrom, check_cluster, start_of
 from app.model import TopicPartition
 
 TP = TopicPartition("sensors", 0)
@@ -22,14 +22,14 @@ def entry(end: int, topic_id: str = "id", state: Literal["done", "off"] = "done"
 
 def kafka(
     committed: int | None = None, low: int = 0, high: int = 1_000, topic_id: str = "id", of: str | None = None
-) -> KafkaPosition:
+) -> PartitionOffsets:
     """``of`` is the topic in whose life the connector has committed the offset: none where another program did."""
-    return KafkaPosition(committed, low, high, topic_id, mark=None if of is None else CommitMark(of))
+    return PartitionOffsets(committed, low, high, topic_id, mark=None if of is None else CommitMark(of))
 
 
 def begin(
     journal: JournalEntry | None,
-    position: KafkaPosition,
+    position: PartitionOffsets,
     reset: Literal["earliest", "latest"] = "latest",
     *,
     start_from: StartFrom = "auto",
@@ -355,7 +355,7 @@ def test_a_journal_of_the_same_topic_loses_and_doubles_nothing_that_kafka_still_
     reset: Literal["earliest", "latest"],
 ) -> None:
     low, high = sorted(bounds)
-    start = begin(entry(end, ids[0]), KafkaPosition(committed, low, high, ids[1]), reset)
+    start = begin(entry(end, ids[0]), PartitionOffsets(committed, low, high, ids[1]), reset)
     assert low <= start.offset <= high
     if "made anew" in start.remark:
         assert start.offset == low

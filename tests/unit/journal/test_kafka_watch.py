@@ -5,8 +5,7 @@ import threading
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.kafka_watch import KafkaWatch
-from app.journal.topic_ids import TopicIds
+from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from tests.unit.pipeline.pipeline_line import wait_until
 
