@@ -19,6 +19,11 @@ class Survey:
     pending: frozenset[str]
     rolled_back: frozenset[str]
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """What does not belong to the table, or not yet. Survey after a listing: what is finished by then stays so."""
+        return self.pending | self.rolled_back
+
 
 def survey(store: ObjectStore, table_root: str) -> Survey:
     """Read all journals of a table, of whatever consumer group.

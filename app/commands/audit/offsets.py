@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from app.commands.audit.offset_ranges import Frontier, Range, gaps, intersection, union
 from app.model import BatchPart, TopicPartition
-from app.offset_ranges import Frontier, Range, gaps, intersection, union
 
 
 class HeldBatch(NamedTuple):

@@ -1,7 +1,6 @@
 """``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
 
 import contextlib
-import logging
 import secrets
 import shutil
 import threading
@@ -12,7 +11,7 @@ from typing import Final
 
 from quixstreams.models.topics import Topic
 
-from app.commands.answers import counted, tell
+from app.commands.answers import counted, log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.commands.check.checks import Check, line, run
 from app.config.settings import Settings
@@ -50,9 +49,7 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
     ArgumentParser("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.").parse_args(
         arguments
     )
-    root = logging.getLogger()
-    if root.level > logging.DEBUG:  # what is found is told below; warnings add to it
-        root.setLevel(max(root.level, logging.WARNING))
+    log_warnings_only()
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:

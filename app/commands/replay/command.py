@@ -45,9 +45,8 @@ def replay(settings: Settings, arguments: Sequence[str], broker_seconds: float =
     folder = f"{dead_letter_root(place.root)}/"
     # Listed to the end first: what comes back is rejected again by an unchanged connector, and must not be found.
     keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]
-    # Read after the listing: what is settled by now stays so. The rest is of batches that may be undone.
-    others = survey(store, place.root)
-    keys = [key for key in keys if key not in others.pending and key not in others.rolled_back]
+    left_out = survey(store, place.root).left_out
+    keys = [key for key in keys if key not in left_out]
     with TemporaryDirectory(prefix="quix-replay-") as scratch:
         letters = _Letters(store, Path(scratch), options.reason, options.since, options.until)
         if options.dry_run:

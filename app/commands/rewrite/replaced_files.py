@@ -151,7 +151,7 @@ class ReplacedFiles:
                 continue
             with TemporaryDirectory(dir=scratch) as folder:
                 path = Path(folder) / "file.parquet"
-                etag = self._download(note.key, path)
+                etag = download(self._store, note.key, path)
                 stored = find(self._store, note.key) if etag else None
                 if etag == note.replaces and datetime.now(UTC) - note.written_at < _LONGEST_RUN:
                     continue  # another run may be at it
@@ -161,13 +161,15 @@ class ReplacedFiles:
             self._forget(note.name, note.etag)
         return finished
 
-    def _download(self, key: str, path: Path) -> str | None:
-        try:
-            return self._store.download(key, path)
-        except FatalError:
-            if find(self._store, key) is not None:
-                raise
-            return None
+
+def download(store: ObjectStore, key: str, path: Path) -> str | None:
+    """Download a file and return its ETag; ``None`` if it was deleted meanwhile."""
+    try:
+        return store.download(key, path)
+    except FatalError:
+        if find(store, key) is not None:
+            raise
+        return None
 
 
 def notes(store: ObjectStore, table_root: str) -> Iterator[Note]:

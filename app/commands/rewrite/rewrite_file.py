@@ -19,14 +19,14 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.commands.rewrite.replaced_files import ReplacedFiles
-from app.convert.stored_rows import CoercedRows, coerce_stored, same_rows
+from app.commands.rewrite.replaced_files import ReplacedFiles, download
+from app.commands.rewrite.schema_differences import differences
+from app.commands.rewrite.stored_rows import CoercedRows, coerce_stored, same_rows
 from app.errors import ConnectorError, FatalError
 from app.retry import Stopped, until_it_works
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
-from app.table.schema_differences import differences
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,9 @@ class Rewriter:
         """
         with TemporaryDirectory(dir=self._scratch) as folder:
             old = Path(folder) / "old.parquet"
-            etag = self._download(key, old)
+            etag = download(self._store, key, old)
+            if etag is None:
+                raise SkippedError("it was deleted meanwhile")
             new = self._make(key, old, Path(folder))
             if new.refitted.rescued:
                 self._schema.extend(_RESCUED)
@@ -130,14 +132,6 @@ class Rewriter:
             self._replaced.end()
         except ConnectorError as error:
             logger.info("%s", error)
-
-    def _download(self, key: str, path: Path) -> str:
-        try:
-            return self._store.download(key, path)
-        except FatalError:
-            if any(found.key == key for found in self._store.list(key)):
-                raise
-            raise SkippedError("it was deleted meanwhile") from None
 
     def _make(self, key: str, old: Path, folder: Path) -> _NewFile:
         """The new file, its rows compared before anybody sees them with those that Spark was given."""

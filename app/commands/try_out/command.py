@@ -1,7 +1,6 @@
 """``python main.py try``: what becomes of sample records, without Kafka, Java or a store."""
 
 import json
-import logging
 import shutil
 import sys
 import time
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 from quixstreams.context import message_context
 
 from app.bad_records.policy import BadRecords
-from app.commands.answers import counted, tell
+from app.commands.answers import counted, log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
@@ -54,9 +53,7 @@ def try_out(settings: Settings, arguments: Sequence[str]) -> int:
         help='lines are objects with "value" and, if wanted, "key", "timestamp" (ms) and "headers" (an object)',
     )
     given = parser.parse_args(arguments)
-    root = logging.getLogger()
-    if root.level > logging.DEBUG:  # what is found is told below; warnings add to it
-        root.setLevel(max(root.level, logging.WARNING))
+    log_warnings_only()
     scratch = make_scratch()
     try:
         lines = list(_lines(given.file))

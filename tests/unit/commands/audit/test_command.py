@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -266,7 +267,7 @@ def test_a_broken_file_is_named(table: Table) -> None:
 
 
 def test_a_temporary_folder_without_space_is_told() -> None:
-    with FileLedger(with_keys=True) as ledger:
+    with closing(FileLedger(with_keys=True)) as ledger:
         ledger._database.execute("PRAGMA max_page_count = 4")  # as a full disk does
         with pytest.raises(FatalError, match=r"list of the table's files in the temporary folder: database or disk is"):
             fill(ledger)
