@@ -15,17 +15,17 @@ VERSION: Final = 1
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
 _PLAIN = 1_000  # objects rolled back in the open; a longer list is compressed, for each batch writes the object twice
 _PACKED: Final = "revoked_packed"
-_ZERO_ID = "A" * 22  # sixteen bytes of zero as Kafka spells them: what clients get from a broker that tells no id
+_ZERO_ID = "A" * 22  # sixteen bytes of zero as Kafka spells them: what clients get from a broker without ids
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def told_id(text: str | None) -> str:
-    """The id of a topic, or of a cluster, as Kafka tells it; empty for the zero id, which stands for none."""
+def known_id(text: str | None) -> str:
+    """The id of a topic, or of a cluster, as Kafka gives it; empty for the zero id, which means none."""
     return text if text and text != _ZERO_ID else ""
 
 
 def ids_differ(one: str, other: str) -> bool:
-    """Whether two ids of topics, or of clusters, are surely different: one that is not told is no other one."""
+    """Whether two ids of topics, or of clusters, are surely different: an unknown one differs from none."""
     return bool(one and other and one != other)
 
 
@@ -45,7 +45,7 @@ class JournaledFile(_Frozen):
 class RolledBack(_Frozen):
     """The key of an object that belongs to a batch rolled back at ``since`` (seconds since the epoch).
 
-    ``deleted`` tells that it was deleted since, once at least; an upload that was under way may bring it back.
+    ``deleted``: it was deleted since, once at least; an upload that was under way may bring it back.
     """
 
     key: str
@@ -65,13 +65,13 @@ class JournalEntry(_Frozen):
             yet; ``off``: at-least-once delivery has taken over, and what follows is not known.
         start: first offset of the batch.
         end: last offset of the batch.
-        topic_id: of the topic's present life; empty where the broker does not tell.
-        cluster_id: of the Kafka cluster whose offsets these are; empty where the broker does not tell, and in entries
-            of former releases.
+        topic_id: of the present topic of that name; empty where the broker does not give it.
+        cluster_id: of the Kafka cluster whose offsets these are; empty where the broker does not give it, and in
+            entries of former releases.
         marks_commits: whether the group's offsets carry the connector's mark since (``app.journal.group_offsets``).
         files: data files of a pending batch; of a kept one those that were there.
         also: keys of its other objects, which roll back with it and are never registered.
-        also_first: whether ``also`` is uploaded before the last data file: then the data files alone tell whether the
+        also_first: whether ``also`` is uploaded before the last data file: then the data files alone show whether the
             batch is complete, also where somebody has cleaned away the rest. Earlier releases uploaded in any order.
         revoked: objects of batches that were rolled back: they are not valid whenever they appear.
     """
@@ -94,7 +94,7 @@ class JournalEntry(_Frozen):
     @field_validator("topic_id")
     @classmethod
     def _zero_is_no_id(cls, value: str) -> str:
-        return told_id(value)
+        return known_id(value)
 
     @model_validator(mode="after")
     def _only_unfinished_has_files(self) -> "JournalEntry":
@@ -111,7 +111,7 @@ class JournalEntry(_Frozen):
 
     @property
     def deciding(self) -> tuple[str, ...]:
-        """The objects of a pending batch that tell whether it is complete: the last ones to be uploaded."""
+        """The objects of a pending batch that show whether it is complete: the last ones to be uploaded."""
         return tuple(file.key for file in self.files) if self.files and self.also_first else self.objects
 
     @property

@@ -118,7 +118,7 @@ class FirstOffsets:
             if birth is None or (not has_begun and self._is_over(birth, kafka)):
                 birth = self._write(tp.topic, kafka, etag)
         if birth.is_of_another(kafka):
-            return self._at_low(tp, kafka, "the topic was made anew since the consumer group began")
+            return self._at_low(tp, kafka, "the topic was recreated since the consumer group began")
         offset = birth.offsets.get(str(tp.partition))
         if offset is None:
             return self._at_low(tp, kafka, "the partition was added after the consumer group began")
@@ -141,7 +141,7 @@ class FirstOffsets:
         return False
 
     def _is_over(self, birth: _Birth, kafka: PartitionOffsets) -> bool:
-        """Whether what the object tells of is over, where the group has no offset and no journal."""
+        """Whether the beginning that the object describes is over, where the group has no offset and no journal."""
         if ids_differ(birth.cluster_id, kafka.cluster_id):
             return True
         return not self._keeps_journals and self._now() - birth.since > _BIRTH_SECONDS

@@ -14,13 +14,13 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.entry import ids_differ, told_id
+from app.journal.entry import ids_differ, known_id
 from app.model import TopicPartition
 
 _WRITER = "ts-datalake-sink"
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 # The broker is too old to be asked, or does not know the question.
-_NOT_TOLD = frozenset(
+_NOT_GIVEN = frozenset(
     {
         KafkaError._UNSUPPORTED_FEATURE,
         KafkaError._NOT_IMPLEMENTED,
@@ -36,7 +36,7 @@ class CommitMark:
     """The mark of a committed offset.
 
     Args:
-        topic_id: of the topic's life whose offset it is; empty where the broker did not tell.
+        topic_id: of the topic whose offset it is; empty where the broker did not give it.
     """
 
     topic_id: str
@@ -56,7 +56,7 @@ def read_mark(offset: int, metadata: str | None) -> CommitMark | None:
 
 
 def _is_of_another(mark: CommitMark | None, topic_id: str) -> bool:
-    """Whether the mark's offset is surely of another life of the topic than the one with this id."""
+    """Whether the mark's offset is surely of another topic of that name than the one with this id."""
     return mark is not None and ids_differ(mark.topic_id, topic_id)
 
 
@@ -68,8 +68,8 @@ class PartitionOffsets:
         committed: the group's offset, ``None`` without one.
         low: the first offset that is still there.
         high: the offset of the next record to come.
-        topic_id: of the topic's present life; empty where the broker does not tell.
-        cluster_id: of the cluster; empty where the broker does not tell.
+        topic_id: of the present topic of that name; empty where the broker does not give it.
+        cluster_id: of the cluster; empty where the broker does not give it.
         mark: the connector's mark of the group's offset; ``None`` where somebody else has committed it.
     """
 
@@ -86,8 +86,8 @@ class PartitionOffsets:
         return self.committed is not None and self.mark is None
 
     @property
-    def has_offset_of_another_life(self) -> bool:
-        """Whether the group's offset is one of records that another topic of this name had, here or elsewhere."""
+    def has_offset_of_deleted_topic(self) -> bool:
+        """Whether the group's offset belongs to another topic of this name, deleted since or in another cluster."""
         return _is_of_another(self.mark, self.topic_id)
 
     def is_led_by_others(self, in_table: int) -> bool:
@@ -124,7 +124,7 @@ class GroupOffsets:
         return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), mark)
 
     def topic_id(self, topic: str) -> str:
-        """The id of the topic's present life; empty where the broker does not tell, which is not a change of it.
+        """The id of the present topic of that name; empty where the broker does not give it, which is no change.
 
         Raises:
             RetryableError: it does not answer, or not yet.
@@ -134,12 +134,12 @@ class GroupOffsets:
 
         def ask() -> str:
             answer = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_seconds)
-            return told_id(str(answer[topic].result().topic_id or ""))
+            return known_id(str(answer[topic].result().topic_id or ""))
 
-        return str(self._asked(what, ask, not_told=""))
+        return str(self._asked(what, ask, if_not_given=""))
 
     def cluster_id(self) -> str:
-        """The id of the cluster; empty where the broker does not tell. It is asked for once.
+        """The id of the cluster; empty where the broker does not give it. It is asked for once.
 
         Raises:
             RetryableError: the broker does not answer, or not yet.
@@ -147,13 +147,13 @@ class GroupOffsets:
         if self._cluster_id is None:
 
             def ask() -> str:
-                return told_id(self._admin.describe_cluster(request_timeout=self._answer_seconds).result().cluster_id)
+                return known_id(self._admin.describe_cluster(request_timeout=self._answer_seconds).result().cluster_id)
 
-            self._cluster_id = str(self._asked("the id of the cluster", ask, not_told=""))
+            self._cluster_id = str(self._asked("the id of the cluster", ask, if_not_given=""))
         return self._cluster_id
 
     def begun(self, topic: str, topic_id: str) -> set[int]:
-        """The partitions for which the group has an offset, of the topic's life with this id as far as that is known.
+        """The partitions for which the group has an offset, of the topic with this id as far as that is known.
 
         Raises:
             ConnectorError: as for ``of``.
@@ -189,12 +189,12 @@ class GroupOffsets:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _asked(self, what: str, question: Callable[[], Any], not_told: Any = _NO_DEFAULT) -> Any:
+    def _asked(self, what: str, question: Callable[[], Any], if_not_given: Any = _NO_DEFAULT) -> Any:
         try:
             answer = question()
         except KafkaException as error:
-            if not_told is not _NO_DEFAULT and error.args[0].code() in _NOT_TOLD:
-                return not_told
+            if if_not_given is not _NO_DEFAULT and error.args[0].code() in _NOT_GIVEN:
+                return if_not_given
             raise _failed(what, error.args[0]) from None
         if answer is None:
             raise _unknown(what, f"no answer in {self._answer_seconds:.0f} s")
@@ -218,7 +218,7 @@ class GroupOffsets:
             except KafkaException as error:
                 if error.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                     raise
-            # A consumer that never subscribes learns of new partitions only when it is told to look.
+            # A consumer that never subscribes learns of new partitions only when it asks for them.
             self._consumer.list_topics(tp.topic, timeout=self._answer_seconds)
             return self._ask_watermarks(wanted)
 

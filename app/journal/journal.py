@@ -13,7 +13,7 @@ intend     before the first upload of a batch: ``pending`` with its files.
 verify     after the uploads and before registering: still our version? Else another assignment owns the partition.
 done       after registering. The next ``intend`` implies it.
 
-A batch's dead letters and index files are uploaded before its last data file, so the data files alone tell whether it
+A batch's dead letters and index files are uploaded before its last data file, so the data files alone show whether it
 is complete; of a batch without any, its dead letters.
 
 Whoever finds that the entry is no longer its own is fenced: it registers nothing and deletes nothing but its own
@@ -143,7 +143,7 @@ class Journal:
 
         Args:
             end: the last offset that is in the table, or is to be in none.
-            topic_id: whose offsets these are; empty where that is not told.
+            topic_id: whose offsets these are; empty where that is not known.
             cluster_id: the same of the cluster.
             marks_commits: whether an offset beyond ``end`` without the connector's mark is surely of others from now
                 on; an entry that says so already keeps that.
@@ -168,7 +168,7 @@ class Journal:
                 self._stored.write(first)
                 return
             goes_on = (entry.state, entry.end) == ("done", end)
-            facts = {  # an id that is not told is no other one
+            facts = {  # an unknown id changes nothing
                 "topic_id": topic_id or (entry.topic_id if goes_on else ""),
                 "cluster_id": cluster_id or entry.cluster_id,
                 "marks_commits": marks_commits or entry.marks_commits,

@@ -20,7 +20,8 @@ class TopicIds:
     """Which topic, by its id, each partition was claimed in, and whether Kafka still has that one. Thread-safe.
 
     Args:
-        ask: the id of a topic's present life, empty where the broker does not tell; may raise ``ConnectorError``.
+        ask: returns the id of the present topic of a name, empty where the broker does not give it; may raise
+            ``ConnectorError``.
     """
 
     def __init__(self, ask: Callable[[str], str]) -> None:
@@ -29,7 +30,7 @@ class TopicIds:
         self._lock = threading.Lock()
 
     def claimed(self, tp: TopicPartition, topic_id: str) -> None:
-        """The partition was claimed while its topic had this id; empty where the broker did not tell."""
+        """The partition was claimed while its topic had this id; empty where the broker did not give it."""
         with self._lock:
             self._claimed[tp] = topic_id
 
@@ -76,7 +77,7 @@ def recreated_error(tp: TopicPartition, cause: str) -> RetryableError:
         "The next start finds out and goes on from the right place. Records that were read and are not in the table "
         "yet are not written, for nothing tells which of the two topics they are from"
     )
-    return RetryableError(f"consuming {tp}", f"{cause}: the topic was made anew", hint)
+    return RetryableError(f"consuming {tp}", f"{cause}: the topic was recreated", hint)
 
 
 class KafkaWatch:

@@ -18,9 +18,9 @@ StartFrom = Literal["auto", "journal", "committed"]
 class Start:
     """Where consuming begins, and what the user should know about it.
 
-    ``remark`` is empty for the ordinary case; ``is_loss`` tells that records are gone from Kafka which the table lacks;
+    ``remark`` is empty for the ordinary case; ``is_loss``: records are gone from Kafka which the table lacks;
     ``skipped`` counts those that are after the group's offset and in the table already, after a crash for example;
-    ``moves_group`` tells that the group's offset in Kafka, if it has one, is another; ``replayed_to`` is the last
+    ``moves_group``: the group's offset in Kafka, if it has one, is another; ``replayed_to`` is the last
     offset that is in the table already, where records up to it come again for the state that ``transform()`` keeps.
     """
 
@@ -88,8 +88,8 @@ def start_of(
     start = _start_of(tp, entry, kafka, first, start_from, keeps_state)
     # A foreign offset that was followed becomes ours, so that a restart does not go back to it.
     was_followed = start_from == "committed" and kafka.has_foreign_offset
-    is_told_anew = was_followed or kafka.has_offset_of_another_life
-    return replace(start, moves_group=start.offset != kafka.committed or is_told_anew)
+    is_committed_again = was_followed or kafka.has_offset_of_deleted_topic
+    return replace(start, moves_group=start.offset != kafka.committed or is_committed_again)
 
 
 def _start_of(
@@ -109,12 +109,12 @@ def _start_of(
     is_another_topic = _is_another_topic(entry, kafka)
     is_elsewhere = is_another_topic or kafka.committed != entry.end + 1
     if start_from == "committed" and kafka.has_foreign_offset and is_elsewhere:
-        journal = "of the topic's former life" if is_another_topic else f"at {entry.end + 1}"
+        journal = "of a deleted topic of the same name" if is_another_topic else f"at {entry.end + 1}"
         return _followed(_by_kafka(kafka, first), f"the journal is {journal}")
     if is_another_topic:
         return Start(
             kafka.low,
-            f"the topic was made anew since offset {entry.end} was written: going on from its beginning, {kafka.low}",
+            f"the topic was recreated since offset {entry.end} was written: going on from its beginning, {kafka.low}",
         )
     return _after_journal(tp, entry, kafka, start_from, keeps_state)
 
@@ -122,7 +122,7 @@ def _start_of(
 def _after_journal(
     tp: TopicPartition, entry: JournalEntry, kafka: PartitionOffsets, start_from: StartFrom, keeps_state: bool
 ) -> Start:
-    if kafka.has_offset_of_another_life:  # the journal was begun anew, and then the group's offset could not be
+    if kafka.has_offset_of_deleted_topic:  # the journal begun for the new topic was not followed by a commit
         kafka = replace(kafka, committed=None, mark=None)
     remark = ""
     if kafka.is_led_by_others(entry.end) and kafka.committed is not None and kafka.committed <= kafka.high:
@@ -160,10 +160,10 @@ def _after_journal(
 def _by_kafka(kafka: PartitionOffsets, first: int) -> Start:
     if kafka.committed is None:
         return Start(first)
-    if kafka.has_offset_of_another_life:
+    if kafka.has_offset_of_deleted_topic:
         return Start(
             kafka.low,
-            f"the topic was made anew since offset {kafka.committed} was committed: going on from its beginning, "
+            f"the topic was recreated since offset {kafka.committed} was committed: going on from its beginning, "
             f"{kafka.low}",
         )
     if kafka.committed < kafka.low:
@@ -174,8 +174,8 @@ def _by_kafka(kafka: PartitionOffsets, first: int) -> Start:
 
 
 def _followed(start: Start, why: str) -> Start:
-    told = f"START_FROM=committed: going on from {start.offset}, {why}. {start.remark}"
-    return replace(start, remark=told.rstrip(". "))
+    remark = f"START_FROM=committed: going on from {start.offset}, {why}. {start.remark}"
+    return replace(start, remark=remark.rstrip(". "))
 
 
 def _gone_on(tp: TopicPartition, cause: str) -> ConfigError:

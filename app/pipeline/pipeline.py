@@ -258,7 +258,7 @@ class Pipeline:
             raise
 
     def _note_done(self) -> None:
-        """No batch follows that would say so of the one before; its files need not be looked at by the next start."""
+        """Write what no later batch will imply, so that the next start need not look for this batch's files."""
         try:
             self._ownership.done()
         except ConnectorError as error:

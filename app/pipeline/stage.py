@@ -108,7 +108,7 @@ class Stager:
         self._named.update(islice(news, _MOST_NAMED - len(self._named)))
         named = [f"column {cut(repr(key), _SHOWN)}: {cut(one.example, _EXAMPLE)}" for key, one in news.items()]
         more = f"; {len(news) - _NAMED:,} more columns" if len(news) > _NAMED else ""
-        last = "" if len(self._named) < _MOST_NAMED else ". No further columns are told, batches count their values"
+        last = "" if len(self._named) < _MOST_NAMED else ". No further columns are named, batches count their values"
         logger.warning(
             "%s%s; such values are kept in _rescued_data. COLUMN_TYPES can fix a column's type%s",
             "; ".join(named[:_NAMED]),

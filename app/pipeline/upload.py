@@ -122,7 +122,7 @@ def stored_files(
 class Upload:
     """The upload of one batch's files. It remembers what is stored already, so that it can be repeated.
 
-    Whether a batch is complete is told by its data files. So of each assignment one of them waits until all other
+    The data files show whether a batch is complete. So of each assignment one of them waits until all other
     objects (dead letters, index files) are stored: batches that have none of these take one round less.
 
     Args:

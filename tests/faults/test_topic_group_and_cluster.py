@@ -59,7 +59,7 @@ class TestRecreatedAndRefilled:
         error = first.wait()
 
         assert isinstance(error, RetryableError)
-        assert "the topic was made anew" in str(error)
+        assert "the topic was recreated" in str(error)
         assert place.numbers() == list(range(100))
         second = place.connector(LATEST, DELIVERY_GUARANTEE=guarantee)
         place.wait_until_committed(300, by=second)

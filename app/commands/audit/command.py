@@ -55,7 +55,7 @@ def audit(settings: Settings, arguments: Sequence[str]) -> int:
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = ArgumentParser("audit", "Tell which offsets the table's files hold, which twice, and which are missing.")
+    parser = ArgumentParser("audit", "Show which offsets the table's files hold, which twice, and which are missing.")
     parser.add_argument(
         "--offsets", action="store_true", help=f"read the column {_OFFSET} of each file, not only the files' names"
     )

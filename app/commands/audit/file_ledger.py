@@ -32,7 +32,7 @@ class ListedFile(NamedTuple):
 class FileLedger:
     """Takes files in the order of a listing, folder by folder, and gives them back batch by batch.
 
-    A listing of S3 tells the files of one batch far apart from each other. In a private database of SQLite, which has
+    In a listing of S3 the files of one batch are far apart from each other. In a private database of SQLite, which has
     no name and goes with the process, they cost no memory each. Any method may raise ``FatalError``: its disk is full.
 
     Args:

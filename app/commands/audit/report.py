@@ -14,7 +14,7 @@ _LEFT = 2  # columns
 
 
 class Misplaced(NamedTuple):
-    """A file with offsets that its name does not tell: the first range of them, and how many there are in all."""
+    """A file with offsets outside those of its name: the first range of them, and how many there are in all."""
 
     key: str
     first: Range
@@ -86,7 +86,7 @@ def _batch(part: BatchPart) -> str:
 
 
 def as_text(report: Report) -> str:
-    """Lines of aligned columns; sections that have nothing to tell are left out."""
+    """Lines of aligned columns; empty sections are left out."""
     return "\n".join(_lines(report))
 
 

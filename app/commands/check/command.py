@@ -79,7 +79,7 @@ class _Attempts:
         self._spark: SparkWriter | None = None
 
     def checks(self) -> list[Check]:
-        """All of them, in the order in which they are told of."""
+        """All of them, in the order of the answer."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
         after_catalog = ("catalog",) if settings.catalog else ()  # it may have the table elsewhere
@@ -171,7 +171,7 @@ class _Attempts:
         return f"builds a stream; its own topics are created where missing: {topics}" if topics else "builds a stream"
 
     def _find_silence_hook(self) -> str:
-        Watch(self._settings, load_customised().on_stream_timeout)  # which looks for who is to be told
+        Watch(self._settings, load_customised().on_stream_timeout)  # which looks for the hook, or the topic
         return "is defined"
 
     @property

@@ -211,7 +211,7 @@ def _note_lost(error: SparkLostError) -> None:
 
 
 def _run(rewriter: Rewriter, plan: Plan) -> None:
-    """Rewrite what is planned, and tell of each file and, however it ends, of all."""
+    """Rewrite what is planned; say what became of each file and, however it ends, of all."""
     done = skipped = left = rescued = 0
     try:
         for number, (key, reason) in enumerate(plan, 1):

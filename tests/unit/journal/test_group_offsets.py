@@ -41,7 +41,7 @@ class Kafka:
         self.refuse("watermarks")
         assert (partition.topic, partition.partition) == TP
         assert timeout > 0
-        assert not cached, "what was true before the topic was made anew must not count"
+        assert not cached, "what was true before the topic was recreated must not count"
         if partition.partition >= self.known:
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return self.watermarks
