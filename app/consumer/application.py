@@ -50,7 +50,7 @@ from app.consumer.sink import LakeSink
 from app.consumer.topology import is_untouched
 from app.consumer.user_code import NotedStream
 from app.errors import ConfigError, ConnectorError, DataError
-from app.journal.commit_mark import mark_of
+from app.journal.group_offsets import mark_of
 from app.journal.start_offset import Start
 from app.model import Message, TopicPartition
 from app.monitoring.metrics import Metrics
@@ -475,7 +475,7 @@ class LakeApplication(Application):
             self._claims.advance({token: offset for token, offset in tokens.items() if token})
 
     def _commit_marked(self, *, offsets: list[KafkaTopicPartition], asynchronous: bool) -> Any:
-        """Commit, and note beside each offset that it is ours: see ``app.journal.commit_mark``."""
+        """Commit, and note beside each offset that it is ours: see ``app.journal.group_offsets``."""
         marked = [
             KafkaTopicPartition(tp.topic, tp.partition, tp.offset, mark_of(tp.offset, self._topic_id(tp)))
             for tp in offsets

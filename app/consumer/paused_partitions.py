@@ -9,8 +9,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import RetryableError
 from app.journal.claims import Claim
+from app.journal.kafka_watch import recreated_error
 from app.journal.start_offset import Start
-from app.journal.topic_ids import recreated_error
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)

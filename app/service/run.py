@@ -25,10 +25,10 @@ from app.consumer.topics import open_topic
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.journal.claims import Claims
 from app.journal.entry import journal_folder
+from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import Ownership
+from app.journal.rolled_back import Sweeper
 from app.journal.survey import warn_of_other_groups
-from app.journal.sweeper import Sweeper
-from app.journal.topic_ids import TopicIds
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health

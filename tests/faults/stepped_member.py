@@ -13,7 +13,6 @@ from quixstreams.context import message_context
 
 import app.consumer.assignment
 import app.consumer.checkpoints
-import app.journal.claims
 from app.bad_records.policy import BadRecords
 from app.catalog.registrar import Registrar
 from app.consumer.application import LakeApplication
@@ -22,10 +21,10 @@ from app.errors import ConnectorError
 from app.journal.claims import Claims
 from app.journal.entry import journal_key
 from app.journal.journal import Journal
+from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
-from app.journal.sweeper import Sweeper
-from app.journal.topic_ids import TopicIds
+from app.journal.rolled_back import Sweeper
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.retry import Stopped
@@ -156,7 +155,7 @@ class Member:
         self.claims = Claims(
             new_journal=lambda tp, token: _journal(store, tp, token, clock),
             ownership=self.ownership,
-            positions=SimpleNamespace(of=group.position_of, cluster_id=lambda: ""),
+            offsets=SimpleNamespace(of=group.position_of, cluster_id=lambda: ""),
             register=Recovery(store, registrar, None).register,
             is_current=self.sink.is_owner,
             first_offset=lambda _, kafka: kafka.low,
@@ -164,11 +163,12 @@ class Member:
             start_from="auto",
             keeps_state=False,
             workers=1,
+            clock=clock,
         )
         self._background = LanePool(f"{name}: claims")
         self.claims._pool = self._background  # type: ignore[assignment]
         self.claims._stop = LaneStop()  # type: ignore[assignment]
-        self._sweeper = Sweeper(self.ownership, 600.0)  # its own thread is not started
+        self._sweeper = Sweeper(self.ownership.delete_rolled_back, 600.0)  # its own thread is not started
         self.application.connect(self.claims)
         self.checkpoints = self.application._checkpoints
         if commits_on_the_way:
@@ -303,7 +303,6 @@ def time_stands_still(clock: Clock) -> Iterator[None]:
     fake = SimpleNamespace(monotonic=clock, sleep=clock.advance)
     with ExitStack() as patches:
         patches.enter_context(patch.object(app.consumer.checkpoints, "time", fake))
-        patches.enter_context(patch.object(app.journal.claims, "time", fake))
         # Tokens order what is done for several partitions: with random ones, no run could be repeated.
         tokens = (f"{number:024x}" for number in count())
         patches.enter_context(patch.object(app.consumer.assignment, "new_token", lambda: next(tokens)))

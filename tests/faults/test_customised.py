@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.sinks import BatchingSink, SinkBackpressureError
 
 from app.errors import ConfigError, FatalError
+from app.journal.claims import Claims
 from dev.broker import QUIET, Broker
 from dev.kafka import LocalKafka
 from tests.faults.connector_thread import Place
@@ -85,7 +87,7 @@ def test_a_second_sink_that_asks_for_a_pause_loses_and_doubles_nothing_of_the_ta
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it puts off is not committed, so that no journal may tell of it as done."""
-    monkeypatch.setattr("app.journal.claims._ADVANCE_SECONDS", 0.0)
+    monkeypatch.setattr("app.service.build.Claims", partial(Claims, advance_seconds=0.0))
     is_busy = True
 
     def refuse() -> None:

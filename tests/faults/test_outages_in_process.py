@@ -17,6 +17,7 @@ import pytest
 
 from app.consumer.sink import LakeSink
 from app.errors import RetryableError
+from app.journal.group_offsets import GroupOffsets
 from app.journal.journal import Journal
 from app.storage.base import Document, StoredObject
 from app.storage.local.store import LocalStore
@@ -291,7 +292,7 @@ def test_the_broker_goes_away(
 ) -> None:
     with Place(mortal_kafka, tmp_path, monkeypatch) as place:
         _quicken(monkeypatch)
-        monkeypatch.setattr("app.journal.group_offsets._ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr("app.service.build.GroupOffsets", partial(GroupOffsets, answer_seconds=1.0))
         place.produce(RECORDS, size=SIZE)
         store = StoppingStore(place.store_folder, step, mortal_kafka.stop)
         connector = place.connector(LOAD, store=store)

@@ -1,7 +1,6 @@
 """``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
 
 import contextlib
-import logging
 import secrets
 import shutil
 import threading
@@ -12,7 +11,7 @@ from typing import Final
 
 from quixstreams.models.topics import Topic
 
-from app.commands.answers import counted, tell
+from app.commands.answers import counted, log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.commands.check.checks import Check, line, run
 from app.config.settings import Settings
@@ -50,9 +49,7 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
     ArgumentParser("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.").parse_args(
         arguments
     )
-    root = logging.getLogger()
-    if root.level > logging.DEBUG:  # what is found is told below; warnings add to it
-        root.setLevel(max(root.level, logging.WARNING))
+    log_warnings_only()
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:
@@ -82,7 +79,7 @@ class _Attempts:
         self._spark: SparkWriter | None = None
 
     def checks(self) -> list[Check]:
-        """All of them, in the order in which they are told of."""
+        """All of them, in the order of the answer."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
         after_catalog = ("catalog",) if settings.catalog else ()  # it may have the table elsewhere
@@ -174,7 +171,7 @@ class _Attempts:
         return f"builds a stream; its own topics are created where missing: {topics}" if topics else "builds a stream"
 
     def _find_silence_hook(self) -> str:
-        Watch(self._settings, load_customised().on_stream_timeout)  # which looks for who is to be told
+        Watch(self._settings, load_customised().on_stream_timeout)  # which looks for the hook, or the topic
         return "is defined"
 
     @property

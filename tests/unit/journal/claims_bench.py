@@ -8,11 +8,13 @@ from typing import Literal
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim, Claims
 from app.journal.entry import JournaledFile, JournalEntry, journal_key, parse
+from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import Journal
+from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
-from app.journal.start_offset import KafkaPosition, StartFrom
-from app.journal.topic_ids import TopicIds
+from app.journal.start_offset import StartFrom
 from app.model import TopicPartition
+from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 from tests.unit.journal.journal_bench import BODY, ROOTS, intent, key_of
 from tests.unit.pipeline.pipeline_line import wait_until
@@ -27,13 +29,13 @@ class Positions:
     """Kafka's answers."""
 
     def __init__(self) -> None:
-        self.position = KafkaPosition(None, 0, 100, "id")
+        self.position = PartitionOffsets(None, 0, 100, "id")
         self.errors: list[Exception] = []
         self.id_errors: list[Exception] = []
         self.asked: list[TopicPartition] = []
         self.on_ask: Callable[[], None] = lambda: None
 
-    def of(self, tp: TopicPartition) -> KafkaPosition:
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
         self.asked.append(tp)
         self.on_ask()
         if self.errors:
@@ -61,6 +63,7 @@ class Bench:
         self.catalog_errors: list[ConnectorError] = []
         self.registered: list[list[str]] = []
         self.made: list[Claims] = []
+        self.clock = Clock()
         self.ownership = JournalOwnership(
             self.stands, lambda token, _: self.told.append(token), workers=2, fresh_seconds=10.0
         )
@@ -77,7 +80,7 @@ class Bench:
         claims = Claims(
             new_journal=self.journal,
             ownership=self.ownership if exactly_once else None,
-            positions=self.positions,
+            offsets=self.positions,
             register=self.register,
             is_current=self.stands,
             first_offset=lambda _, kafka: kafka.low if reset == "earliest" else kafka.high,
@@ -86,6 +89,7 @@ class Bench:
             keeps_state=keeps_state,
             workers=2,
             check_group=check_group,
+            clock=self.clock,
         )
         self.made.append(claims)
         return claims
