@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from app.logs import RecentWarnings
 from app.model import TopicPartition
 from app.monitoring.history import History, Sample
 from app.monitoring.http_server import Answer, HttpServer
@@ -17,7 +18,6 @@ from app.monitoring.live import Identity, Live
 from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health, Probe
 from app.monitoring.process_memory import resident_bytes
-from app.recent_warnings import RecentWarnings
 
 if TYPE_CHECKING:
     from app.monitoring.exposition import Exposition

@@ -10,13 +10,13 @@ from html import escape
 from urllib.parse import quote
 
 from app import formatting
+from app.logs import Warned
 from app.model import TopicPartition
 from app.monitoring import chart
 from app.monitoring.history import History
 from app.monitoring.live import Identity, Live
 from app.monitoring.metrics import Counts, DeliveredBatch, Position
 from app.monitoring.status_style import STYLE
-from app.recent_warnings import Warned
 
 _REFRESH_SECONDS = 5
 _POINTS = 120  # of a picture: three of its pixels each

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.log_lines import JsonParser, formatter
+from app.logs import JsonFormatter, formatter
 from app.spark.java_log import java_log
 from tests.unit.pipeline.pipeline_line import wait_until
 
@@ -22,7 +22,7 @@ def record(message: str, *arguments: object, **more: Any) -> logging.LogRecord:
 
 
 def line(record: logging.LogRecord) -> dict[str, Any]:
-    text = JsonParser().format(record)
+    text = JsonFormatter().format(record)
     assert "\n" not in text
     assert text.isascii()
     parsed: dict[str, Any] = json.loads(text)
