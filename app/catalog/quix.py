@@ -11,6 +11,7 @@ from app.catalog.base import TooLargeError
 from app.catalog.entries import MOST_BYTES, entry_with_bounds, portions
 from app.catalog.rest_client import Answer, Patience, RestClient, Service
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.formatting import counted
 from app.model import StoredFile
 from app.table.catalog_table import CatalogTable, TableProperties
 
@@ -130,7 +131,7 @@ class QuixCatalog:
 
     def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
         """Register the files in one request, with the topic they come from, unless it has counted them already."""
-        doing = f"registering {len(files):,} {'file' if len(files) == 1 else 'files'} of {self._table_words}"
+        doing = f"registering {counted(len(files), 'file')} of {self._table_words}"
         body: dict[str, Any] = {"files": [entry_with_bounds(file) for file in files]}
         if topic is not None:
             body["source"] = self._source(topic)

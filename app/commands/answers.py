@@ -10,8 +10,3 @@ def tell(line: str) -> None:
         print(line, flush=True)  # noqa: T201
     except BrokenPipeError:  # who reads has enough, as `head` has: the command goes on to its end all the same
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 file``, ``2,000 files``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -91,13 +91,13 @@ def _tiles(view: View) -> str:
             "Last commit",
             "commit",
             _ago(view.now, counts.last_commit),
-            f"{formatting.several(live.under_way, 'batch', 'batches')} under way",
+            f"{formatting.counted(live.under_way, 'batch', 'batches')} under way",
         ),
         _tile(
             "Files",
             "files",
             f"{counts.files:,}",
-            f"{formatting.size(counts.size)} in {formatting.several(counts.batches, 'batch', 'batches')}",
+            f"{formatting.size(counts.size)} in {formatting.counted(counts.batches, 'batch', 'batches')}",
         ),
         _tile("Buffer", "buffer", formatting.size(live.buffered), f"of {formatting.size(live.buffer_limit)}"),
         _tile("Memory", "memory", memory, of_memory),
@@ -107,9 +107,9 @@ def _tiles(view: View) -> str:
 
 
 def _odd(counts: Counts, live: Live) -> str:
-    words = [f"{formatting.several(counts.rescued, 'value')} rescued"]
-    words += [f"{formatting.several(live.skipped, 'record')} skipped"] if live.skipped else []
-    words += [formatting.several(sum(counts.retries.values()), "retry", "retries")] if counts.retries else []
+    words = [f"{formatting.counted(counts.rescued, 'value')} rescued"]
+    words += [f"{formatting.counted(live.skipped, 'record')} skipped"] if live.skipped else []
+    words += [formatting.counted(sum(counts.retries.values()), "retry", "retries")] if counts.retries else []
     return ", ".join(words)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from quixstreams.models.topics import Topic
 
-from app.commands.answers import counted, tell
+from app.commands.answers import tell
 from app.commands.arguments import ArgumentParser
 from app.commands.check.checks import Check, line, run
 from app.config.settings import Settings
@@ -21,6 +21,7 @@ from app.consumer.application import LakeApplication
 from app.consumer.broker import find_topics
 from app.consumer.group import check_members, check_rights
 from app.consumer.topics import open_topic
+from app.formatting import counted
 from app.monitoring.http_server import HttpServer
 from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health

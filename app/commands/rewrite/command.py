@@ -12,13 +12,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from app.catalog.base import Catalog
-from app.commands.answers import counted, tell
+from app.commands.answers import tell
 from app.commands.arguments import ArgumentParser
 from app.commands.rewrite.replaced_files import ReplacedFiles, notes
 from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
 from app.config.settings import Settings
 from app.convert.stored_rows import NotPossibleError
 from app.errors import ConfigError, FatalError, SparkLostError
+from app.formatting import counted
 from app.journal.survey import Survey, survey
 from app.service.lake import new_catalog, new_place, new_registrar, new_schema, new_spec
 from app.service.stores import new_store
