@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.bad_records.big_messages import TooBigError, truncated
-from app.error_text import cut
+from app.errors import cut
 from app.message_headers import headers_of
 from app.model import Headers, Message, Rejected, Row, TopicPartition, known_timestamp
 

@@ -30,7 +30,7 @@ from app.convert.values import (
     leaves,
     refusal_of_name,
 )
-from app.error_text import shown
+from app.errors import shown
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.table.layout import RESCUED_COLUMN

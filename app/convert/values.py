@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from app.bad_records.rescued import joined
 from app.convert.scalars import coerce_scalar, to_python
-from app.error_text import shown
+from app.errors import shown
 from app.lenient_json import to_json
 from app.table.type_names import type_name
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from app.bad_records.rescued import Rescue
 from app.convert.batch import BatchConverter, Converted, Patiently
-from app.error_text import cut
+from app.errors import cut
 from app.model import Batch, BatchPart, Rejected, StagedFile
 from app.pipeline.output_files import output_files
 from app.spark.encodings import without_dictionary

@@ -16,8 +16,7 @@ from azure.core.exceptions import (
 )
 from requests.exceptions import SSLError
 
-from app.error_text import one_line
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
 from app.http_headers import retry_after
 from app.storage.azure.grant import ROLE, Grant
 
