@@ -13,16 +13,15 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from app.bad_records.bad_rows import BadRowsError
 from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import ReadMessage, Refusal, not_written
-from app.bad_records.rescued import Rescue
+from app.bad_records.refusals import BadRowsError, ReadMessage, Refusal, not_written
 from app.convert.chunks import FEW, Chunk, Pace, chunks
 from app.convert.json_batch import OneByOneError, WholeBatches
 from app.convert.kafka_columns import lost_metadata, metadata_columns
 from app.convert.partition_values import partition_columns, refuse_too_long
 from app.convert.pieces import Rows, in_one
 from app.convert.rows import Conversion, Rules, convert, most_scalars
+from app.convert.values import Rescue
 from app.model import KEY_COLUMN, Batch, Rejected, Row
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema

@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from app.bad_records.rescued import Rescue
 from app.convert.batch import BatchConverter, Converted, Patiently
+from app.convert.values import Rescue
 from app.errors import cut
 from app.model import Batch, BatchPart, Rejected, StagedFile
 from app.pipeline.output_files import output_files

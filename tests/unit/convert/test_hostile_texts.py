@@ -13,7 +13,7 @@ TIMES = 'times = ["T0" * 2_000_000, "2024-01-01T" + "0" * 4_000_000, "2024-01-01
 CASES = {
     "timestamps of rows": TIMES
     + "from app.convert.timestamps import time_parts\n"
-    + "from app.bad_records.bad_rows import BadRowsError\n"
+    + "from app.bad_records.refusals import BadRowsError\n"
     + "for text in times:\n"
     + "    try:\n        time_parts([text, None, '2024-01-01'])\n"
     + "    except BadRowsError as error:\n        assert list(error.reasons) == [0], error\n"
