@@ -12,7 +12,7 @@ from app.convert.values import Rescue
 from app.errors import cut
 from app.model import Batch, BatchPart, Rejected, StagedFile
 from app.pipeline.output_files import output_files
-from app.spark.encodings import without_dictionary
+from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import write_staged
 from app.table.layout import PartitionSpec
 

@@ -28,6 +28,7 @@ from app.monitoring.probes import Health
 from app.service.build import new_application, new_bad_records, new_client_id, new_sink
 from app.service.customised import load_customised
 from app.service.lake import new_catalog, new_place, new_schema, new_spec
+from app.service.spark import new_spark_writer
 from app.service.stores import new_store
 from app.service.stream_timeouts import Watch
 from app.spark.scratch import make_scratch
@@ -215,15 +216,8 @@ class _Attempts:
         return "is free"
 
     def _start_spark(self) -> str:
-        settings = self._settings
-        self._spark = SparkWriter(
-            master=settings.spark_master,
-            driver_memory=f"{settings.memory.heap_mb}m",
-            scratch=self._scratch,
-            compression=settings.parquet_compression,
-            row_group_rows=settings.row_group_rows,
-            on_lost=lambda _: None,  # whoever waits for it gets the error
-        )
+        # Whoever waits for it gets the error.
+        self._spark = new_spark_writer(self._settings, self._scratch, on_lost=lambda _: None)
         self._spark.start().result()
         return f"{self._spark.versions()}; written a small table in four parts"
 

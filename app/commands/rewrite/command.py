@@ -22,6 +22,7 @@ from app.errors import ConfigError, FatalError, SparkLostError
 from app.formatting import counted
 from app.journal.survey import Survey, survey
 from app.service.lake import new_catalog, new_place, new_registrar, new_schema, new_spec
+from app.service.spark import new_spark_writer
 from app.service.stores import new_store
 from app.spark.scratch import make_scratch
 from app.spark.writer import SparkWriter
@@ -193,14 +194,7 @@ def _finish(replaced: ReplacedFiles) -> None:
 
 def _rewrite(settings: Settings, plan: Plan, new_rewriter: Callable[[SparkWriter, Path], Rewriter]) -> None:
     scratch = make_scratch()
-    spark = SparkWriter(
-        master=settings.spark_master,
-        driver_memory=f"{settings.memory.heap_mb}m",
-        scratch=scratch,
-        compression=settings.parquet_compression,
-        row_group_rows=settings.row_group_rows,
-        on_lost=_tell_lost,
-    )
+    spark = new_spark_writer(settings, scratch, _tell_lost)
     try:
         spark_up = spark.start()
         rewriter = new_rewriter(spark, scratch)
