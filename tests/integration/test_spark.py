@@ -317,7 +317,7 @@ def test_a_full_disk_says_what_to_make_room_on(writer: SparkWriter) -> None:
         raise PySparkException("Task failed: java.io.IOException: No space left on device\n\tat java.base")
 
     with pytest.raises(FatalError, match=r"No space left on device\. .*TMPDIR.*MAX_BUFFER_MB"):
-        writer._call(fail, 10, "writing a batch with Spark")
+        writer._call(fail, "writing a batch with Spark")
 
 
 def _lose_java(scratch: Path, how: str, told: "Queue[tuple[str, object]]") -> None:
