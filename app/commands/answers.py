@@ -18,8 +18,3 @@ def log_warnings_only() -> None:
     root = logging.getLogger()
     if root.level > logging.DEBUG:
         root.setLevel(max(root.level, logging.WARNING))
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 file``, ``2,000 files``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

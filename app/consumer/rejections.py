@@ -5,11 +5,19 @@ from typing import Any
 from quixstreams.models import Row as FrameworkRow
 from quixstreams.models import Topic
 
-from app.bad_records.big_messages import TooBigError, message_size
-from app.bad_records.policy import NotARowError, NullValueError, no_object
-from app.bad_records.refusals import LONGEST_REASON, Refusal, not_deserialized, rejected_row
+from app.bad_records.refusals import (
+    LONGEST_REASON,
+    NotARowError,
+    NullValueError,
+    Refusal,
+    TooBigError,
+    message_size,
+    no_object,
+    not_deserialized,
+    rejected_row,
+)
 from app.consumer.user_code import at, line_of
-from app.error_text import cut
+from app.errors import cut
 from app.model import Message, Row, TopicPartition
 
 _HINT_TRANSFORM = "Correct transform() in app/transform.py"

@@ -9,12 +9,12 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from app.bad_records.rescued import Rescue
 from app.convert.batch import BatchConverter, Converted, Patiently
 from app.convert.partition_values import group_ids, values_of
-from app.error_text import cut
+from app.convert.values import Rescue
+from app.errors import cut
 from app.model import Batch, BatchPart, OutputFile, Rejected, StagedFile
-from app.spark.encodings import without_dictionary
+from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import write_staged
 from app.table.layout import PartitionSpec
 

@@ -11,8 +11,7 @@ from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.end_offsets import EndOffsets
 from app.consumer.sink import LakeSink
-from app.monitoring.live import Identity, Live, StateName
-from app.monitoring.metrics import Metrics
+from app.monitoring.metrics import Identity, Live, Metrics, StateName
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health, Probe
 from app.pipeline.pipeline import Pipeline

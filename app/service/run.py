@@ -52,10 +52,10 @@ from app.service.build import (
 from app.service.customised import Customised, load_customised
 from app.service.lake import Lake, new_schema, open_lake
 from app.service.overview import Parts, new_monitor, oversee
+from app.service.spark import new_spark_writer
 from app.service.starting import patiently, spare_the_garbage_collector, wait
 from app.service.stream_timeouts import Watch
 from app.spark.scratch import make_scratch
-from app.spark.writer import SparkWriter
 from app.storage.probe import try_out
 from app.table.location import Place
 
@@ -115,14 +115,7 @@ class _Service:
         self._sweeper: Sweeper | None = None
         self._watch: Watch | None = None
         self._lake: Lake | None = None
-        self._spark = SparkWriter(
-            master=settings.spark_master,
-            driver_memory=f"{settings.memory.heap_mb}m",
-            scratch=self._scratch,
-            compression=settings.parquet_compression,
-            row_group_rows=settings.row_group_rows,
-            on_lost=_exit_without_spark,
-        )
+        self._spark = new_spark_writer(settings, self._scratch, _exit_without_spark)
         self.connected = False
 
     @property

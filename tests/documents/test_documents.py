@@ -18,8 +18,7 @@ from app.config.settings import Settings
 from app.config.variables import Variables
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.live import Identity, Live
-from app.monitoring.metrics import Metrics
+from app.monitoring.metrics import Identity, Live, Metrics
 from app.service import run as service
 from dev.image import DEFAULT_TAG, HARDENED
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.commands.answers import counted
 from app.commands.audit.offset_ranges import Range
 from app.commands.audit.offsets import Findings
+from app.formatting import counted
 from app.model import BatchPart
 
 _LEFT = 2  # columns

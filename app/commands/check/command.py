@@ -11,7 +11,7 @@ from typing import Final
 
 from quixstreams.models.topics import Topic
 
-from app.commands.answers import counted, log_warnings_only, tell
+from app.commands.answers import log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.commands.check.checks import Check, line, run
 from app.config.settings import Settings
@@ -20,12 +20,14 @@ from app.consumer.application import LakeApplication
 from app.consumer.broker import find_topics
 from app.consumer.group import check_members, check_rights
 from app.consumer.topics import open_topic
+from app.formatting import counted
 from app.monitoring.http_server import HttpServer
 from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health
 from app.service.build import new_application, new_bad_records, new_client_id, new_sink
 from app.service.customised import load_customised
 from app.service.lake import new_catalog, new_place, new_schema, new_spec
+from app.service.spark import new_spark_writer
 from app.service.stores import new_store
 from app.service.stream_timeouts import Watch
 from app.spark.scratch import make_scratch
@@ -211,15 +213,8 @@ class _Attempts:
         return "is free"
 
     def _start_spark(self) -> str:
-        settings = self._settings
-        self._spark = SparkWriter(
-            master=settings.spark_master,
-            driver_memory=f"{settings.memory.heap_mb}m",
-            scratch=self._scratch,
-            compression=settings.parquet_compression,
-            row_group_rows=settings.row_group_rows,
-            on_lost=lambda _: None,  # whoever waits for it gets the error
-        )
+        # Whoever waits for it gets the error.
+        self._spark = new_spark_writer(self._settings, self._scratch, on_lost=lambda _: None)
         self._spark.start().result()
         return f"{self._spark.versions()}; written a small table in four parts"
 

@@ -13,11 +13,12 @@ from tempfile import TemporaryDirectory
 from quixstreams import Application
 
 from app.bad_records.dead_letter import DeadLetter, read
-from app.commands.answers import counted, tell
+from app.commands.answers import tell
 from app.commands.arguments import ArgumentParser, moment
 from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
 from app.consumer.broker import find_topics
+from app.formatting import counted
 from app.journal.survey import survey
 from app.service.build import kafka_client_refused, kafka_connection
 from app.service.lake import find_table

@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from app.catalog.base import Catalog
-from app.commands.answers import counted, tell
+from app.commands.answers import tell
 from app.commands.arguments import ArgumentParser
 from app.commands.rewrite.replaced_files import ReplacedFiles, notes
 from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
@@ -18,11 +18,12 @@ from app.commands.rewrite.stored_rows import NotPossibleError
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError, SparkLostError
+from app.formatting import counted
 from app.journal.survey import survey
 from app.service.lake import new_catalog, new_place, new_registrar, new_schema, new_spec
+from app.service.spark import new_spark_writer
 from app.service.stores import new_store
 from app.spark.scratch import make_scratch
-from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore, StoredObject
 from app.table.catalog_table import CatalogTable
 from app.table.layout import is_data_file
@@ -178,14 +179,7 @@ def _finish(replaced: ReplacedFiles) -> None:
 
 def _rewrite(settings: Settings, store: ObjectStore, schema: SchemaStore, replaced: ReplacedFiles, plan: Plan) -> None:
     scratch = make_scratch()
-    spark = SparkWriter(
-        master=settings.spark_master,
-        driver_memory=f"{settings.memory.heap_mb}m",
-        scratch=scratch,
-        compression=settings.parquet_compression,
-        row_group_rows=settings.row_group_rows,
-        on_lost=_note_lost,
-    )
+    spark = new_spark_writer(settings, scratch, _note_lost)
     try:
         spark_up = spark.start()
         rewriter = Rewriter(

@@ -13,13 +13,14 @@ import pyarrow.parquet as pq
 from quixstreams.context import message_context
 
 from app.bad_records.policy import BadRecords
-from app.commands.answers import counted, log_warnings_only, tell
+from app.commands.answers import log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.exact_json import new_deserializer
 from app.consumer.offline import GivenMessage, NoJournals, OfflineApplication, Sent
 from app.errors import ConfigError, ConnectorError
+from app.formatting import counted
 from app.lenient_json import to_json
 from app.model import Batch
 from app.monitoring.metrics import Metrics
