@@ -40,6 +40,25 @@ class BatchWriter(Delivering, Protocol):
     def wait_for_change(self, seconds: float) -> None: ...
 
 
+class SinkObserver(Protocol):
+    """Learns what the sink does, on the consumer's thread; see ``app.stream_timeouts.observer.KeyObserver``."""
+
+    def assigned(self, tps: Iterable[TopicPartition]) -> None: ...
+    def unassigned(self, tps: Iterable[TopicPartition]) -> None: ...
+    def row_added(self, tp: TopicPartition, key: Any) -> None: ...
+    def messages_added(self, tp: TopicPartition, messages: Sequence[Message]) -> None: ...
+    def record_rejected(self, rejected: Rejected) -> None: ...
+
+    def turn(self, *, is_in_trouble: bool) -> None:
+        """A turn of the consumer's loop is over; ``is_in_trouble`` where the pipeline has failed or is obstructed."""
+
+    def flushed(self) -> None:
+        """A flush is over, successful or not."""
+
+    def waited(self) -> None:
+        """The loop has waited for room in the buffer."""
+
+
 class LakeSink(BaseSink):
     """Buffers rows per topic-partition and seals them into batches for the pipeline.
 
@@ -55,6 +74,7 @@ class LakeSink(BaseSink):
         flush_seconds, revoke_seconds, stop_seconds: deadlines of a flush; see ``app.consumer.flush``.
         bad_records: what becomes of records that cannot become rows.
         metrics: told of pauses, and of partitions that another member writes.
+        observer: told of assignments, records and turns; without one, ``None`` costs nothing for each record.
         clock: monotonic seconds.
     """
 
@@ -70,6 +90,7 @@ class LakeSink(BaseSink):
         stop_seconds: float,
         bad_records: BadRecords,
         metrics: Metrics | None = None,
+        observer: SinkObserver | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # quixstreams calls these around setup(), of which there is none: everything is connected before it starts.
@@ -83,6 +104,7 @@ class LakeSink(BaseSink):
         )
         self._clock = clock
         self._metrics = metrics or Metrics()
+        self._observer = observer
         self.max_record_bytes = max_record_bytes
         self._buffer = Buffer(max_record_bytes, bad_records)
         self._fences = Fences(clock)
@@ -116,6 +138,8 @@ class LakeSink(BaseSink):
             NotARowError: the value is no dict, or the message is too big.
         """
         self._buffer.add(value, key, timestamp, headers, topic, partition, offset)
+        if self._observer is not None:
+            self._observer.row_added(TopicPartition(topic, partition), key)
 
     def flush(self) -> None:
         """Seal the rest and wait until all batches sealed so far are in the lake.
@@ -125,6 +149,14 @@ class LakeSink(BaseSink):
             RetryableError: the same while partitions are revoked or the process stops, where nothing can be paused.
             ConnectorError: the pipeline failed for good.
         """
+        try:
+            self._flush()
+        finally:
+            # Another thread flushes what is revoked; observers belong to the consumer's.
+            if self._observer is not None and threading.get_ident() == self._consumer_thread:
+                self._observer.flushed()
+
+    def _flush(self) -> None:
         with self._revocation:
             revoking = self._revoking
             if threading.get_ident() != self._consumer_thread and not revoking:
@@ -172,14 +204,18 @@ class LakeSink(BaseSink):
         self._flushed_batch = self._last_batch  # whatever became of them, they were of the former life
         self.left_rows_behind = False
         self.last_flush_ok = True  # a failed one of the former life says nothing about this one
+        if self._observer is not None:
+            self._observer.assigned(tokens)
         return tokens
 
     def replay(self, tp: TopicPartition, first: int, last: int) -> None:
         """Records of this partition from the first to the last offset will come again, and are in the lake already."""
         self._buffer.replay(tp, first, last)
 
-    def unassign(self, tps: Iterable[TopicPartition]) -> None:
+    def unassign(self, tps: Sequence[TopicPartition]) -> None:
         """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""
+        if self._observer is not None:
+            self._observer.unassigned(tps)
         # A batch that came through during a pause, after the flush that gave up on it, is not committed either.
         uncommitted = self._buffer.rows > 0 or self._last_batch > self._flushed_batch
         self.left_rows_behind = self.left_rows_behind or uncommitted
@@ -200,6 +236,8 @@ class LakeSink(BaseSink):
     def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
         """Buffer messages of an assigned partition, by rising offsets; the pipeline makes rows of them."""
         self._buffer.add_messages(tp, messages)
+        if self._observer is not None:
+            self._observer.messages_added(tp, messages)
 
     def room_for(self, message_bytes: int) -> int:
         """How many more messages of this size the buffer takes."""
@@ -224,6 +262,8 @@ class LakeSink(BaseSink):
         Raises:
             ConnectorError: the pipeline failed for good.
         """
+        if self._observer is not None:
+            self._observer.turn(is_in_trouble=self._is_in_trouble)
         self.raise_failure()
         self._fences.end_if_lasting(self._buffer.owners)
         if not self.is_full:
@@ -266,6 +306,8 @@ class LakeSink(BaseSink):
             DataError: bad records are to end the process.
         """
         self._buffer.reject(rejected, hint)
+        if self._observer is not None:
+            self._observer.record_rejected(rejected)
 
     def discard(self, tp: TopicPartition, offset: int) -> None:
         """Drop all rows of a message that ends the process."""
@@ -319,6 +361,13 @@ class LakeSink(BaseSink):
         Returns:
             Whether to go on; ``False`` where a flush has to find out why it stays full.
         """
+        try:
+            return self._wait_for_room()
+        finally:
+            if self._observer is not None:
+                self._observer.waited()
+
+    def _wait_for_room(self) -> bool:
         self._full_since = self._full_since or self._clock()
         if self._is_in_trouble or self._clock() - self._full_since > _FULL_SECONDS:
             return False

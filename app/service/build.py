@@ -1,7 +1,6 @@
 """From settings to the parts: the one place, with ``service``, that knows the settings object."""
 
 import logging
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from app.catalog.registrar import Registrar
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.group import OtherTables, client_id
-from app.consumer.sink import LakeSink
+from app.consumer.sink import LakeSink, SinkObserver
 from app.convert.batch import BatchConverter
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
@@ -103,10 +102,10 @@ def new_stager(
 
 
 def new_sink(
-    settings: Settings, bad_records: BadRecords, metrics: Metrics, special: Callable[..., LakeSink] | None = None
+    settings: Settings, bad_records: BadRecords, metrics: Metrics, observer: SinkObserver | None = None
 ) -> LakeSink:
-    """The sink, or the one that ``special`` makes, not connected to its pipeline yet."""
-    return (special or LakeSink)(
+    """The sink, not connected to its pipeline yet."""
+    return LakeSink(
         batch_size=settings.batch_size,
         gather_seconds=_GATHER_SECONDS,
         max_buffer_bytes=settings.memory.buffer_mb * 2**20,
@@ -116,6 +115,7 @@ def new_sink(
         stop_seconds=_STOP_SECONDS,
         bad_records=bad_records,
         metrics=metrics,
+        observer=observer,
     )
 
 

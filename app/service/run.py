@@ -143,7 +143,7 @@ class _Service:
         begin = time.monotonic()
         bad_records = new_bad_records(self._settings)
         self._watch = watch = Watch(self._settings, customised.on_stream_timeout)
-        sink = new_sink(self._settings, bad_records, self._metrics, watch.new_sink)
+        sink = new_sink(self._settings, bad_records, self._metrics, watch.observer)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
         self._lake = lake = open_lake(self._settings)
         monitor.found(lake.place.uri, lake.place.root)

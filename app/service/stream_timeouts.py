@@ -1,17 +1,15 @@
 """Stream timeouts as a whole: from the settings to what watches keys, and to who is told when one falls silent."""
 
 import logging
-from collections.abc import Callable, Collection
-from functools import partial
+from collections.abc import Collection
 
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.exact_json import new_deserializer
-from app.consumer.sink import LakeSink
 from app.consumer.topics import open_topic
 from app.errors import ConfigError
 from app.stream_timeouts.events import Announcer, EventTopic, Hook
-from app.stream_timeouts.observer import RawKeys, WatchfulSink
+from app.stream_timeouts.observer import KeyObserver, RawKeys
 from app.stream_timeouts.tracker import TimeoutTracker
 
 logger = logging.getLogger(__name__)
@@ -25,7 +23,7 @@ class Watch:
         hook: ``on_stream_timeout`` of ``app.transform``, if there is one.
 
     Attributes:
-        new_sink: makes the sink from the arguments of ``LakeSink``, where it is not to be the plain one.
+        observer: tells the timers what comes to the sink; ``None`` where keys are not watched.
         key_deserializer: reads the input topic's keys.
 
     Raises:
@@ -36,15 +34,15 @@ class Watch:
         self._hook = hook
         self._topic = settings.stream_timeout_topic
         self._announcer: Announcer | None = None
-        self._silence: TimeoutTracker | None = None
-        self.new_sink: Callable[..., LakeSink] | None = None
+        self._tracker: TimeoutTracker | None = None
+        self.observer: KeyObserver | None = None
         self.key_deserializer = new_deserializer(settings.key_deserializer)
         if settings.stream_timeout_ms:
             _check_someone_listens(self._topic, self._hook)
             half_of_buffer = settings.memory.buffer_mb * 2**20 // 2
-            self._silence = TimeoutTracker(timeout_ms=settings.stream_timeout_ms, max_bytes=half_of_buffer)
+            self._tracker = TimeoutTracker(timeout_ms=settings.stream_timeout_ms, max_bytes=half_of_buffer)
             self.key_deserializer = raw_keys = RawKeys(self.key_deserializer)
-            self.new_sink = partial(WatchfulSink, self._silence, raw_keys)
+            self.observer = KeyObserver(self._tracker, raw_keys)
         elif self._hook:
             logger.warning("on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set")
 
@@ -58,7 +56,7 @@ class Watch:
         Raises:
             ConfigError: it does not exist.
         """
-        if self._silence is None:
+        if self._tracker is None:
             return
         events = None
         if self._topic:
@@ -69,8 +67,8 @@ class Watch:
 
     def connect(self, application: LakeApplication) -> None:
         """Let the keys that fall silent be told, before the first record comes."""
-        if self._silence and self._announcer:
-            self._silence.connect(application.listening(), self._announcer)
+        if self._tracker and self._announcer:
+            self._tracker.connect(application.listening(), self._announcer)
 
     def close(self) -> None:
         """Wait a moment for the events that are under way."""

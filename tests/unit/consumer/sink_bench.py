@@ -7,7 +7,7 @@ from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext
 
 from app.bad_records.policy import BadRecords
-from app.consumer.sink import LakeSink
+from app.consumer.sink import LakeSink, SinkObserver
 from app.errors import FatalError, RetryableError
 from app.model import Batch, TopicPartition
 from tests.fakes.clock import Clock
@@ -22,8 +22,16 @@ BROKEN = FatalError("uploading s3://lake/x", "access denied")
 class Bench:
     """A sink with a pipeline that delivers nothing by itself, and a clock that stands still."""
 
-    def __init__(self, *, batch_size: int = 3, max_buffer_bytes: int = 1_000_000, gather_seconds: float = 0.0) -> None:
-        self.clock = Clock()
+    def __init__(
+        self,
+        *,
+        batch_size: int = 3,
+        max_buffer_bytes: int = 1_000_000,
+        gather_seconds: float = 0.0,
+        clock: Clock | None = None,
+        observer: SinkObserver | None = None,
+    ) -> None:
+        self.clock = clock or Clock()
         self.pipeline = ManualPipeline(self.clock)
         self.sink = LakeSink(
             batch_size=batch_size,
@@ -34,6 +42,7 @@ class Bench:
             revoke_seconds=55,
             stop_seconds=25,
             bad_records=BadRecords("dead-letter", lambda _: None),
+            observer=observer,
             clock=self.clock,
         )
         self.sink.connect(self.pipeline)

@@ -6,23 +6,20 @@ import threading
 import pytest
 from quixstreams.models.serializers import DESERIALIZERS
 
-from app.consumer.sink import LakeSink
 from app.errors import ConfigError
-from app.monitoring.metrics import Metrics
-from app.service.build import new_bad_records, new_sink
 from app.service.stream_timeouts import Watch
-from app.stream_timeouts.observer import RawKeys, WatchfulSink
+from app.stream_timeouts.observer import KeyObserver, RawKeys
 from tests.support.environment import load
 
 ON = {"STREAM_TIMEOUT_MS": "60000"}
 
 
 @pytest.mark.parametrize("timeout_ms", ["", "0", "-1"])
-def test_off_is_the_plain_sink_and_nothing_else(timeout_ms: str) -> None:
+def test_off_observes_nothing(timeout_ms: str) -> None:
     threads = threading.active_count()
     settings = load(STREAM_TIMEOUT_MS=timeout_ms)
     watch = Watch(settings, None)
-    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is LakeSink
+    assert watch.observer is None
     assert isinstance(watch.key_deserializer, DESERIALIZERS["str"])
     assert threading.active_count() == threads
     watch.close()
@@ -31,14 +28,13 @@ def test_off_is_the_plain_sink_and_nothing_else(timeout_ms: str) -> None:
 def test_on_with_a_topic() -> None:
     settings = load(STREAM_TIMEOUT_TOPIC="timeouts", KAFKA_KEY_DESERIALIZER="int", **ON)
     watch = Watch(settings, None)
-    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is WatchfulSink
+    assert isinstance(watch.observer, KeyObserver)
     assert isinstance(watch.key_deserializer, RawKeys)
 
 
 def test_on_with_a_function_alone() -> None:
-    settings = load(**ON)
-    watch = Watch(settings, print)
-    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is WatchfulSink
+    watch = Watch(load(**ON), print)
+    assert isinstance(watch.observer, KeyObserver)
 
 
 def test_on_without_anybody_to_tell_is_an_error() -> None:
