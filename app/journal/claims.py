@@ -7,7 +7,6 @@ fail. So partitions are paused there, and resumed by the consumer's loop once th
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,11 +23,11 @@ from app.journal.topic_ids import TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.retry import Stopped, until_it_works
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_ADVANCE_SECONDS = 60.0
 
 
 class Positions(Protocol):
@@ -66,6 +65,7 @@ class Claims:
         check_group: returns the error to end with where nothing may be claimed in this consumer group.
         watch: asks Kafka from time to time, from the first assignment on.
         metrics: told of each try that failed.
+        timings: how long to pause between tries, and between two notes of how far partitions are committed.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class Claims:
         check_group: Callable[[], ConnectorError | None] = lambda: None,
         watch: KafkaWatch | None = None,
         metrics: Metrics | None = None,
+        timings: Timings = DEFAULT,
     ) -> None:
         self._new_journal = new_journal
         self._ownership = ownership
@@ -99,7 +100,8 @@ class Claims:
         self._metrics = metrics or Metrics()
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="claim")
         self._stop = threading.Event()
-        self._advanced_at = time.monotonic()
+        self._timings = timings
+        self._advanced_at = timings.clock()
         self._through: queue.SimpleQueue[Claim | ConnectorError] = queue.SimpleQueue()
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
@@ -153,8 +155,8 @@ class Claims:
         Rows filtered out are in no batch: without this, a restart would read them again from the last batch on. Now and
         then is enough for that.
         """
-        now = time.monotonic()
-        if self._ownership and now - self._advanced_at >= _ADVANCE_SECONDS:
+        now = self._timings.clock()
+        if self._ownership and now - self._advanced_at >= self._timings.advance_seconds:
             self._advanced_at = now
             self._pool.submit(self._advance, self._ownership, ends)
 
@@ -204,7 +206,7 @@ class Claims:
             work,
             stop=self._stop,
             on_wait=lambda error: self._raise_if_ended(token, error),
-            clock=time.monotonic,
+            timings=self._timings,
         )
 
     def _raise_if_ended(self, token: str, error: RetryableError | None) -> None:

@@ -12,8 +12,8 @@ from app.journal.commit_mark import is_of_another, read_mark
 from app.journal.entry import told_id
 from app.journal.start_offset import KafkaPosition
 from app.model import TopicPartition
+from app.timings import DEFAULT
 
-_ANSWER_SECONDS = 20.0
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 # The broker is too old to be asked, or does not know the question.
 _NOT_TOLD = frozenset(
@@ -26,15 +26,20 @@ _NOT_TOLD = frozenset(
 )
 
 
+_no_default = object()
+
+
 class GroupOffsets:
     """Asks with a consumer of its own, which never subscribes, so that closing the other one cannot disturb it.
 
     Args:
         consumer: of the same group.
         admin: describes topics and the cluster.
+        answer_seconds: how long Kafka may take to answer.
     """
 
-    def __init__(self, consumer: Any, admin: AdminClient) -> None:
+    def __init__(self, consumer: Any, admin: AdminClient, answer_seconds: float = DEFAULT.kafka_answer_seconds) -> None:
+        self._answer_seconds = answer_seconds
         self._consumer = consumer
         self._admin = admin
         self._cluster_id: str | None = None
@@ -62,10 +67,10 @@ class GroupOffsets:
         what = f"the id of topic {topic}"
 
         def ask() -> str:
-            answer = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)
+            answer = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_seconds)
             return told_id(str(answer[topic].result().topic_id or ""))
 
-        return str(_asked(what, ask, not_told=""))
+        return str(self._asked(what, ask, not_told=""))
 
     def cluster_id(self) -> str:
         """The id of the cluster; empty where the broker does not tell. It is asked for once.
@@ -76,9 +81,9 @@ class GroupOffsets:
         if self._cluster_id is None:
 
             def ask() -> str:
-                return told_id(self._admin.describe_cluster(request_timeout=_ANSWER_SECONDS).result().cluster_id)
+                return told_id(self._admin.describe_cluster(request_timeout=self._answer_seconds).result().cluster_id)
 
-            self._cluster_id = str(_asked("the id of the cluster", ask, not_told=""))
+            self._cluster_id = str(self._asked("the id of the cluster", ask, not_told=""))
         return self._cluster_id
 
     def begun(self, topic: str, topic_id: str) -> set[int]:
@@ -103,17 +108,17 @@ class GroupOffsets:
         """
 
         def ask() -> dict[int, int]:
-            described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)
+            described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_seconds)
             asked = {
                 KafkaTopicPartition(topic, partition.id): OffsetSpec.latest()
                 for partition in described[topic].result().partitions
             }
             answers = self._admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_SECONDS
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._answer_seconds
             )
             return {tp.partition: answer.result().offset for tp, answer in answers.items()}
 
-        found: dict[int, int] = _asked(f"the ends of topic {topic}", ask)
+        found: dict[int, int] = self._asked(f"the ends of topic {topic}", ask)
         return found
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -121,7 +126,7 @@ class GroupOffsets:
     def _committed(self, tps: Iterable[TopicPartition]) -> list[Any]:
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
         what = f"the offsets of {', '.join(f'{tp.topic}[{tp.partition}]' for tp in wanted)}"
-        answers: list[Any] = _asked(what, lambda: self._consumer.committed(wanted, timeout=_ANSWER_SECONDS))
+        answers: list[Any] = self._asked(what, lambda: self._consumer.committed(wanted, timeout=self._answer_seconds))
         for answer in answers:
             if answer.error:
                 raise _failed(what, answer.error)
@@ -137,38 +142,36 @@ class GroupOffsets:
                 if error.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                     raise
             # A consumer that never subscribes learns of new partitions only when it is told to look.
-            self._consumer.list_topics(tp.topic, timeout=_ANSWER_SECONDS)
+            self._consumer.list_topics(tp.topic, timeout=self._answer_seconds)
             return self._ask_watermarks(wanted)
 
-        low, high = _asked(what, ask)
+        low, high = self._asked(what, ask)
         if min(low, high) < 0:
             raise _unknown(what, f"the broker answers {low} and {high}")
         return low, high
 
     def _ask_watermarks(self, wanted: KafkaTopicPartition) -> tuple[int, int] | None:
         found: tuple[int, int] | None = self._consumer.get_watermark_offsets(
-            wanted, timeout=_ANSWER_SECONDS, cached=False
+            wanted, timeout=self._answer_seconds, cached=False
         )
         return found
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
-        known = _asked(f"the partitions of {topic}", lambda: self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS))
+        known = self._asked(
+            f"the partitions of {topic}", lambda: self._consumer.list_topics(topic, timeout=self._answer_seconds)
+        )
         return [TopicPartition(topic, partition) for partition in sorted(known.topics[topic].partitions)]
 
-
-_no_default = object()
-
-
-def _asked(what: str, question: Callable[[], Any], not_told: Any = _no_default) -> Any:
-    try:
-        answer = question()
-    except KafkaException as error:
-        if not_told is not _no_default and error.args[0].code() in _NOT_TOLD:
-            return not_told
-        raise _failed(what, error.args[0]) from None
-    if answer is None:
-        raise _unknown(what, f"no answer in {_ANSWER_SECONDS:.0f} s")
-    return answer
+    def _asked(self, what: str, question: Callable[[], Any], not_told: Any = _no_default) -> Any:
+        try:
+            answer = question()
+        except KafkaException as error:
+            if not_told is not _no_default and error.args[0].code() in _NOT_TOLD:
+                return not_told
+            raise _failed(what, error.args[0]) from None
+        if answer is None:
+            raise _unknown(what, f"no answer in {self._answer_seconds:.0f} s")
+        return answer
 
 
 def _failed(what: str, error: KafkaError) -> ConnectorError:

@@ -18,7 +18,6 @@ import logging
 import queue
 import shutil
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -40,6 +39,7 @@ from app.pipeline.upload import Upload, UploadItem
 from app.pipeline.upload_items import data_file, dead_letters, intents, sidecars, stored_files
 from app.retry import Stopped, until_it_works
 from app.storage.base import ObjectStore, StoredObject
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ class Pipeline:
         virtual_columns: partition columns without folders.
         stats_columns: the only columns to make zone maps of; ``None`` for all.
         metrics: told of each batch that is in the lake, and of each try that failed.
+        timings: how long to pause between tries.
     """
 
     def __init__(
@@ -85,7 +86,9 @@ class Pipeline:
         virtual_columns: Sequence[str] = (),
         stats_columns: frozenset[str] | None = None,
         metrics: Metrics | None = None,
+        timings: Timings = DEFAULT,
     ) -> None:
+        self._timings = timings
         self._writer = writer
         self._stager = stager
         self._store = store
@@ -299,7 +302,7 @@ class Pipeline:
             self._changed.notify_all()
 
     def _until_it_works(self, step: str, work: Callable[[], _T]) -> _T:
-        return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), clock=time.monotonic)
+        return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), timings=self._timings)
 
     def _set_obstacle(self, step: str, error: RetryableError | None) -> None:
         if error:

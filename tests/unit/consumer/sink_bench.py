@@ -7,9 +7,11 @@ from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext
 
 from app.bad_records.policy import BadRecords
-from app.consumer.sink import LakeSink, SinkObserver
+from app.consumer.assignment import Assignments
+from app.consumer.sink import LakeSink, SinkLimits, SinkObserver
 from app.errors import FatalError, RetryableError
 from app.model import Batch, TopicPartition
+from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.fakes.manual_pipeline import ManualPipeline
 from tests.support.batches import NOON, TP
@@ -33,19 +35,16 @@ class Bench:
     ) -> None:
         self.clock = clock or Clock()
         self.pipeline = ManualPipeline(self.clock)
+        self.timings = Timings(clock=self.clock, sleep=self.clock.advance, gather_seconds=gather_seconds)
+        self.assignments = Assignments(timings=self.timings)
         self.sink = LakeSink(
-            batch_size=batch_size,
-            gather_seconds=gather_seconds,
-            max_buffer_bytes=max_buffer_bytes,
-            max_record_bytes=1_000_000,
-            flush_seconds=180,
-            revoke_seconds=55,
-            stop_seconds=25,
+            pipeline=self.pipeline,
+            assignments=self.assignments,
+            limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000),
             bad_records=BadRecords("dead-letter", lambda _: None),
             observer=observer,
-            clock=self.clock,
+            timings=self.timings,
         )
-        self.sink.connect(self.pipeline)
         self.sink.assign([TP, OTHER])
 
     def add(self, *offsets: int, tp: TopicPartition = TP, value: Any = None, size: int = 100) -> None:

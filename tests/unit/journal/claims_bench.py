@@ -1,6 +1,7 @@
 """Claims over a real folder; Kafka and the catalog are played."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from app.journal.ownership import JournalOwnership
 from app.journal.start_offset import KafkaPosition, StartFrom
 from app.journal.topic_ids import TopicIds
 from app.model import TopicPartition
+from app.timings import Timings
 from tests.fakes.journal_store import JournalStore
 from tests.unit.journal.journal_bench import BODY, ROOTS, intent, key_of
 from tests.unit.pipeline.pipeline_line import wait_until
@@ -52,7 +54,8 @@ class Positions:
 class Bench:
     """Claims over a real folder; Kafka and the catalog are played."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.timings = Timings(clock=clock, first_retry_seconds=0.002)
         self.lake = tmp_path
         self.store = JournalStore(tmp_path)
         self.positions = Positions()
@@ -86,6 +89,7 @@ class Bench:
             keeps_state=keeps_state,
             workers=2,
             check_group=check_group,
+            timings=self.timings,
         )
         self.made.append(claims)
         return claims

@@ -31,8 +31,9 @@ class Bench(sink_bench.Bench):
         self.raw_keys = RawKeys(new_deserializer(deserializer))
 
         clock = Clock()
-        tracker = TimeoutTracker(timeout_ms=TIMEOUT * 1000, max_bytes=10**6, clock=clock)
-        tracker.connect(lambda _: True, self)
+        tracker = TimeoutTracker(
+            timeout_ms=TIMEOUT * 1000, max_bytes=10**6, is_heard=lambda _: True, listener=self, clock=clock
+        )
         super().__init__(batch_size=10**6, clock=clock, observer=KeyObserver(tracker, self.raw_keys))
 
     def tell(self, key: bytes) -> None:
