@@ -168,6 +168,7 @@ def new_claims(
             token,
             roots=roots,
             each=objects.map,
+            clock=timings.clock,
         ),
         ownership=ownership if isinstance(ownership, JournalOwnership) else None,
         positions=positions,

@@ -9,14 +9,12 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.errors import RetryableError
-from app.journal.journal import Journal
 from app.storage.base import Document, StoredObject
 from app.storage.local.store import LocalStore
 from app.timings import Timings
@@ -56,7 +54,6 @@ def _quicken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         first_retry_seconds=0.5 / SPEED,
         longest_retry_seconds=30.0 / SPEED,
     )
-    monkeypatch.setattr("app.service.build.Journal", partial(Journal, clock=fast))
     monkeypatch.setattr("quixstreams.internal_consumer.consumer.monotonic", fast)
 
 

@@ -39,9 +39,7 @@ def topics_at(address: str, *, wait_seconds: float = 0.0, stop: bool = False, pr
         stopped.set()
     connection = ConnectionConfig.from_librdkafka_dict({"bootstrap.servers": address, "security.protocol": protocol})
     ticking = map(float, count())
-    return find_topics(
-        connection, wait_seconds=wait_seconds, stop=stopped, clock=ticking.__next__, answer_seconds=1.0
-    )
+    return find_topics(connection, wait_seconds=wait_seconds, stop=stopped, clock=ticking.__next__, answer_seconds=1.0)
 
 
 # --- the broker -----------------------------------------------------------------------------------------------------
