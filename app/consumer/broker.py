@@ -25,7 +25,12 @@ def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
 
 
 def find_topics(
-    connection: ConnectionConfig, *, wait_seconds: float, stop: threading.Event, clock: Callable[[], float]
+    connection: ConnectionConfig,
+    *,
+    wait_seconds: float,
+    stop: threading.Event,
+    clock: Callable[[], float],
+    answer_seconds: float = _ANSWER_SECONDS,
 ) -> list[str]:
     """Names of the topics the broker shows us, waiting for a broker that is not up yet.
 
@@ -39,7 +44,7 @@ def find_topics(
     begin = clock()
     while True:
         try:
-            return sorted(client.list_topics(timeout=_ANSWER_SECONDS).topics)
+            return sorted(client.list_topics(timeout=answer_seconds).topics)
         except KafkaException as error:
             client.poll(0)  # only now does the client call back with what happened underneath
             refused = next((seen for seen in errors if seen.code() in _REFUSED), None)

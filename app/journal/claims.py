@@ -7,7 +7,6 @@ fail. So partitions are paused there, and resumed by the consumer's loop once th
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from app.journal.start_offset import Start, StartFrom, check_cluster, lacks_offs
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.retry import Stopped, until_it_works
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +65,7 @@ class Claims:
         check_group: returns the error to end with where nothing may be claimed in this consumer group.
         watch: asks Kafka from time to time, from the first assignment on.
         metrics: counts tries that failed.
-        advance_seconds: between two times that ``advance`` writes journals.
-        clock: monotonic seconds.
+        timings: how long to pause between tries, and between two times that ``advance`` writes journals.
     """
 
     def __init__(
@@ -85,8 +84,7 @@ class Claims:
         check_group: Callable[[], ConnectorError | None] = lambda: None,
         watch: KafkaWatch | None = None,
         metrics: Metrics | None = None,
-        advance_seconds: float = 60.0,
-        clock: Callable[[], float] = time.monotonic,
+        timings: Timings = DEFAULT,
     ) -> None:
         self._new_journal = new_journal
         self._ownership = ownership
@@ -102,9 +100,8 @@ class Claims:
         self._metrics = metrics or Metrics()
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="claim")
         self._stop = threading.Event()
-        self._advance_seconds = advance_seconds
-        self._clock = clock
-        self._advanced_at = clock()
+        self._timings = timings
+        self._advanced_at = timings.clock()
         self._through: queue.SimpleQueue[Claim | ConnectorError] = queue.SimpleQueue()
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
@@ -158,8 +155,8 @@ class Claims:
         Rows filtered out are in no batch: without this, a restart would read them again from the last batch on. Now and
         then is enough for that.
         """
-        now = self._clock()
-        if self._ownership and now - self._advanced_at >= self._advance_seconds:
+        now = self._timings.clock()
+        if self._ownership and now - self._advanced_at >= self._timings.advance_seconds:
             self._advanced_at = now
             self._pool.submit(self._advance, self._ownership, ends)
 
@@ -209,7 +206,7 @@ class Claims:
             work,
             stop=self._stop,
             on_wait=lambda error: self._raise_if_ended(token, error),
-            clock=self._clock,
+            timings=self._timings,
         )
 
     def _raise_if_ended(self, token: str, error: RetryableError | None) -> None:

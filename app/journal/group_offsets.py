@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.entry import ids_differ, known_id
 from app.model import TopicPartition
+from app.timings import DEFAULT
 
 _WRITER = "ts-datalake-sink"
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
@@ -101,10 +102,10 @@ class GroupOffsets:
     Args:
         consumer: of the same group.
         admin: describes topics and the cluster.
-        answer_seconds: how long one answer is waited for.
+        answer_seconds: how long Kafka may take to answer.
     """
 
-    def __init__(self, consumer: Any, admin: AdminClient, answer_seconds: float = 20.0) -> None:
+    def __init__(self, consumer: Any, admin: AdminClient, answer_seconds: float = DEFAULT.kafka_answer_seconds) -> None:
         self._consumer = consumer
         self._admin = admin
         self._answer_seconds = answer_seconds

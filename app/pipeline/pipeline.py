@@ -18,7 +18,6 @@ import logging
 import queue
 import shutil
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -38,6 +37,7 @@ from app.pipeline.stage import Stager
 from app.pipeline.upload import Upload, UploadItem, data_file, dead_letters, intents, sidecars, stored_files
 from app.retry import Stopped, until_it_works
 from app.storage.base import ObjectStore, StoredObject
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +66,7 @@ class Pipeline:
         virtual_columns: partition columns without folders (virtual partitions).
         stats_columns: the only columns to collect bounds and counts of (zone maps); ``None`` for all.
         metrics: counts batches that are in the lake, and tries that failed.
+        timings: how long to pause between tries.
     """
 
     def __init__(
@@ -83,7 +84,9 @@ class Pipeline:
         virtual_columns: Sequence[str] = (),
         stats_columns: frozenset[str] | None = None,
         metrics: Metrics | None = None,
+        timings: Timings = DEFAULT,
     ) -> None:
+        self._timings = timings
         self._writer = writer
         self._stager = stager
         self._store = store
@@ -297,7 +300,7 @@ class Pipeline:
             self._changed.notify_all()
 
     def _until_it_works(self, step: str, work: Callable[[], _T]) -> _T:
-        return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), clock=time.monotonic)
+        return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), timings=self._timings)
 
     def _set_obstacle(self, step: str, error: RetryableError | None) -> None:
         if error:

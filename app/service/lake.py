@@ -15,6 +15,7 @@ from app.table.compatibility import open_table
 from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec
 from app.table.location import Place, adopted
 from app.table.schema_store import SchemaStore
+from app.timings import Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +29,17 @@ class Lake:
     query_api: QueryApi | None
 
 
-def open_lake(settings: Settings) -> Lake:
+def open_lake(settings: Settings, timings: Timings) -> Lake:
     """Connect to the catalog, then to the store where the table lies, and compare the settings with what is there.
 
     Raises:
         ConnectorError: of the catalog or the store, after a while where it may pass.
     """
     store, catalog = new_store(settings), new_catalog(settings)
-    known = patiently(catalog.check) if catalog else None
+    known = patiently(catalog.check, timings) if catalog else None
     place = new_place(settings, store, known)
-    patiently(lambda: store.connect(f"{place.root}/"))
-    spec = patiently(lambda: new_spec(settings, store, place, known))
+    patiently(lambda: store.connect(f"{place.root}/"), timings)
+    spec = patiently(lambda: new_spec(settings, store, place, known), timings)
     query_api = new_query_api(settings)
     return Lake(store, place, spec, new_registrar(settings, catalog, place, known, query_api), query_api)
 

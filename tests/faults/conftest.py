@@ -56,13 +56,6 @@ def table(site: Site) -> Iterator[Table]:
 
 
 @pytest.fixture
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connector tries again as ever, only sooner."""
-    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.01)
-    monkeypatch.setattr("app.retry._LONGEST_PAUSE", 0.05)
-
-
-@pytest.fixture
 def place(
     request: pytest.FixtureRequest,
     kafka: Broker,

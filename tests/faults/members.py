@@ -31,6 +31,7 @@ from app.storage.base import ObjectStore
 from app.storage.s3.store import S3Store
 from app.table.layout import dead_letter_root, is_data_file
 from app.table.location import Place
+from app.timings import Timings
 from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer
@@ -46,6 +47,7 @@ PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(2))
 PLACES = ("a", "b")  # the table's folders; each batch has one row for each of them
 BATCHES = 3
 LAST = BATCHES * len(PLACES) - 1  # offset of the last row of each partition
+_HURRY = Timings(first_retry_seconds=0.01, longest_retry_seconds=0.05)  # it tries again as ever, only sooner
 PATIENCE = 60.0
 CATALOG_TIMEOUT = 2.0
 
@@ -189,6 +191,7 @@ class Member:
             start_from="auto",
             keeps_state=False,
             workers=workers,
+            timings=_HURRY,
         )
         self.starts: dict[TopicPartition, int] = {}
         self._folder = scratch / secrets.token_hex(4)
@@ -202,6 +205,7 @@ class Member:
             scratch=self._folder,
             workers=workers,
             ownership=self.ownership,
+            timings=_HURRY,
         )
 
     def claim(self) -> None:

@@ -13,8 +13,6 @@ from tests.faults.members import BATCHES, LAST, PARTITIONS, Member, Site, Table,
 from tests.faults.proxy import Answer, Fault, Lost, Rule, Say, Slow, nth, on
 from tests.faults.steps import DATA, JOURNAL, STEPS, Step, leave_behind, live, s3_error
 
-pytestmark = pytest.mark.usefixtures("short_pauses")
-
 CONDITIONAL = [
     "claim write",
     "begin",

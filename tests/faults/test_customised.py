@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.sinks import BatchingSink, SinkBackpressureError
 
 from app.errors import ConfigError, FatalError
-from app.journal.claims import Claims
 from dev.broker import QUIET, Broker
 from dev.kafka import LocalKafka
 from tests.faults.connector_thread import Place
@@ -83,11 +82,9 @@ def test_a_branch_to_a_topic_and_a_second_sink_get_every_record(place: Place) ->
     assert place.kafka.count(alerts) == 100
 
 
-def test_a_second_sink_that_asks_for_a_pause_loses_and_doubles_nothing_of_the_table(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_sink_that_asks_for_a_pause_loses_and_doubles_nothing_of_the_table(place: Place) -> None:
     """What it puts off is not committed, so that no journal may tell of it as done."""
-    monkeypatch.setattr("app.service.build.Claims", partial(Claims, advance_seconds=0.0))
+    place.timings = replace(place.timings, advance_seconds=0.0)
     is_busy = True
 
     def refuse() -> None:

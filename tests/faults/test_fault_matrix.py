@@ -11,8 +11,6 @@ from tests.faults.members import LAST, Table, recover
 from tests.faults.proxy import Answer, Cut, Fault, Hang, Lost, Reset, Rule, Say, nth
 from tests.faults.steps import STEPS, Step, leave_behind, live, s3_error
 
-pytestmark = pytest.mark.usefixtures("short_pauses")
-
 
 def refusal(status: int, code: str, **headers: str) -> Callable[[Step], Fault]:
     """The status, in the words of the server that is asked."""

@@ -15,8 +15,6 @@ from tests.faults.members import LAST, Member, Site, Table, recover
 from tests.faults.proxy import Answer, Exchange, Request, Rule, Say, from_on, nth, on
 from tests.faults.steps import DATA, JOURNAL, STEPS, Step, leave_behind, live, s3_error
 
-pytestmark = pytest.mark.usefixtures("short_pauses")
-
 OF_STORE = {name: step for name, step in STEPS.items() if step.server == "store"}
 OF_CATALOG = {name: step for name, step in STEPS.items() if step.server == "catalog"}
 RIGHTS = {"PUT": "s3:PutObject", "GET": "s3:GetObject", "DELETE": "s3:DeleteObject"}

@@ -11,8 +11,6 @@ from tests.faults.members import BATCHES, LAST, PARTITIONS, PLACES, FencedOff, M
 from tests.faults.proxy import Hold, Request, Rule, nth, on
 from tests.faults.steps import DATA, JOURNAL, STEPS, leave_behind, live, proxy_of
 
-pytestmark = pytest.mark.usefixtures("short_pauses")
-
 AWAY = 60.0  # seconds; no time-out of the one that stands still ends its request
 
 # Steps of a claim after which the partition cannot be taken back; a late claim itself takes it back, without harm, and

@@ -17,19 +17,19 @@ from app.commands.check.checks import Check, line, run
 from app.config.settings import Settings
 from app.config.targets import LocalTarget
 from app.consumer.application import LakeApplication
+from app.consumer.assignment import Assignments
 from app.consumer.broker import find_topics
 from app.consumer.group import check_members, check_rights
 from app.consumer.topics import open_topic
 from app.formatting import counted
 from app.monitoring.http_server import HttpServer
 from app.monitoring.metrics import Metrics
-from app.monitoring.probes import Health
-from app.service.build import new_application, new_bad_records, new_client_id, new_sink
+from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
 from app.service.lake import new_catalog, new_place, new_schema, new_spec
 from app.service.spark import new_spark_writer
 from app.service.stores import new_store
-from app.service.stream_timeouts import Watch
+from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import make_scratch
 from app.spark.writer import SparkWriter
 from app.storage.probe import try_out
@@ -120,11 +120,8 @@ class _Attempts:
     # --- Kafka ------------------------------------------------------------------------------------------------------
 
     def _reach_broker(self) -> str:
-        settings, metrics = self._settings, Metrics()
-        health = Health(loop_seconds=_ANSWER_SECONDS, clock=time.monotonic)
-        sink = new_sink(settings, new_bad_records(settings), metrics)
         self._application = new_application(
-            settings, self._place, sink, health, metrics, self._scratch, may_create=False
+            self._settings, self._place, Assignments(), Metrics(), self._scratch, may_create=False
         )
         self._visible = find_topics(
             self._application.config.broker_address,
@@ -173,7 +170,8 @@ class _Attempts:
         return f"builds a stream; its own topics are created where missing: {topics}" if topics else "builds a stream"
 
     def _find_silence_hook(self) -> str:
-        Watch(self._settings, load_customised().on_stream_timeout)  # which looks for the hook, or the topic
+        # It looks for the hook, or the topic.
+        StreamTimeouts(self._settings, load_customised().on_stream_timeout)
         return "is defined"
 
     @property

@@ -6,7 +6,6 @@ At any moment readers find the old file or the new one, whole: whoever ends the 
 import logging
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from app.retry import Stopped, until_it_works
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +83,7 @@ class Rewriter:
         replaced: updates sidecars and the catalog.
         fixed: columns whose type the user fixed.
         scratch: a folder for copies of the file at hand: of the old one, of all its rows uncompressed, of the new one.
+        timings: how long to pause between tries to tell the catalog.
     """
 
     def __init__(
@@ -94,7 +95,9 @@ class Rewriter:
         replaced: ReplacedFiles,
         fixed: frozenset[str],
         scratch: Path,
+        timings: Timings = DEFAULT,
     ) -> None:
+        self._timings = timings
         self._store = store
         self._writer = writer
         self._schema = schema
@@ -121,7 +124,8 @@ class Rewriter:
             with _finishing() as stop:
                 self._replaced.note(key, etag)
                 stored = self._replace(new.path, key, etag)
-                if not self._replaced.update(stored, new.path, new.changed, partial(_patiently, stop=stop)):
+                patiently = partial(_patiently, stop=stop, timings=self._timings)
+                if not self._replaced.update(stored, new.path, new.changed, patiently):
                     logger.warning("%s is rewritten, but %s", key, _LEFT)
             rows = pq.read_metadata(new.path).num_rows
             return Rewritten(rows, old.stat().st_size, stored.size, new.coerced.rescued, stop.is_set())
@@ -162,10 +166,10 @@ class Rewriter:
 _LEFT = "the catalog still has its former size and bounds: the next run of rewrite tells it"
 
 
-def _patiently(work: Callable[[], Any], stop: threading.Event) -> bool:
+def _patiently(work: Callable[[], Any], stop: threading.Event, timings: Timings) -> bool:
     """Do it, however long it takes; ``False`` where the process is to end."""
     try:
-        until_it_works(work, stop=stop, on_wait=lambda _: None, clock=time.monotonic)
+        until_it_works(work, stop=stop, on_wait=lambda _: None, timings=timings)
     except Stopped:
         return False
     return True

@@ -17,16 +17,19 @@ from app.commands.answers import log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
+from app.consumer.assignment import Assignments
 from app.consumer.exact_json import new_deserializer
+from app.consumer.loop import new_loop
 from app.consumer.offline import GivenMessage, NoJournals, OfflineApplication, Sent
+from app.consumer.paused_partitions import PausedPartitions
+from app.consumer.sink import LakeSink
 from app.errors import ConfigError, ConnectorError
 from app.formatting import counted
 from app.lenient_json import to_json
 from app.model import Batch
 from app.monitoring.metrics import Metrics
-from app.monitoring.probes import Health
 from app.pipeline.stage import Stager
-from app.service.build import can_read_whole_batches, new_application, new_sink, new_stager
+from app.service.build import can_read_whole_batches, new_application, new_stager, sink_limits
 from app.service.customised import load_customised
 from app.service.lake import new_place, new_schema, new_spec
 from app.service.stores import new_store
@@ -83,7 +86,6 @@ class _Trial:
         self._counts = Counter[str]()
         self._rescued = 0
         bad_records = BadRecords("dead-letter", lambda _: None)  # each is shown here
-        self._sink = new_sink(settings, bad_records, Metrics())
         store = new_store(settings)
         place = new_place(settings, store, None)
         store.connect(f"{place.root}/")
@@ -92,12 +94,11 @@ class _Trial:
         schema.open()
         with_offset = settings.model_copy(update={"metadata_columns": (*dict.fromkeys((*self._metadata, _OFFSET)),)})
         self._stager: Stager = new_stager(with_offset, place, self._spec, schema, bad_records)
-        health = Health(loop_seconds=60.0, clock=time.monotonic)
+        self._assignments = Assignments()
         self._application: LakeApplication = new_application(
             settings,
             place,
-            self._sink,
-            health,
+            self._assignments,
             Metrics(),
             scratch,
             kind=OfflineApplication,
@@ -105,7 +106,13 @@ class _Trial:
             records=iter(records),
             tell=self._note_sent,
         )
-        self._sink.connect(self)
+        self._sink = LakeSink(
+            pipeline=self,
+            assignments=self._assignments,
+            limits=sink_limits(settings),
+            bad_records=bad_records,
+            on_sealed=self._application.checkpoints.in_flight.sealed,
+        )
 
     def run(self) -> int:
         application, settings = self._application, self._settings
@@ -114,12 +121,22 @@ class _Trial:
             value_deserializer=new_deserializer(settings.value_deserializer),
             key_deserializer=new_deserializer(settings.key_deserializer),
         )
-        application.keep_messages(topic)
+        application.current.keep_of(topic)
         dataframe = application.dataframe(topic)
         transformed = load_customised().build(dataframe, application)
         is_untouched = application.built(dataframe, transformed)
         transformed.sink(self._sink)
-        application.connect(NoJournals())
+        claims = NoJournals()
+        loop = new_loop(
+            application=application,
+            assignments=self._assignments,
+            sink=self._sink,
+            paused=PausedPartitions(application.consumer, claims, self._assignments),
+            claims=claims,
+            on_turn=lambda: None,
+            in_batches=False,
+        )
+        application.start(loop)
         application.run()
         self._show(is_untouched=is_untouched)
         return 1 if self._counts["bad"] else 0

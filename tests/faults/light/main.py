@@ -3,14 +3,15 @@
 import runpy
 import sys
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 REPO = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(REPO))
 
-import app.service.build  # noqa: E402
 import app.service.run  # noqa: E402 - the path comes first
+from app.timings import Timings  # noqa: E402
 from tests.fakes.arrow_writer import ArrowWriter  # noqa: E402
 
 
@@ -32,5 +33,6 @@ class LightWriter(ArrowWriter):
 
 
 vars(app.service.run)["SparkWriter"] = LightWriter
-app.service.build._SESSION_MS = 6_000  # the shortest that brokers allow
+timings = Timings(session_seconds=6.0)  # the shortest that brokers allow
+vars(app.service.run)["run"] = partial(app.service.run.run, timings=timings)
 runpy.run_path(str(REPO / "main.py"), run_name="__main__")

@@ -1,6 +1,7 @@
 """What ends the application's loop and what does not: errors of the broker and of our own, a stop."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def test_messages_that_come_without_a_pause_share_a_turn(lenient: Bench) -> None
 
 
 def test_a_full_buffer_ends_the_turn(lenient: Bench) -> None:
-    lenient.sink._max_buffer_bytes = 1_000
+    lenient.sink.limits = replace(lenient.sink.limits, max_buffer_bytes=1_000)
     lenient.records += [record(offset) for offset in range(20)]
     lenient.turn()
     assert 0 < len(lenient.written) < 10
@@ -140,7 +141,7 @@ def test_what_is_in_the_lake_is_committed_though_a_later_batch_failed_for_good(
 ) -> None:
     """A start that fails at the same place again would write it once more each time."""
     broken = FatalError("uploading s3://lake/x", "403", "Check the rights")
-    bench.sink._batch_size = 1
+    bench.sink.limits = replace(bench.sink.limits, batch_size=1)
 
     def consume(*_: object) -> None:
         bench.turn(record(0), record(1), record(2))

@@ -1,6 +1,7 @@
 """Claims over a real folder; Kafka and the catalog are played."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -14,7 +15,7 @@ from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.start_offset import StartFrom
 from app.model import TopicPartition
-from tests.fakes.clock import Clock
+from app.timings import Timings
 from tests.fakes.journal_store import JournalStore
 from tests.unit.journal.journal_bench import BODY, ROOTS, intent, key_of
 from tests.unit.pipeline.pipeline_line import wait_until
@@ -54,7 +55,8 @@ class Positions:
 class Bench:
     """Claims over a real folder; Kafka and the catalog are played."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.timings = Timings(clock=clock, first_retry_seconds=0.002)
         self.lake = tmp_path
         self.store = JournalStore(tmp_path)
         self.positions = Positions()
@@ -63,7 +65,6 @@ class Bench:
         self.catalog_errors: list[ConnectorError] = []
         self.registered: list[list[str]] = []
         self.made: list[Claims] = []
-        self.clock = Clock()
         self.ownership = JournalOwnership(
             self.stands, lambda token, _: self.told.append(token), workers=2, fresh_seconds=10.0
         )
@@ -89,7 +90,7 @@ class Bench:
             keeps_state=keeps_state,
             workers=2,
             check_group=check_group,
-            clock=self.clock,
+            timings=self.timings,
         )
         self.made.append(claims)
         return claims

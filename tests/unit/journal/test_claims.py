@@ -19,8 +19,7 @@ from tests.unit.pipeline.pipeline_line import Gate, wait_until
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.002)
+def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
     bench.stop()

@@ -13,6 +13,7 @@ from app.journal.entry import JournaledFile, JournalEntry
 from app.journal.journal import Intent, Journal
 from app.journal.ownership import AssignmentOwnership, JournalOwnership
 from app.service.build import new_ownership
+from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 from tests.support.environment import load
@@ -308,9 +309,9 @@ def test_a_process_that_was_frozen_does_not_upload_what_is_not_its_own_any_more(
 
 def test_a_process_frozen_for_less_than_its_session_looks_too(bench: Bench) -> None:
     """Its last heartbeat may be older than its last look: others may have taken over already."""
-    sink: Any = SimpleNamespace(is_owner=lambda _: True, fenced=lambda *_: None)
+    assignments: Any = SimpleNamespace(is_current=lambda _: True, fence=lambda *_: None)
     settings = load({"STORAGE_URL": "file:///x", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "sensors"})
-    ownership = new_ownership(settings, sink)
+    ownership = new_ownership(settings, assignments, Timings())
     assert isinstance(ownership, JournalOwnership)
     ownership.take(A, bench.journals[A])
     bench.take_over(A)

@@ -15,12 +15,14 @@ from app.journal.ownership import AssignmentOwnership, Ownership
 from app.model import Batch, TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.table.location import Place
+from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
 from tests.support.batches import batch, properties, spec, stager
 
 ROOT = "data/t"
+HURRY = Timings(first_retry_seconds=0.001, longest_retry_seconds=0.01)
 WAIT = 10.0
 
 
@@ -66,6 +68,7 @@ class Line:
             ownership=ownership or AssignmentOwnership(lambda token: token not in self.ended),
             virtual_columns=virtual,
             recreated=recreated,
+            timings=HURRY,
         )
 
     def submit(self, *batches: Batch) -> None:

@@ -110,11 +110,6 @@ class JournalLine(Line):
         return set(self.catalog.keys)
 
 
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.002)
-
-
 @pytest.fixture
 def line(tmp_path: Path) -> Iterator[JournalLine]:
     line = JournalLine(tmp_path)

@@ -22,6 +22,7 @@ from app.storage.local.store import LocalStore
 from app.table.catalog_table import TableProperties
 from app.table.location import Place
 from app.table.schema import TableSchema
+from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.memory_schema import MemorySchema
@@ -62,6 +63,7 @@ class Table:
             replaced=self.replaced(with_catalog=with_catalog),
             fixed=frozenset(),
             scratch=self.scratch,
+            timings=Timings(first_retry_seconds=0.0),
         )
 
     def replaced(self, *, with_catalog: bool = True) -> ReplacedFiles:
@@ -224,8 +226,7 @@ def test_the_index_of_another_column_stays(table: Table) -> None:
     assert not (table.path.parent / ".vidx").exists()
 
 
-def test_a_catalog_that_is_away_is_waited_for(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.0)
+def test_a_catalog_that_is_away_is_waited_for(table: Table) -> None:
     answers: list[ConnectorError | None] = [RetryableError("registering", "no answer"), None]
     table.catalog.refuse = lambda: answers.pop(0)
     table.rewriter().rewrite(KEY)
