@@ -15,14 +15,13 @@ import pytest
 
 from dev.broker import Broker
 from dev.minio import LocalMinio
-from tests.e2e.connector import REPO, ConnectorProcess
+from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import mirror
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.proxy import FaultProxy, Matches, Rule, nth, on
 
-LIGHT = Path(__file__).parent / "light"
 RECORDS = 2_000
 PARTITIONS = 2
 WRITES_BEGIN = on("PUT", "/_journal/", body='"state":"pending"')
@@ -127,12 +126,12 @@ def test_a_kill_between_two_steps(place: Place, s3_server: LocalMinio, bucket: s
     target = Target()
     rule = place.kill_at(POINTS[point], target)
     place.scenario.produce(records(RECORDS, partitions=PARTITIONS))
-    first = place.scenario.connector(place.through_proxies, root=LIGHT)
+    first = place.scenario.connector(place.through_proxies)
     target.kill = kill_python(first)
     assert first.wait() == -signal.SIGKILL
     assert rule.met == 1
 
-    second = place.scenario.connector(place.direct, root=LIGHT)
+    second = place.scenario.connector(place.direct)
     place.scenario.wait_until_committed(RECORDS, by=second)
     assert second.stop() == 0
     check_whole(place, s3_server, bucket, tmp_path)
@@ -146,12 +145,12 @@ def test_java_dies_between_two_steps(
     target = Target()
     place.kill_at(POINTS[point], target)
     place.scenario.produce(records(RECORDS, partitions=PARTITIONS))
-    first = place.scenario.connector(place.through_proxies, root=REPO)
+    first = place.scenario.connector(place.through_proxies, java=True)
     target.kill = kill_java(first)
     assert first.wait() == 70
     assert target.dies.wait(10)
 
-    second = place.scenario.connector(place.direct, root=LIGHT)
+    second = place.scenario.connector(place.direct)
     place.scenario.wait_until_committed(RECORDS, by=second)
     assert second.stop() == 0
     check_whole(place, s3_server, bucket, tmp_path)

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.convert import batch, chunks
@@ -340,14 +340,12 @@ def _numbered(batches: list[list[tuple[KafkaMessage, int]]]) -> list[list[KafkaM
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(TABLES, _batches(MESSAGES), st.integers(1, 3))
 def test_whatever_comes(table: Table, batches: list[list[KafkaMessage]], few: int) -> None:
     with cut_by(few):
         assert_both_agree(table, batches)
 
 
-@settings(max_examples=60, deadline=None)
 @given(TABLES, _batches(SAME_KIND), st.integers(1, 3))
 def test_records_of_mostly_one_kind(table: Table, batches: list[list[KafkaMessage]], few: int) -> None:
     with cut_by(few):

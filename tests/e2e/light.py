@@ -1,4 +1,9 @@
-"""The connector as a process without Java: a writer of pyarrow in Spark's place, and a short session with Kafka."""
+"""The connector as a process without Java: a writer of pyarrow in Spark's place, and a short session with Kafka.
+
+    python tests/e2e/light.py TREE
+
+The tree is the folder of the ``main.py`` and the ``app/`` to run.
+"""
 
 import runpy
 import sys
@@ -6,8 +11,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-REPO = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(REPO))
+TREE = Path(sys.argv.pop(1))
+sys.path[0] = str(Path(__file__).resolve().parents[2])
+sys.path.insert(0, str(TREE))
 
 import app.service.build  # noqa: E402
 import app.service.run  # noqa: E402 - the path comes first
@@ -33,4 +39,4 @@ class LightWriter(ArrowWriter):
 
 vars(app.service.run)["SparkWriter"] = LightWriter
 app.service.build._SESSION_MS = 6_000  # the shortest that brokers allow
-runpy.run_path(str(REPO / "main.py"), run_name="__main__")
+runpy.run_path(str(TREE / "main.py"), run_name="__main__")
