@@ -83,11 +83,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.args == config.getini("testpaths") and (none := targets.without_tests([item.nodeid for item in items])):
         raise pytest.UsageError(f"tests/targets.py names what no test is called: {none}")
     for item in items:
-        item.add_marker(targets.of(item))  # before pytest selects by -m
+        item.add_marker(targets.of(item))  # before pytest selects by them
     yield
-    side_by_side.longest_first(
-        items, side_by_side.known_durations()
-    )  # after pytest has put tests of one fixture together
+    # after pytest has put the tests of one parameter of a fixture together
+    side_by_side.longest_first(items, side_by_side.known_durations())
 
 
 def pytest_report_header(config: pytest.Config) -> str:

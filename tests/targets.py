@@ -5,7 +5,8 @@
 - ``slow`` (``make test-slow``): more of the same kind, and what takes long.
 - ``alone`` (``make test-slow``, at its end): measures this machine, so that nothing else may run beside it.
 
-What is in no list here is ``standard``. All lists hold beginnings of test ids.
+What is in no list here is ``standard``. All lists hold beginnings of test ids. Tests of which the parameters tell apart
+what is for every day carry the mark ``slow`` themselves (``tests/faults``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +70,12 @@ SLOW: Mapping[str, Sequence[str]] = {
     "thousands of objects": (
         "tests/integration/storage/test_behaviour.py::test_more_objects_than_a_page",
     ),
-    "seconds each, and of no row's concern": (
+    "seconds each; others of their kind are for every day": (
+        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_whatever_happens[2]",
+        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_whatever_happens[3]",
+        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_or_doubled_while_the_partitions_stay[2]",
+        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_or_doubled_while_the_partitions_stay[3]",
+        "tests/unit/convert/test_lanes_agree.py::test_odd_batches",
         "tests/unit/convert/test_rows_names.py::test_records_with_names_of_their_own_do_not_take_the_square",
         "tests/unit/journal/test_journal_settling.py::test_a_claim_after_many_crashes_does_not_delete_everything",
     ),
@@ -80,7 +86,7 @@ def of(item: pytest.Item) -> str:
     """The target of a test."""
     if item.get_closest_marker("alone"):
         return "alone"
-    if reason(item.nodeid):
+    if item.get_closest_marker("slow") or reason(item.nodeid):
         return "slow"
     return "unit" if item.nodeid.startswith(UNIT) else "standard"
 

@@ -55,6 +55,8 @@ POINTS = {
     "one of two parts is done": Point(WRITES_DONE, 3, is_after=True),
     "the batch is done and not committed": Point(WRITES_DONE, 4, is_after=True),
 }
+# test_state_machine.py dies at all of them, in memory.
+EVERY_DAY = {"all files but one are stored", "the batch is registered", "the batch is done and not committed"}
 
 
 class Target:
@@ -121,7 +123,9 @@ def kill_java(connector: ConnectorProcess) -> Callable[[], None]:
     return kill
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point", [point if point in EVERY_DAY else pytest.param(point, marks=pytest.mark.slow) for point in POINTS]
+)
 def test_a_kill_between_two_steps(place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path, point: str) -> None:
     target = Target()
     rule = place.kill_at(POINTS[point], target)
@@ -138,7 +142,10 @@ def test_a_kill_between_two_steps(place: Place, s3_server: LocalMinio, bucket: s
 
 
 @pytest.mark.usefixtures("parsed_classes")
-@pytest.mark.parametrize("point", ["a batch is in files and not announced", "all files but one are stored"])
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param("a batch is in files and not announced", marks=pytest.mark.slow), "all files but one are stored"],
+)
 def test_java_dies_between_two_steps(
     place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path, point: str
 ) -> None:
