@@ -41,7 +41,7 @@ def is_claimed(request: Request) -> bool:
     return on("PUT", JOURNAL)(request) and request.status == 200
 
 
-@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("place", ["last", pytest.param("first", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", STEPS)
 def test_a_request_arrives_after_another_member_has_written_everything(
     table: Table, tmp_path: Path, patient: ObjectStore, monkeypatch: pytest.MonkeyPatch, name: str, place: str

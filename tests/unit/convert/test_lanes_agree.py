@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.convert.chunks import FEW
@@ -326,13 +326,11 @@ def _numbered(batches: list[list[tuple[KafkaMessage, int]]]) -> list[list[KafkaM
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(TABLES, _batches(MESSAGES), st.integers(1, 3))
 def test_whatever_comes(table: Table, batches: list[list[KafkaMessage]], few: int) -> None:
     assert_both_agree(table, batches, few=few)
 
 
-@settings(max_examples=60, deadline=None)
 @given(TABLES, _batches(SAME_KIND), st.integers(1, 3))
 def test_records_of_mostly_one_kind(table: Table, batches: list[list[KafkaMessage]], few: int) -> None:
     assert_both_agree(table, batches, few=few)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.commands.rewrite.stored_rows import CoercedRows, NotPossibleError, coerce_stored, same_rows
@@ -178,7 +178,6 @@ def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
         coerce_stored(tmp_path / "twice.parquet", tmp_path / "out", TableSchema({"v": pa.float64()}), frozenset())
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**54), 2**54)), max_size=30))
 def test_each_integer_is_in_the_column_or_rescued(tmp_path_factory: pytest.TempPathFactory, numbers: list[Any]) -> None:
     found, _ = refitted(tmp_path_factory.mktemp("file"), {"v": pa.array(numbers, pa.int64())}, {"v": pa.float64()})

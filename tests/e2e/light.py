@@ -1,4 +1,9 @@
-"""The connector as a process without Java: a writer of pyarrow in Spark's place, and a short session with Kafka."""
+"""The connector as a process without Java: a writer of pyarrow in Spark's place, and a short session with Kafka.
+
+    python tests/e2e/light.py TREE
+
+The tree is the folder of the ``main.py`` and the ``app/`` to run.
+"""
 
 import runpy
 import sys
@@ -7,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-REPO = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(REPO))
+TREE = Path(sys.argv.pop(1))
+sys.path[0] = str(Path(__file__).resolve().parents[2])
+sys.path.insert(0, str(TREE))
 
 import app.service.run  # noqa: E402 - the path comes first
+import app.service.spark  # noqa: E402
 from app.timings import Timings  # noqa: E402
 from tests.fakes.arrow_writer import ArrowWriter  # noqa: E402
 
@@ -32,7 +39,7 @@ class LightWriter(ArrowWriter):
         """Nothing was started."""
 
 
-vars(app.service.run)["SparkWriter"] = LightWriter
+vars(app.service.spark)["SparkWriter"] = LightWriter
 timings = Timings(session_seconds=6.0)  # the shortest that brokers allow
 vars(app.service.run)["run"] = partial(app.service.run.run, timings=timings)
-runpy.run_path(str(REPO / "main.py"), run_name="__main__")
+runpy.run_path(str(TREE / "main.py"), run_name="__main__")
