@@ -34,6 +34,7 @@ from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.stage import Stager
+from app.pipeline.upload import Destination
 from app.service import starting
 from app.service.build import (
     FLUSH_SECONDS,
@@ -295,15 +296,14 @@ class _Service:
         self._pipeline = Pipeline(
             writer=self._spark,
             stager=stager,
-            store=lake.store,
-            table_root=lake.place.root,
+            destination=Destination(
+                lake.store, lake.place.root, lake.spec.virtual, frozenset(self._settings.stats_columns) or None
+            ),
             registrar=lake.registrar,
             scratch=self._scratch,
             workers=self._settings.max_write_workers,
             ownership=ownership,
             recreated=topic_ids.recreated,
-            virtual_columns=lake.spec.virtual,
-            stats_columns=frozenset(self._settings.stats_columns) or None,
             metrics=self._metrics,
         )
         return self._pipeline
