@@ -24,9 +24,6 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import pyarrow.parquet as pq
-
-from app.catalog.column_stats import column_stats
 from app.catalog.registrar import Registrar
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.ownership import Ownership
@@ -34,9 +31,9 @@ from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
 from app.monitoring.metrics import Metrics
 from app.pipeline.in_flight import BatchInFlight, Handover
 from app.pipeline.stage import Stager
-from app.pipeline.upload import Upload, UploadItem, data_file, dead_letters, intents, sidecars, stored_files
+from app.pipeline.upload import Destination, Upload, UploadItem
 from app.retry import Stopped, until_it_works
-from app.storage.base import ObjectStore, StoredObject
+from app.storage.base import StoredObject
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
@@ -56,15 +53,13 @@ class Pipeline:
     Args:
         writer: step 3.
         stager: steps 1 and 2.
-        store, table_root: where the table lies.
+        destination: where the table's objects go.
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
         workers: uploads at the same time.
         ownership: whose files may be uploaded and registered; steps 4 and 7.
         recreated: called with the partitions of each batch before anything of it leaves this machine; returns the error
             to end with where the topic is not the one any more that they were read from. May raise as a step may.
-        virtual_columns: partition columns without folders (virtual partitions).
-        stats_columns: the only columns to collect bounds and counts of (zone maps); ``None`` for all.
         metrics: counts batches that are in the lake, and tries that failed.
         timings: how long to pause between tries.
     """
@@ -74,30 +69,24 @@ class Pipeline:
         *,
         writer: Writer,
         stager: Stager,
-        store: ObjectStore,
-        table_root: str,
+        destination: Destination,
         registrar: Registrar,
         scratch: Path,
         workers: int,
         ownership: Ownership,
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
-        virtual_columns: Sequence[str] = (),
-        stats_columns: frozenset[str] | None = None,
         metrics: Metrics | None = None,
         timings: Timings = DEFAULT,
     ) -> None:
         self._timings = timings
         self._writer = writer
         self._stager = stager
-        self._store = store
-        self._table_root = table_root
+        self._destination = destination
         self._registrar = registrar
         self._scratch = scratch
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
         self._ownership = ownership
         self._recreated = recreated
-        self._virtual_columns = virtual_columns
-        self._stats_columns = stats_columns
         self._metrics = metrics or Metrics()
         self._stop = threading.Event()
         self._changed = threading.Condition()
@@ -220,7 +209,7 @@ class Pipeline:
         staged = self._stager.stage(batch, path, partial(self._until_it_works, "schema"), in_flight.timed)
         in_flight.rescued = staged.rescued
         in_flight.rejected = sum(len(records) for _, records in staged.rejected)
-        in_flight.dead_letters = dead_letters(staged.rejected, self._table_root, in_flight.folder)
+        in_flight.dead_letters = self._destination.dead_letters(staged.rejected, in_flight.folder)
         with self._changed:
             self._held_bytes -= batch.size
             self._changed.notify_all()
@@ -269,23 +258,22 @@ class Pipeline:
 
     def _deliver(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
         self._confirm_topics(batch)
-        upload_items = [data_file(file, self._table_root) for file in files] + batch.dead_letters
-        upload_items += sidecars(files, self._virtual_columns, self._table_root, batch.folder)
-        announced = intents(batch.parts, files, upload_items, self._table_root)
+        to = self._destination
+        upload_items = [to.data_file(file) for file in files] + batch.dead_letters + to.sidecars(files, batch.folder)
+        announced = to.intents(batch.parts, files, upload_items)
         if files and not self._registrar.is_prepared:
             self._until_it_works("register", lambda: self._prepare(upload_items))
         batch.timed("intend", lambda: self._until_it_works("journal", lambda: self._ownership.intend(announced)))
         data = {file.key for intent in announced.values() for file in intent.files}
-        upload = Upload(upload_items, data, self._store, self._pool, self._ownership.is_owner)
+        upload = Upload(upload_items, data, to.store, self._pool, self._ownership.is_owner)
         batch.timed("upload", lambda: self._until_it_works("upload", upload.run))
-        described = files if self._registrar.is_needed else []
-        stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in described}
+        stats = to.stats(files if self._registrar.is_needed else [])
         registration = self._registrar.new_registration()
 
         def register() -> tuple[Mapping[str, StoredObject], list[StoredFile]]:
             """Verifies the ownership at each try: while a catalog is away, a partition may be given away."""
             uploaded = upload.stored(self._ownership.confirm(announced))
-            stored = stored_files(files, uploaded, self._table_root, self._store.uri, stats)
+            stored = to.stored_files(files, uploaded, stats)
             registration.run(stored)
             return uploaded, stored
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from app.bad_records.dead_letter import dead_letter_key
 from app.bad_records.dead_letter import write as write_dead_letter
+from app.catalog.column_stats import column_stats
 from app.catalog.virtual_index import sidecar_key, write_sidecar
 from app.errors import RetryableError
 from app.journal.entry import JournaledFile
@@ -29,94 +32,105 @@ class UploadItem:
     owner: str
 
 
-def data_file(file: WrittenFile, table_root: str) -> UploadItem:
-    """The item of a file that Spark wrote."""
-    group = file.group
-    return UploadItem(file.path, data_key(table_root, group.partition_values, file_name(group.part)), group.part.owner)
-
-
-def dead_letters(
-    rejected: Sequence[tuple[BatchPart, Sequence[Rejected]]], table_root: str, folder: Path
-) -> list[UploadItem]:
-    """Write the rejected records of each topic-partition into a file of its own below ``folder``."""
-    upload_items = []
-    for index, (part, records) in enumerate(rejected):
-        path = folder / f"dead-letter-{index}.parquet"
-        write_dead_letter(records, path)
-        upload_items.append(UploadItem(path, dead_letter_key(table_root, part), part.owner))
-    return upload_items
-
-
-def sidecars(files: Sequence[WrittenFile], virtual: Sequence[str], table_root: str, folder: Path) -> list[UploadItem]:
-    """Write the index of virtual partitions that goes beside each data file, below ``folder``."""
-    upload_items = []
-    for index, file in enumerate(files if virtual else ()):
-        path = folder / f"sidecar-{index}.parquet"
-        if write_sidecar(file.path, virtual, file.group.partition_values, path):
-            upload_items.append(UploadItem(path, sidecar_key(data_file(file, table_root).key), file.group.part.owner))
-    return upload_items
-
-
-def intents(
-    parts: Sequence[BatchPart], files: Sequence[WrittenFile], upload_items: Sequence[UploadItem], table_root: str
-) -> dict[str, Intent]:
-    """What a batch is about to store, by the token of each assignment that has something to store.
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a table's objects go, and what is made of its columns.
 
     Args:
-        parts: all of the batch.
-        files: what Spark wrote.
-        upload_items: everything that will be uploaded.
+        store: connected.
         table_root: key of the table's folder.
+        virtual_columns: partition columns without folders (virtual partitions).
+        stats_columns: the only columns to collect bounds and counts of (zone maps); ``None`` for all.
     """
-    data: dict[str, dict[str, JournaledFile]] = {}
-    for file in files:
-        key, values = data_file(file, table_root).key, dict(file.group.partition_values)
-        journaled = JournaledFile(key=key, size=file.size, rows=file.group.rows, partition_values=values)
-        data.setdefault(file.group.part.owner, {})[key] = journaled
-    also: dict[str, list[str]] = {}
-    for item in upload_items:
-        if item.key not in data.get(item.owner, {}):
-            also.setdefault(item.owner, []).append(item.key)
-    return {
-        part.owner: Intent(
-            part.number, part.offsets.last, tuple(data.get(part.owner, {}).values()), tuple(also.get(part.owner, ()))
-        )
-        for part in parts
-        if part.owner in data or part.owner in also
-    }
 
+    store: ObjectStore
+    table_root: str
+    virtual_columns: Sequence[str] = ()
+    stats_columns: frozenset[str] | None = None
 
-def stored_files(
-    files: Sequence[WrittenFile],
-    stored: Mapping[str, StoredObject],
-    table_root: str,
-    uri: str,
-    stats: Mapping[Path, ColumnStats] | None = None,
-) -> list[StoredFile]:
-    """The files that reached the store, as they are registered.
+    def data_file(self, file: WrittenFile) -> UploadItem:
+        """The item of a file that Spark wrote."""
+        group = file.group
+        key = data_key(self.table_root, group.partition_values, file_name(group.part))
+        return UploadItem(file.path, key, group.part.owner)
 
-    Args:
-        files: what Spark wrote.
-        stored: what was uploaded, by key; files that are not among it are left out.
-        table_root: key of the table's folder.
-        uri: the store's address.
-        stats: bounds and counts of the columns (zone maps), by the path of the file.
-    """
-    zone_maps = stats or {}
-    keyed = [(data_file(file, table_root).key, file) for file in files]
-    return [
-        StoredFile(
-            key=key,
-            uri=f"{uri}/{key}",
-            size=stored[key].size,
-            rows=file.group.rows,
-            partition_values=file.group.partition_values,
-            last_modified=stored[key].last_modified,
-            column_stats=zone_maps.get(file.path, {}),
-        )
-        for key, file in keyed
-        if key in stored
-    ]
+    def dead_letters(self, rejected: Sequence[tuple[BatchPart, Sequence[Rejected]]], folder: Path) -> list[UploadItem]:
+        """Write the rejected records of each topic-partition into a file of its own below ``folder``."""
+        upload_items = []
+        for index, (part, records) in enumerate(rejected):
+            path = folder / f"dead-letter-{index}.parquet"
+            write_dead_letter(records, path)
+            upload_items.append(UploadItem(path, dead_letter_key(self.table_root, part), part.owner))
+        return upload_items
+
+    def sidecars(self, files: Sequence[WrittenFile], folder: Path) -> list[UploadItem]:
+        """Write the index of virtual partitions that goes beside each data file, below ``folder``."""
+        upload_items = []
+        for index, file in enumerate(files if self.virtual_columns else ()):
+            path = folder / f"sidecar-{index}.parquet"
+            if write_sidecar(file.path, self.virtual_columns, file.group.partition_values, path):
+                data = self.data_file(file)
+                upload_items.append(UploadItem(path, sidecar_key(data.key), data.owner))
+        return upload_items
+
+    def intents(
+        self, parts: Sequence[BatchPart], files: Sequence[WrittenFile], upload_items: Sequence[UploadItem]
+    ) -> dict[str, Intent]:
+        """What a batch is about to store, by the token of each assignment that has something to store.
+
+        Args:
+            parts: all of the batch.
+            files: what Spark wrote.
+            upload_items: everything that will be uploaded.
+        """
+        data: dict[str, dict[str, JournaledFile]] = {}
+        for file in files:
+            key, values = self.data_file(file).key, dict(file.group.partition_values)
+            journaled = JournaledFile(key=key, size=file.size, rows=file.group.rows, partition_values=values)
+            data.setdefault(file.group.part.owner, {})[key] = journaled
+        also: dict[str, list[str]] = {}
+        for item in upload_items:
+            if item.key not in data.get(item.owner, {}):
+                also.setdefault(item.owner, []).append(item.key)
+        return {
+            part.owner: Intent(
+                part.number,
+                part.offsets.last,
+                tuple(data.get(part.owner, {}).values()),
+                tuple(also.get(part.owner, ())),
+            )
+            for part in parts
+            if part.owner in data or part.owner in also
+        }
+
+    def stats(self, files: Sequence[WrittenFile]) -> dict[Path, ColumnStats]:
+        """Bounds and counts of the columns (zone maps), by the path of the file."""
+        return {file.path: column_stats(pq.read_metadata(file.path), self.stats_columns) for file in files}
+
+    def stored_files(
+        self, files: Sequence[WrittenFile], stored: Mapping[str, StoredObject], stats: Mapping[Path, ColumnStats]
+    ) -> list[StoredFile]:
+        """The files that reached the store, as they are registered.
+
+        Args:
+            files: what Spark wrote.
+            stored: what was uploaded, by key; files that are not among it are left out.
+            stats: those of the files; may be empty where nothing is registered.
+        """
+        keyed = [(self.data_file(file).key, file) for file in files]
+        return [
+            StoredFile(
+                key=key,
+                uri=f"{self.store.uri}/{key}",
+                size=stored[key].size,
+                rows=file.group.rows,
+                partition_values=file.group.partition_values,
+                last_modified=stored[key].last_modified,
+                column_stats=stats.get(file.path, {}),
+            )
+            for key, file in keyed
+            if key in stored
+        ]
 
 
 class Upload:

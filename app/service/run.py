@@ -38,6 +38,7 @@ from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.stage import Stager
+from app.pipeline.upload import Destination
 from app.service.build import (
     begin_sweeping,
     can_read_whole_batches,
@@ -323,15 +324,14 @@ class _Service:
         self._pipeline = Pipeline(
             writer=self._spark,
             stager=stager,
-            store=lake.store,
-            table_root=lake.place.root,
+            destination=Destination(
+                lake.store, lake.place.root, lake.spec.virtual, frozenset(self._settings.stats_columns) or None
+            ),
             registrar=lake.registrar,
             scratch=self._scratch,
             workers=self._settings.max_write_workers,
             ownership=ownership,
             recreated=topic_ids.recreated,
-            virtual_columns=lake.spec.virtual,
-            stats_columns=frozenset(self._settings.stats_columns) or None,
             metrics=self._metrics,
             timings=self._timings,
         )

@@ -27,6 +27,7 @@ from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
+from app.pipeline.upload import Destination
 from app.storage.base import ObjectStore
 from app.storage.s3.store import S3Store
 from app.table.layout import dead_letter_root, is_data_file
@@ -199,8 +200,7 @@ class Member:
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
             stager=stager(spec("p"), "fail", table_root=table.root),
-            store=self._store,
-            table_root=table.root,
+            destination=Destination(self._store, table.root),
             registrar=registrar,
             scratch=self._folder,
             workers=workers,

@@ -30,6 +30,7 @@ from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
+from app.pipeline.upload import Destination
 from app.retry import Stopped
 from app.table.location import Place
 from app.timings import Timings
@@ -138,8 +139,7 @@ class Member:
             clock,
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT, metadata=("__offset",)),
-            store=store,
-            table_root=ROOT,
+            destination=Destination(store, ROOT),
             registrar=registrar,
             scratch=scratch,
             workers=1,

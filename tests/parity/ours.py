@@ -15,6 +15,7 @@ from app.consumer.sink import LakeSink
 from app.journal.ownership import AssignmentOwnership
 from app.model import Rejected, TopicPartition
 from app.pipeline.pipeline import Pipeline, Writer
+from app.pipeline.upload import Destination
 from app.service.build import new_bad_records, new_stager, sink_limits
 from app.service.lake import new_catalog, new_place, new_query_api, new_registrar, new_schema, new_spec
 from app.storage.local.store import LocalStore
@@ -65,14 +66,11 @@ class Ours:
         self._pipeline = Pipeline(
             writer=writer,
             stager=new_stager(settings, place, self.spec, self.schema, bad_records),
-            store=store,
-            table_root=place.root,
+            destination=Destination(store, place.root, self.spec.virtual, frozenset(settings.stats_columns) or None),
             registrar=new_registrar(settings, catalog_client, place, known, self._query_api),
             scratch=scratch,
             workers=2,
             ownership=AssignmentOwnership(assignments.is_current),
-            virtual_columns=self.spec.virtual,
-            stats_columns=frozenset(settings.stats_columns) or None,
         )
         self._sink = LakeSink(
             pipeline=self._pipeline,

@@ -14,7 +14,7 @@ from app.commands.arguments import ArgumentParser
 from app.commands.audit.file_ledger import FileLedger, ListedFile
 from app.commands.audit.offset_columns import read_offsets
 from app.commands.audit.offset_ranges import Range, gaps, intersection, ranges_of
-from app.commands.audit.offsets import DeadLetters, Findings, HeldBatch, PartitionAudit
+from app.commands.audit.offsets import DeadLetters, Findings, HeldBatch, Listing, PartitionAudit
 from app.commands.audit.report import Misplaced, Report, as_json, as_text
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
@@ -43,10 +43,12 @@ def audit(settings: Settings, arguments: Sequence[str]) -> int:
     with ExitStack() as ends:
         found = ends.enter_context(closing(FileLedger(with_keys=options.offsets)))
         rejected = ends.enter_context(closing(FileLedger(with_keys=True)))
-        report = Report(place.uri, by_column=options.offsets)
-        _list_table(store, root, found, report, options.most)
+        report = Report(
+            place.uri, by_column=options.offsets, foreign=Listing(options.most), misplaced=Listing(options.most)
+        )
+        _list_table(store, root, found, report)
         _list_dead_letter(store, f"{dead_letter_root(root)}/", rejected)
-        reader = _Reader(store, root, report, options.most, settings.max_write_workers)
+        reader = _Reader(store, root, report, settings.max_write_workers)
         for tp in found.topic_partitions():
             batches = reader.batches(found.files(tp)) if options.offsets else _batches_by_name(found.files(tp))
             report.partitions.append(_audit(batches, _dead_letters(store, rejected, tp), options.most))
@@ -72,7 +74,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report, most: int) -> None:
+def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report) -> None:
     """List the files, and leave out those of batches that are not in the table, while a connector may be at work.
 
     What is pending counts as of after the listing: by then a batch seen in the making may be finished, or undone and
@@ -86,10 +88,8 @@ def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report
         part = part_of(listed.key.rpartition("/")[2])
         if part is not None:
             found.add(part, listed.key, listed.size)
-            continue
-        report.foreign_count += 1
-        if len(report.foreign) < most:
-            report.foreign.append(_below(root, listed.key))
+        else:
+            report.foreign.add(_below(root, listed.key))
     after = survey(store, root)
     parts = {part_of(key.rpartition("/")[2]) for key in rolled_back_before | after.rolled_back | after.pending}
     report.unfinished_count = sum(found.remove(part) for part in parts if part is not None)
@@ -129,11 +129,10 @@ def _named(file: ListedFile) -> Range:
 class _Reader:
     """Reads the offsets of files, several at once, and notes in the report what is odd about a file."""
 
-    def __init__(self, store: ObjectStore, root: str, report: Report, most: int, workers: int) -> None:
+    def __init__(self, store: ObjectStore, root: str, report: Report, workers: int) -> None:
         self._store = store
         self._root = root
         self._report = report
-        self._most = most
         self._workers = workers
 
     def batches(self, files: Iterable[ListedFile]) -> Iterator[HeldBatch]:
@@ -165,13 +164,10 @@ class _Reader:
         bounds = pc.min_max(offsets).as_py()
         if not len(offsets) or named.first <= bounds["min"] <= bounds["max"] <= named.last:
             return
-        self._report.misplaced_count += 1
-        if len(self._report.misplaced) < self._most:
-            held = ranges_of(offsets)
-            outside = [each for piece in held for each in gaps([named], piece)]
-            self._report.misplaced.append(
-                Misplaced(_below(self._root, file.key), outside[0], sum(each.size for each in outside))
-            )
+        outside = [each for held in ranges_of(offsets) for each in gaps([named], held)]
+        self._report.misplaced.add(
+            Misplaced(_below(self._root, file.key), outside[0], sum(each.size for each in outside))
+        )
 
 
 def _below(root: str, key: str) -> str:

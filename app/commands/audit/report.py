@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from app.commands.audit.offset_ranges import Range
-from app.commands.audit.offsets import Findings
+from app.commands.audit.offsets import Findings, Listing
 from app.formatting import counted
 from app.model import BatchPart
 
@@ -23,22 +23,20 @@ class Misplaced(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What is known of a table; lists have the first ones, counts are of all."""
+    """What is known of a table; ``foreign`` are keys of Parquet files whose names have no offsets."""
 
     table: str
     by_column: bool
+    foreign: Listing[str]
+    misplaced: Listing[Misplaced]
     partitions: list[Findings] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
-    foreign_count: int = 0
-    misplaced: list[Misplaced] = field(default_factory=list)
-    misplaced_count: int = 0
     without_offsets: int = 0
     unfinished_count: int = 0
 
     @property
     def has_doubled(self) -> bool:
         """Whether rows are, or may be, there twice."""
-        return self.misplaced_count > 0 or any(partition.doubled_count for partition in self.partitions)
+        return self.misplaced.count > 0 or any(partition.doubled.count for partition in self.partitions)
 
 
 def as_json(report: Report) -> str:
@@ -48,11 +46,11 @@ def as_json(report: Report) -> str:
         "by": "column" if report.by_column else "name",
         "partitions": [_partition(findings) for findings in report.partitions],
         "misplaced": [{"file": each.key, **_range(each.first), "offsets": each.offsets} for each in report.misplaced],
-        "misplaced_count": report.misplaced_count,
+        "misplaced_count": report.misplaced.count,
         "files_without_offsets": report.without_offsets,
         "unsettled_files": report.unfinished_count,
-        "other_files": report.foreign,
-        "other_files_count": report.foreign_count,
+        "other_files": list(report.foreign),
+        "other_files_count": report.foreign.count,
     }
     return json.dumps(answer, indent=2)
 
@@ -67,10 +65,10 @@ def _partition(findings: Findings) -> dict[str, Any]:
         "doubled": [
             {**_range(each.offsets), "batches": [_batch(each.one), _batch(each.other)]} for each in findings.doubled
         ],
-        "doubled_count": findings.doubled_count,
+        "doubled_count": findings.doubled.count,
         "doubled_offsets": findings.doubled_offsets,
         "missing": [{**_range(each.offsets), "dead_letters": each.dead_letters} for each in findings.missing],
-        "missing_count": findings.missing_count,
+        "missing_count": findings.missing.count,
         "missing_offsets": findings.missing_offsets,
         "missing_dead_letters": findings.dead_letters,
     }
@@ -107,11 +105,11 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
         yield f"{counted(report.unfinished_count, 'file')} left out: of batches that the connector is at,"
         yield "or will finish or delete when it starts."
-    if report.foreign_count:
+    if report.foreign.count:
         yield ""
-        yield f"{counted(report.foreign_count, 'other Parquet file')}, whose names tell no offsets:"
+        yield f"{counted(report.foreign.count, 'other Parquet file')}, whose names tell no offsets:"
         yield from (f"  {key}" for key in report.foreign)
-        yield from _rest(report.foreign_count - len(report.foreign))
+        yield from _rest(report.foreign.rest)
 
 
 def _overview(partitions: Sequence[Findings]) -> Iterator[str]:
@@ -135,7 +133,7 @@ def _doubled(report: Report) -> Iterator[str]:
         for findings in report.partitions
         for each in findings.doubled
     ]
-    count = sum(findings.doubled_count for findings in report.partitions)
+    count = sum(findings.doubled.count for findings in report.partitions)
     if not count:
         return
     yield ""
@@ -150,13 +148,13 @@ def _doubled(report: Report) -> Iterator[str]:
 
 
 def _misplaced(report: Report) -> Iterator[str]:
-    if not report.misplaced_count:
+    if not report.misplaced.count:
         return
     yield ""
     yield "Files with offsets that are not those of their names, copied or renamed: rows may be doubled. Delete copies."
     for each in report.misplaced:
         yield f"  {_offsets(each.first)}{_more(each)} in {each.key}"
-    yield from _rest(report.misplaced_count - len(report.misplaced))
+    yield from _rest(report.misplaced.rest)
 
 
 def _more(each: Misplaced) -> str:
@@ -170,7 +168,7 @@ def _missing(partitions: Sequence[Findings]) -> Iterator[str]:
         for findings in partitions
         for each in findings.missing
     ]
-    count = sum(findings.missing_count for findings in partitions)
+    count = sum(findings.missing.count for findings in partitions)
     if not count:
         return
     offsets = sum(findings.missing_offsets for findings in partitions)

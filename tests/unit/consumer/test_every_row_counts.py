@@ -26,6 +26,7 @@ from app.errors import ConnectorError, RetryableError
 from app.journal.ownership import AssignmentOwnership
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
+from app.pipeline.upload import Destination
 from app.table.location import Place
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
@@ -61,8 +62,7 @@ class World:
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT),
-            store=self.store,
-            table_root=ROOT,
+            destination=Destination(self.store, ROOT),
             registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
             workers=3,

@@ -26,11 +26,11 @@ AWAY = RetryableError("asking", "no route to host")
 DENIED = FatalError("asking", "access denied")
 
 
-class Positions:
+class Kafka:
     """Kafka's answers."""
 
     def __init__(self) -> None:
-        self.position = PartitionOffsets(None, 0, 100, "id")
+        self.offsets = PartitionOffsets(None, 0, 100, "id")
         self.errors: list[Exception] = []
         self.id_errors: list[Exception] = []
         self.asked: list[TopicPartition] = []
@@ -41,15 +41,15 @@ class Positions:
         self.on_ask()
         if self.errors:
             raise self.errors.pop(0)
-        return self.position
+        return self.offsets
 
     def topic_id(self, topic: str) -> str:
         if self.id_errors:
             raise self.id_errors.pop(0)
-        return self.position.topic_id
+        return self.offsets.topic_id
 
     def cluster_id(self) -> str:
-        return self.position.cluster_id
+        return self.offsets.cluster_id
 
 
 class Bench:
@@ -59,7 +59,7 @@ class Bench:
         self.timings = Timings(clock=clock, first_retry_seconds=0.002)
         self.lake = tmp_path
         self.store = JournalStore(tmp_path)
-        self.positions = Positions()
+        self.kafka = Kafka()
         self.ended: set[str] = set()
         self.told: list[str] = []
         self.catalog_errors: list[ConnectorError] = []
@@ -81,11 +81,11 @@ class Bench:
         claims = Claims(
             new_journal=self.journal,
             ownership=self.ownership if exactly_once else None,
-            offsets=self.positions,
+            offsets=self.kafka,
             register=self.register,
             is_current=self.stands,
             first_offset=lambda _, kafka: kafka.low if reset == "earliest" else kafka.high,
-            topic_ids=TopicIds(self.positions.topic_id),
+            topic_ids=TopicIds(self.kafka.topic_id),
             start_from=start_from,
             keeps_state=keeps_state,
             workers=2,

@@ -259,12 +259,12 @@ def test_the_age_of_the_last_look_is_told(bench: Bench) -> None:
     assert journal.seconds_since_verified == 0
 
 
-@pytest.mark.parametrize("step", ["look", "advance"])
+@pytest.mark.parametrize("step", ["verify_ownership", "advance"])
 def test_a_look_is_as_old_as_its_question(bench: Bench, step: str) -> None:
     """A process that is frozen while it waits for the answer knows what was true when the store gave it."""
     journal = bench.begun()
     bench.store.on_answer = lambda: bench.clock.advance(300)
-    if step == "look":
+    if step == "verify_ownership":
         journal.verify_ownership()
     else:
         journal.advance(5)

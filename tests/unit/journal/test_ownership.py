@@ -188,7 +188,7 @@ def test_being_fenced_is_told_once_with_the_reason(bench: Bench) -> None:
     assert "was taken over by another member of the consumer group" in bench.told[0][1]
 
 
-@pytest.mark.parametrize("step", ["done", "advance", "look"])
+@pytest.mark.parametrize("step", ["done", "advance", "is_owner"])
 def test_being_fenced_is_found_out_at_any_step(bench: Bench, step: str) -> None:
     if step == "done":
         bench.intend(intents(A, B))

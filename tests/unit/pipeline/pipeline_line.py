@@ -14,6 +14,7 @@ from app.errors import ConnectorError
 from app.journal.ownership import AssignmentOwnership, Ownership
 from app.model import Batch, TopicPartition
 from app.pipeline.pipeline import Pipeline
+from app.pipeline.upload import Destination
 from app.table.location import Place
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
@@ -60,13 +61,11 @@ class Line:
         self.pipeline = Pipeline(
             writer=self.writer,
             stager=stager(wanted, choice, table_root=ROOT),
-            store=self.store,
-            table_root=ROOT,
+            destination=Destination(self.store, ROOT, virtual),
             registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
             ownership=ownership or AssignmentOwnership(lambda token: token not in self.ended),
-            virtual_columns=virtual,
             recreated=recreated,
             timings=HURRY,
         )

@@ -143,7 +143,7 @@ def test_only_so_many_findings_are_kept_and_all_are_counted() -> None:
         for _ in range(2):
             audit.add(HeldBatch(each, 1, [Range(each.offsets.first, each.offsets.last)]))
     findings = audit.finish()
-    assert (findings.missing_count, findings.missing_offsets) == (99, 99 * 5)
+    assert (findings.missing.count, findings.missing_offsets) == (99, 99 * 5)
     assert [each.offsets for each in findings.missing] == [Range(5, 9), Range(15, 19), Range(25, 29)]
-    assert (findings.doubled_count, findings.doubled_offsets) == (100, 500)
+    assert (findings.doubled.count, findings.doubled_offsets) == (100, 500)
     assert [each.offsets for each in findings.doubled] == [Range(0, 4), Range(10, 14), Range(20, 24)]
