@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.bad_records.dead_letter import dead_letter_key
 from app.bad_records.dead_letter import write as write_dead_letter
-from app.catalog.virtual_index import sidecar_key, write_sidecar
+from app.catalog.virtual_index import write_index
 from app.journal.entry import JournaledFile
 from app.journal.journal import Intent
 from app.model import BatchPart, Rejected, StoredFile, WrittenFile
 from app.pipeline.upload import UploadItem
 from app.storage.base import StoredObject
-from app.table.layout import data_key, file_name
+from app.table.layout import data_key, dead_letter_key, file_name, index_key
 
 ColumnStats = Mapping[str, Mapping[str, Any]]
 
@@ -40,8 +39,8 @@ def sidecars(files: Sequence[WrittenFile], virtual: Sequence[str], table_root: s
     upload_items = []
     for index, file in enumerate(files if virtual else ()):
         path = folder / f"sidecar-{index}.parquet"
-        if write_sidecar(file.path, virtual, file.group.partition_values, path):
-            upload_items.append(UploadItem(path, sidecar_key(data_file(file, table_root).key), file.group.part.owner))
+        if write_index(file.path, virtual, file.group.partition_values, path):
+            upload_items.append(UploadItem(path, index_key(data_file(file, table_root).key), file.group.part.owner))
     return upload_items
 
 

@@ -24,7 +24,6 @@ from app.consumer.sink import LakeSink
 from app.consumer.topics import open_topic
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.journal.claims import Claims
-from app.journal.entry import journal_folder
 from app.journal.ownership import Ownership
 from app.journal.survey import warn_of_other_groups
 from app.journal.sweeper import Sweeper
@@ -57,6 +56,7 @@ from app.service.starting import patiently, spare_the_garbage_collector, wait
 from app.service.stream_timeouts import Watch
 from app.spark.scratch import make_scratch
 from app.storage.probe import try_out
+from app.table.layout import journal_folder
 from app.table.location import Place
 
 logger = logging.getLogger(__name__)
