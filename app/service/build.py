@@ -35,7 +35,7 @@ from app.monitoring.probes import Health
 from app.pipeline.stage import Stager
 from app.storage.base import ObjectStore
 from app.table.layout import PartitionSpec, object_roots
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.table.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def can_read_whole_batches(settings: Settings) -> bool:
 
 def new_stager(
     settings: Settings,
-    place: Place,
+    place: TableLocation,
     spec: PartitionSpec,
     schema: SchemaStore,
     bad_records: BadRecords,
@@ -137,7 +137,7 @@ def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership) -> Sweeper
     return sweeper
 
 
-def new_client_id(settings: Settings, place: Place) -> str:
+def new_client_id(settings: Settings, place: TableLocation) -> str:
     """What other connectors of the consumer group see of this one."""
     return client_id(settings.input_topic, place.uri)
 
@@ -151,7 +151,7 @@ def new_group_offsets(application: LakeApplication) -> tuple[GroupOffsets, Topic
 def new_claims(
     settings: Settings,
     store: ObjectStore,
-    place: Place,
+    place: TableLocation,
     registrar: Registrar,
     ownership: JournalOwnership | AssignmentOwnership,
     application: LakeApplication,
@@ -211,7 +211,7 @@ def _quiet_consumer(application: LakeApplication) -> BaseConsumer:
 
 def new_application(
     settings: Settings,
-    place: Place,
+    place: TableLocation,
     sink: LakeSink,
     health: Health,
     metrics: Metrics,

@@ -13,7 +13,7 @@ from app.storage.base import ObjectStore
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import open_table
 from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec
-from app.table.location import Place, adopted
+from app.table.location import TableLocation, adopted
 from app.table.schema_store import SchemaStore
 
 
@@ -22,7 +22,7 @@ class Lake:
     """What the connector's start has found: the connected store, and the table in it."""
 
     store: ObjectStore
-    place: Place
+    place: TableLocation
     spec: PartitionSpec
     registrar: Registrar
     query_api: QueryApi | None
@@ -43,17 +43,17 @@ def open_lake(settings: Settings) -> Lake:
     return Lake(store, place, spec, new_registrar(settings, catalog, place, known, query_api), query_api)
 
 
-def new_place(settings: Settings, store: ObjectStore, known: CatalogTable | None) -> Place:
+def new_place(settings: Settings, store: ObjectStore, known: CatalogTable | None) -> TableLocation:
     """The table's folder: where the catalog has it, else where the settings say.
 
     Raises:
         ConfigError: the catalog has it out of the store's reach.
     """
-    configured = Place(store.uri, f"{settings.root}/{settings.table}")
+    configured = TableLocation(store.uri, f"{settings.root}/{settings.table}")
     return adopted(known, configured, settings.workspace_id if settings.uses_platform_storage else None)
 
 
-def find_table(settings: Settings) -> tuple[ObjectStore, Place]:
+def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
     """The store and the table's folder in it, for those who only look at what is there.
 
     Raises:
@@ -88,7 +88,7 @@ def table_properties(settings: Settings) -> TableProperties:
     )
 
 
-def new_spec(settings: Settings, store: ObjectStore, place: Place, known: CatalogTable | None) -> PartitionSpec:
+def new_spec(settings: Settings, store: ObjectStore, place: TableLocation, known: CatalogTable | None) -> PartitionSpec:
     """The table's layout, compared with the table as the store and, if it knows it, the catalog have it.
 
     Raises:
@@ -123,7 +123,7 @@ def new_query_api(settings: Settings) -> QueryApi | None:
 def new_registrar(
     settings: Settings,
     catalog: Catalog | None,
-    place: Place,
+    place: TableLocation,
     known: CatalogTable | None,
     query_api: QueryApi | None = None,
 ) -> Registrar:
@@ -138,6 +138,6 @@ def new_registrar(
     )
 
 
-def new_schema(settings: Settings, store: ObjectStore, place: Place) -> SchemaStore:
+def new_schema(settings: Settings, store: ObjectStore, place: TableLocation) -> SchemaStore:
     """The table's schema, not read yet."""
     return SchemaStore(store, place.root, settings.column_types)

@@ -57,7 +57,7 @@ from app.service.stream_timeouts import Watch
 from app.spark.scratch import make_scratch
 from app.storage.probe import try_out
 from app.table.layout import journal_folder
-from app.table.location import Place
+from app.table.location import TableLocation
 
 logger = logging.getLogger(__name__)
 
@@ -255,7 +255,7 @@ class _Service:
             raise _StopRequested
         self._application.request_stop()
 
-    def _open_topics(self, sink: LakeSink, watch: Watch, place: Place) -> tuple[LakeApplication, Topic]:
+    def _open_topics(self, sink: LakeSink, watch: Watch, place: TableLocation) -> tuple[LakeApplication, Topic]:
         application = new_application(self._settings, place, sink, self._health, self._metrics, self._scratch)
         visible = find_topics(
             application.config.broker_address,

@@ -29,7 +29,7 @@ from app.journal.topic_ids import TopicIds
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.retry import Stopped
-from app.table.location import Place
+from app.table.location import TableLocation
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
@@ -138,7 +138,7 @@ class Member:
             clock=clock,
         )
         self.ownership = SteppedCustody(self.sink.is_owner, self._fenced)
-        registrar = Registrar(catalog, Place(URI, ROOT), properties("p"), TOPIC, catalog.table())
+        registrar = Registrar(catalog, TableLocation(URI, ROOT), properties("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
             clock,

@@ -35,7 +35,7 @@ from app.spark.scratch import make_scratch
 from app.spark.writer import SparkWriter
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
-from app.table.location import Place
+from app.table.location import TableLocation
 
 _BROKER_SECONDS: Final = 20.0  # an absent one is not waited for as at the start: somebody is waiting
 _ANSWER_SECONDS: Final = 30.0
@@ -77,7 +77,7 @@ class _Attempts:
         self._ends = contextlib.ExitStack()
         self._store = new_store(settings, may_create=False)
         self._known: CatalogTable | None = None
-        self._place: Place = new_place(settings, self._store, None)
+        self._place: TableLocation = new_place(settings, self._store, None)
         self._application: LakeApplication | None = None
         self._visible: Sequence[str] = ()  # topics as the broker calls them
         self._topic: Topic | None = None

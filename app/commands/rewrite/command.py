@@ -29,7 +29,7 @@ from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore, StoredObject
 from app.table.catalog_table import CatalogTable
 from app.table.layout import is_data_file
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.table.parquet_reader import read_footer
 from app.table.schema import TableSchema
 from app.table.schema_differences import differences
@@ -171,7 +171,7 @@ def _plan(found: Found, table: TableSchema) -> Plan:
 
 
 def _new_replaced(
-    settings: Settings, store: ObjectStore, place: Place, catalog: Catalog | None, known: CatalogTable | None
+    settings: Settings, store: ObjectStore, place: TableLocation, catalog: Catalog | None, known: CatalogTable | None
 ) -> ReplacedFiles:
     return ReplacedFiles(
         store,

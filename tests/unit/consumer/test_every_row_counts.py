@@ -25,7 +25,7 @@ from app.errors import ConnectorError, RetryableError
 from app.journal.ownership import AssignmentOwnership
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
-from app.table.location import Place
+from app.table.location import TableLocation
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
@@ -63,7 +63,7 @@ class World:
             stager=stager(spec("p"), table_root=ROOT),
             store=self.store,
             table_root=ROOT,
-            registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
+            registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
             workers=3,
             ownership=AssignmentOwnership(self.sink.is_owner),

@@ -14,7 +14,7 @@ from app.errors import ConnectorError
 from app.journal.ownership import AssignmentOwnership, Ownership
 from app.model import Batch, TopicPartition
 from app.pipeline.pipeline import Pipeline
-from app.table.location import Place
+from app.table.location import TableLocation
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
@@ -60,7 +60,7 @@ class Line:
             stager=stager(wanted, choice, table_root=ROOT),
             store=self.store,
             table_root=ROOT,
-            registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
+            registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
             ownership=ownership or AssignmentOwnership(lambda token: token not in self.ended),
