@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import requests
-from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
+from azure.core.exceptions import ClientAuthenticationError
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import ContainerClient
 from requests.adapters import HTTPAdapter
@@ -89,6 +90,33 @@ class Access:
         return self.endpoint_url
 
 
+class MachineIdentity:
+    """Gets tokens: from the environment, for a workload identity, a managed identity, or a user of the Azure CLI.
+
+    What asks a person, or a tool that only developers have, is left out; the Azure CLI stays for local runs.
+    """
+
+    def __init__(self) -> None:
+        from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - takes a third of a second to import
+
+        self._credential = DefaultAzureCredential(
+            exclude_shared_token_cache_credential=True,
+            exclude_visual_studio_code_credential=True,
+            exclude_developer_cli_credential=True,
+            exclude_powershell_credential=True,
+            exclude_broker_credential=True,
+        )
+
+    def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        """A token that is still valid, as ``azure.core.credentials.TokenCredential`` has it."""
+        try:
+            return self._credential.get_token(*scopes, **options)
+        except (ValueError, OSError) as error:  # of an identity service that is away, or answers with a web page
+            raise ClientAuthenticationError(f"the identity service of this machine fails: {error}") from error
+        except ClientAuthenticationError as error:  # with the answer of that service, which is not the store's
+            raise ClientAuthenticationError(error.message) from error
+
+
 def new_client(access: Access, container: str, doing: str) -> ContainerClient:
     """A client that raises nothing but what ``azure_errors`` translates; it may be used by all threads at once.
 
@@ -137,8 +165,6 @@ def _credential(access: Access, doing: str) -> "AzureNamedKeyCredential | AzureS
         if not fits_header(token) or "sig=" not in token:
             raise ConfigError(doing, "the shared access signature has no sig=", f"Check {_SAS}: sv=...&sig=...")
         return AzureSasCredential(token)
-    from app.storage.azure.identity import MachineIdentity  # noqa: PLC0415 - takes a third of a second to import
-
     return MachineIdentity()
 
 
