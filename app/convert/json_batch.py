@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from app.bad_records.refusals import message_size
 from app.convert.columns import coerce_array, infer, is_void
 from app.convert.json_parser import has_field, is_native, parse
-from app.convert.kafka_columns import lost_metadata, metadata_columns
+from app.convert.kafka_columns import in_form_of, lost_metadata, metadata_columns
 from app.convert.partition_values import fill_null
-from app.convert.rows import Rules, in_form_of
+from app.convert.rows import Rules
 from app.convert.timestamps import time_parts_of_column
 from app.message_headers import headers_of
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, known_timestamp
