@@ -1,4 +1,4 @@
-"""JSON of whatever Python object there is. For records and values that are kept because they fit nowhere else."""
+"""JSON of any Python object, for records and values that are kept because they fit nowhere else."""
 
 import base64
 import contextlib
@@ -59,7 +59,7 @@ def _pieces(value: Any) -> Iterator[str]:
 
 
 def _entries(container: Any) -> Iterator[tuple[str, Any]]:
-    """What stands before each value, and the value."""
+    """The text before each value, and the value."""
     if isinstance(container, Mapping):
         pairs = ((f"{_scalar(_key(key))}:", item) for key, item in container.items())
     else:

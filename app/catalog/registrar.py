@@ -1,4 +1,4 @@
-"""Step 6: make the stored files known to the catalog, and the table itself before its first files."""
+"""Step 6: registers the stored files in the catalog, and the table itself before its first files."""
 
 import logging
 import threading
@@ -22,7 +22,7 @@ class MovedError(FatalError):
 
 
 class Registrar:
-    """Tells one table's catalog.
+    """Registers files and the table in the table's catalog.
 
     Args:
         catalog: where; ``None`` registers nothing.
@@ -30,7 +30,7 @@ class Registrar:
         wanted: what the settings say about the table.
         topic: where the files come from.
         known: the table as the catalog held it at the start, checked already; ``None`` if it did not know it.
-        on_registered: told of files after they were registered; must neither wait nor fail.
+        on_registered: called with files after they were registered; must neither wait nor fail.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The settings as the connector uses them: what the environment says, and what follows from it.
+"""The settings as the connector uses them: the environment's variables, and the values derived from them.
 
 What the user sets wins over what the platform injects.
 """

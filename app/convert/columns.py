@@ -1,4 +1,4 @@
-"""The fast way to fit a column: as a whole, in C++, from the types that Arrow infers.
+"""Converts a column as a whole, in C++, from the type that Arrow infers.
 
 Arrow refuses most columns of mixed kinds, but not all: it makes 1.0 of ``True`` among floats, drops the time of day of
 a datetime among dates, and the zone of one among datetimes without. These are looked for among the original values.
@@ -41,7 +41,7 @@ def coerce_array(
         values: the values themselves, one per row.
         kind: the column's type; ``None`` where it is new.
         fixed: whether the type was given by the user.
-        room: for leaves that have no type yet.
+        room: for scalar fields that have no type yet.
     """
     fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, room=room)
     return fast or _fit_in_chunks(list(values), kind, fixed=fixed, room=room)

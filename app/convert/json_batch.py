@@ -1,4 +1,4 @@
-"""Messages → columns and partition values, many at once.
+"""Converts many messages at once into columns and partition values.
 
 Gives the same result as ``rows`` and ``partition_values`` record by record, and refuses messages where the result could
 differ.
@@ -105,7 +105,7 @@ class WholeBatches:
         return Columns(pa.table(stored), self._partition_values(fields, moments, keys))
 
     def _fields(self, values: Sequence[bytes], known: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array]:
-        """All fields that count, in the types of the table, or as text where a rule of ours stands between."""
+        """All fields that count, in the types of the table, or as text where a rule of ours converts it."""
         wanted = {
             name: kind if is_native(kind) else pa.string() for name, kind in known.items() if name not in self._own
         }

@@ -1,4 +1,4 @@
-"""Where a row comes from, as columns of its own: METADATA_COLUMNS."""
+"""Columns of what Kafka knows of a record: METADATA_COLUMNS, and the timestamp of records without one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

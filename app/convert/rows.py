@@ -1,4 +1,4 @@
-"""Rows as they came → one Arrow table in the types of the table's schema, and the schema as they leave it.
+"""Converts rows into one Arrow table in the types of the table's schema, and extends the schema by new columns.
 
 A value that fits its column in no lossless way is kept in ``_rescued_data``, the rest of its row stays. Columns are
 converted as a whole, in C++; value by value only where they mix kinds (``app.convert.values``).

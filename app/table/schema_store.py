@@ -165,7 +165,7 @@ class SchemaStore:
             )
 
     def _become(self, schema: TableSchema) -> None:
-        """Take the schema, and tell of columns that now are of two types in the table's files."""
+        """Take the schema, and log columns that now are of two types in the table's files."""
         paths = [
             path
             for column, kind in self._current.columns.items()

@@ -1,4 +1,4 @@
-"""The client that talks to a container, and what it is to be let in by."""
+"""The client that talks to a container: address, credentials, time-outs, connections."""
 
 import binascii
 import ipaddress
@@ -52,7 +52,7 @@ LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where a storage account is and what lets in; ``max_workers`` threads will use it at once.
+    """The address of a storage account and the credentials; ``max_workers`` threads will use it at once.
 
     A connection string says all of it. Without key and signature, an identity is looked for: environment, workload
     identity, managed identity, the Azure CLI.
@@ -68,7 +68,7 @@ class Access:
 
     @property
     def grant(self) -> Grant:
-        """What lets us in, as errors tell of it."""
+        """The credentials, as errors name them."""
         if self.connection_string:
             signature = _parts(self.connection_string).get("sharedaccesssignature")
             return Grant.of_signature(_CONNECTION_STRING, signature) if signature else Grant(_CONNECTION_STRING)
@@ -118,10 +118,10 @@ class MachineIdentity:
 
 
 def new_client(access: Access, container: str, doing: str) -> ContainerClient:
-    """A client that raises nothing but what ``azure_errors`` translates; it may be used by all threads at once.
+    """A client that raises only what ``app.storage.azure.errors`` translates; all threads may use it at once.
 
     Raises:
-        ConfigError: what is to let us in cannot be read.
+        ConfigError: the credentials cannot be read.
     """
     session = requests.Session()
     adapter = HTTPAdapter(pool_maxsize=access.max_workers + _SPARE_CONNECTIONS)
@@ -174,7 +174,7 @@ def _parts(connection_string: str) -> dict[str, str]:
 
 
 def _require_a_grant(connection_string: str, doing: str) -> None:
-    """Refuse a text that lets nobody in: the library would ask as a nobody then, and be told of public access."""
+    """Refuse a text without credentials: the library would ask anonymously, and the answer would name public access."""
     if not _parts(connection_string).keys() & {"accountkey", "sharedaccesssignature", "usedevelopmentstorage"}:
         cause = "the connection string has neither AccountKey nor SharedAccessSignature"
         raise ConfigError(doing, cause, f"Check {_CONNECTION_STRING}: is it whole?")

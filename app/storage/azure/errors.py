@@ -1,4 +1,4 @@
-"""The one place where errors of Azure's libraries become the connector's own."""
+"""Translates errors of Azure's libraries into the connector's own."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The one place where errors of Google's libraries become the connector's own."""
+"""Translates errors of Google's libraries into the connector's own."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The one place where errors of boto3 become the connector's own."""
+"""Translates errors of boto3 into the connector's own."""
 
 import re
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ _RULES = ErrorRules(
         "NoSuchUpload": PASSES,  # an upload in parts that was completed, its answer lost; or one that was cleaned up
         "ExpiredToken": Rule(RetryableError, _ROLE_HINT),
         "ExpiredTokenException": Rule(RetryableError, _ROLE_HINT),
-        # Also what a request gets that was signed before the machine slept: signed anew, it passes.
+        # Also what a request gets that was signed before the machine slept: signed again, it passes.
         "RequestTimeTooSkewed": Rule(
             RetryableError, "Set this machine's clock (NTP): it is more than 15 minutes off the store's"
         ),
@@ -215,7 +215,7 @@ def _from_answer(error: boto.ClientError, asked: Question) -> ConnectorError:
 
 
 def _elsewhere(region: str, location: str) -> str:
-    """Where to go instead, as far as the answer tells; either may be empty."""
+    """The hint for a bucket in another region or at another address; either may be empty."""
     if region:
         return f"The bucket lies in {region}: set AWS_REGION to that"
     if location:
