@@ -1,6 +1,6 @@
 """Year, month, day and hour of timestamps in any form; the meaning of a value never depends on the others.
 
-Whole numbers and fractions are epochs whose unit follows from their size, row by row, because one topic may have several
+Whole numbers and fractions are epochs whose unit follows from their size, row by row: a topic may have several
 producers; strings are ISO-8601, with or without a zone (without: UTC); datetimes and dates are what they are.
 """
 
