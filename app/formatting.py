@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Formats numbers for people."""
 
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")

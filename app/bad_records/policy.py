@@ -1,4 +1,4 @@
-"""What becomes of records that cannot become rows: the dead letter, nothing, or the end of the process."""
+"""The user's choice for bad records: keep them in the dead letter, skip them, or end the process."""
 
 import threading
 import time
@@ -14,11 +14,11 @@ _TOLD_EVERY_SECONDS = 60.0
 
 
 class BadRecords:
-    """Applies the user's choice to each bad record, and tells of them: once a minute at most, and of all at the end.
+    """Applies the user's choice to each bad record, and logs them: one a minute at most, and their number at the end.
 
     Args:
         choice: ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.
-        tell: given the message of each telling.
+        tell: logs a message.
         clock: monotonic seconds.
     """
 
@@ -63,7 +63,7 @@ class BadRecords:
         return self._choice == "dead-letter"
 
     def tell_total(self) -> None:
-        """Tell how many there were since the start, if any: those since the last telling are told nowhere else.
+        """Log how many there were since the start, if any: those since the last message are logged nowhere else.
 
         One that is read again, as after a pause, counts again.
         """

@@ -1,4 +1,4 @@
-"""Why a record is no row: the errors that say so, and what the dead letter keeps of the record then."""
+"""Errors for records that cannot become rows, and the parts of such a record that the dead letter keeps."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

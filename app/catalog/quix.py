@@ -1,4 +1,4 @@
-"""The REST catalog of Quix, as quixstreams' own data lake sink asks it, and how it is told of files."""
+"""The REST catalog of Quix: the requests of quixstreams' own data lake sink, and the description of files in them."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from app.table.catalog_table import CatalogTable, TableProperties
 logger = logging.getLogger(__name__)
 
 MOST_FILES: Final = 1_000
-# What web servers take for a body where nobody has told them otherwise is 1 MiB, and the source needs some of it.
+# Web servers take a body of 1 MiB unless configured otherwise, and the source needs some of it.
 MOST_BYTES: Final = 900_000
 
 _OUR_NAME = "quix-ts-datalake-sink"
@@ -66,7 +66,7 @@ class QuixCatalog:
         self._catalog_words = f"the catalog at {base}"
 
     def check(self) -> CatalogTable | None:
-        """Prove that the catalog answers and lets us in: its health page may be open to everybody, a table is not.
+        """Prove that the catalog answers and authorises us: its health page may be open to everybody, a table is not.
 
         Returns:
             The table, or ``None`` when the catalog does not know it.
@@ -125,7 +125,7 @@ class QuixCatalog:
             self._ask_in_passing("PATCH", "properties", doing, {"properties": changes})
 
     def add_source(self, topic: str) -> None:
-        """Tell that the topic feeds the table, so that it shows as a source before it has brought a file."""
+        """Register the topic as a source of the table, so that it shows before it has brought a file."""
         doing = f"naming topic {topic} as a source of {self._table_words}"
         self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
 

@@ -1,4 +1,4 @@
-"""The environment variables: their names, defaults and rules. What follows from them is in ``app.config.settings``.
+"""All environment variables: names, defaults and rules. ``app.config.settings`` derives further values from them.
 
 A variable that is empty counts as unset.
 """
@@ -17,7 +17,7 @@ LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
 
 class Variables(TableVariables):
-    """What the user and the platform have said. ``None`` stands for unset, or for a default that depends on the rest.
+    """The variables of user and platform. ``None`` means unset, or a default that depends on the others.
 
     The last area: how much is written at once, and the process itself.
     """

@@ -267,5 +267,5 @@ def _rows_of(batch: Batch) -> _Lines:
 
 
 def _is_blank(table: pa.Table) -> bool:
-    """Whether there is no value in it, but the column that stands in for all of them."""
+    """Whether there is no value in it: only the key column, which replaces a missing table, and that is null."""
     return table.column_names == [KEY_COLUMN] and bool(table[KEY_COLUMN].null_count == table.num_rows)

@@ -1,4 +1,4 @@
-"""Messages → columns and partition values, many at once.
+"""Converts many messages at once into columns and partition values.
 
 Gives the same result as ``rows`` and ``partition_values`` record by record, and refuses messages where the result could
 differ.
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from app.bad_records.refusals import message_size
 from app.convert.columns import coerce_array, infer, is_void
 from app.convert.json_parser import has_field, is_native, parse
-from app.convert.kafka_columns import lost_metadata, metadata_columns
+from app.convert.kafka_columns import in_form_of, lost_metadata, metadata_columns
 from app.convert.partition_values import fill_null
-from app.convert.rows import Rules, in_form_of
+from app.convert.rows import Rules
 from app.convert.timestamps import time_parts_of_column
 from app.message_headers import headers_of
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, known_timestamp
@@ -105,7 +105,7 @@ class WholeBatches:
         return Columns(pa.table(stored), self._partition_values(fields, moments, keys))
 
     def _fields(self, values: Sequence[bytes], known: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array]:
-        """All fields that count, in the types of the table, or as text where a rule of ours stands between."""
+        """All fields that count, in the types of the table, or as text where a rule of ours converts it."""
         wanted = {
             name: kind if is_native(kind) else pa.string() for name, kind in known.items() if name not in self._own
         }

@@ -1,4 +1,4 @@
-"""The partition values of rows: the text that each folder of the table shows, and which rows share all of them."""
+"""Partition values of rows: the text in the table's folders, and which rows share all values."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

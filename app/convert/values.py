@@ -1,4 +1,4 @@
-"""One value and the type of its column: what is stored, how the type grows, and what fits nowhere.
+"""Converts one value to the type of its column: the stored value, the type as it grows, and misfits.
 
 This is the slow way, value by value in the order of the rows, for columns whose values differ in kind or are new and
 nested. ``app.convert.columns`` has the fast way, which comes to the same.
@@ -30,7 +30,7 @@ FULL = "has no place: no more fields can be added"
 
 
 class Room:
-    """How many leaves (fields with a value of their own, at whatever depth) may still be added; counts them down."""
+    """How many scalar fields, at whatever depth, may still be added; counts them down."""
 
     __slots__ = ("left",)
 
@@ -83,7 +83,7 @@ def fit(
         value: as it came.
         kind: the column's type; ``None`` as long as no value has shown it.
         fixed: whether the type was given by the user: it takes more, and never grows.
-        room: for leaves that have no type yet.
+        room: for scalar fields that have no type yet.
         depth: 1 for a column, one more for every level below.
         lists: how many of the levels around it are lists.
     """

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from app.model import TopicPartition
+from app.table.layout import journal_folder
 
 VERSION: Final = 1
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
@@ -166,11 +167,6 @@ def _unpacked(body: bytes) -> bytes:
     except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
         raise ValueError(f"{_PACKED}: {error}") from None
     return json.dumps(fields).encode()
-
-
-def journal_folder(table_root: str) -> str:
-    """Where the journals of a table lie, with a slash at the end. Deleting the table forgets its offsets too."""
-    return f"{table_root}/_journal/"
 
 
 def group_folder(table_root: str, group: str) -> str:

@@ -4,10 +4,10 @@ import logging
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from app.journal.entry import group_folder, journal_folder
+from app.journal.entry import group_folder
 from app.journal.entry_store import read_entry
 from app.storage.base import ObjectStore
-from app.table.layout import object_roots
+from app.table.layout import journal_folder, object_roots
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
-"""What was counted, in the form that Prometheus and its kin scrape. The only importer of prometheus_client.
+"""The metrics in the format of Prometheus. The only importer of prometheus_client.
 
-It is made anew at each scrape, from numbers that are at hand: nothing is asked over the network for it, and nothing of
-it costs anything between two scrapes.
+The text is made at each scrape, from numbers in memory: nothing is asked over the network for it, and nothing costs
+anything between two scrapes.
 """
 
 from collections.abc import Callable, Iterator

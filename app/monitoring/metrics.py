@@ -1,4 +1,4 @@
-"""What is measured: counts of the work, by batch, commit and failure but never by record; and how things are now.
+"""Metrics: counts of the work, by batch, commit and failure but never by record; and the state at this moment.
 
 Safe from any thread. Those who count hold a ``Metrics``; those who show its numbers take its ``counts()``.
 """
@@ -67,7 +67,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the consumer group stands in an assigned partition.
+    """The offsets of the consumer group in an assigned partition.
 
     ``committed`` is the next offset after what is committed, ``committed_at`` when that was (seconds since the epoch,
     ``None`` before the first time), ``end`` the next offset to be produced, ``None`` as long as it is unknown.

@@ -1,4 +1,4 @@
-"""Watches the running connector for those who ask over HTTP: platforms, scrapers, and people."""
+"""Serves probes, metrics and the status page over HTTP, and samples the running connector for them."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ class Monitor:
     Args:
         identity: which connector this is.
         metrics: what is counted.
-        health: what the probes are told.
+        health: answers the probes.
         look: how things are; later ``started`` gives a better one.
     """
 

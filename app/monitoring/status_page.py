@@ -1,6 +1,6 @@
-"""The status page: what a person wants to know of a running connector, in one piece of HTML.
+"""The status page for people, as one HTML document.
 
-It shows what ``/metrics`` tells, and what numbers cannot. Whatever comes from outside is escaped where it is put in.
+It shows the metrics, and the last batches, files and warnings. Text from outside is escaped where it is inserted.
 """
 
 import base64

@@ -8,17 +8,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from app.bad_records.dead_letter import dead_letter_key
 from app.bad_records.dead_letter import write as write_dead_letter
 from app.catalog.column_stats import column_stats
-from app.catalog.virtual_index import sidecar_key, write_sidecar
+from app.catalog.virtual_index import write_index
 from app.errors import RetryableError
 from app.journal.entry import JournaledFile
 from app.journal.journal import Intent
 from app.model import BatchPart, Rejected, StoredFile, WrittenFile
 from app.retry import Stopped
 from app.storage.base import ObjectStore, StoredObject
-from app.table.layout import data_key, file_name
+from app.table.layout import data_key, dead_letter_key, file_name, index_key
 
 ColumnStats = Mapping[str, Mapping[str, Any]]
 
@@ -68,9 +67,9 @@ class Destination:
         upload_items = []
         for index, file in enumerate(files if self.virtual_columns else ()):
             path = folder / f"sidecar-{index}.parquet"
-            if write_sidecar(file.path, self.virtual_columns, file.group.partition_values, path):
+            if write_index(file.path, self.virtual_columns, file.group.partition_values, path):
                 data = self.data_file(file)
-                upload_items.append(UploadItem(path, sidecar_key(data.key), data.owner))
+                upload_items.append(UploadItem(path, index_key(data.key), data.owner))
         return upload_items
 
     def intents(

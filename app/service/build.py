@@ -33,7 +33,7 @@ from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
 from app.storage.base import ObjectStore
 from app.table.layout import PartitionSpec, object_roots
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.table.schema_store import SchemaStore
 from app.timings import DEFAULT, Timings
 
@@ -65,7 +65,7 @@ def can_read_whole_batches(settings: Settings) -> bool:
 
 def new_stager(
     settings: Settings,
-    place: Place,
+    location: TableLocation,
     spec: PartitionSpec,
     schema: SchemaStore,
     bad_records: BadRecords,
@@ -75,7 +75,7 @@ def new_stager(
     rules = Rules(spec.timestamp_column, frozenset(spec.columns), settings.column_types)
     converter = BatchConverter(
         spec=spec,
-        table_root=place.root,
+        table_root=location.root,
         schema=schema,
         rules=rules,
         metadata=settings.metadata_columns,
@@ -119,9 +119,9 @@ def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership) -> Sweeper
     return sweeper
 
 
-def new_client_id(settings: Settings, place: Place) -> str:
+def new_client_id(settings: Settings, location: TableLocation) -> str:
     """What other connectors of the consumer group see of this one."""
-    return client_id(settings.input_topic, place.uri)
+    return client_id(settings.input_topic, location.uri)
 
 
 def new_group_offsets(application: LakeApplication, timings: Timings) -> tuple[GroupOffsets, TopicIds]:
@@ -133,7 +133,7 @@ def new_group_offsets(application: LakeApplication, timings: Timings) -> tuple[G
 def new_claims(
     settings: Settings,
     store: ObjectStore,
-    place: Place,
+    location: TableLocation,
     registrar: Registrar,
     ownership: JournalOwnership | AssignmentOwnership,
     application: LakeApplication,
@@ -144,12 +144,12 @@ def new_claims(
     timings: Timings,
 ) -> Claims:
     """What claims partitions for the application."""
-    root, roots = place.root, object_roots(place.root)
+    root, roots = location.root, object_roots(location.root)
     group = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     recovery = Recovery(store, registrar, frozenset(settings.stats_columns) or None, objects.map)
     keeps_journals = isinstance(ownership, JournalOwnership)
-    other_tables = OtherTables(application.admin, group, new_client_id(settings, place))
+    other_tables = OtherTables(application.admin, group, new_client_id(settings, location))
     first_offsets = FirstOffsets(
         store,
         root,
@@ -196,7 +196,7 @@ def _quiet_consumer(application: LakeApplication) -> BaseConsumer:
 
 def new_application(
     settings: Settings,
-    place: Place,
+    location: TableLocation,
     assignments: Assignments,
     metrics: Metrics,
     scratch: Path,
@@ -208,7 +208,7 @@ def new_application(
 
     Args:
         settings: the connector's settings.
-        place: what the group's other members are told that is written.
+        location: what the group's other members are told that is written.
         assignments: the present ones.
         metrics: told of commits that failed.
         scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
@@ -231,7 +231,7 @@ def new_application(
         # Claims decide where to begin. An offset that Kafka has lost later must not be passed over without a word.
         "auto_offset_reset": "error",
         "consumer_extra_config": {
-            "client.id": new_client_id(settings, place),
+            "client.id": new_client_id(settings, location),
             "session.timeout.ms": int(timings.session_seconds * 1000),
             "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
             "max.partition.fetch.bytes": settings.memory.fetched_at_once_bytes,

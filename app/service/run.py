@@ -28,7 +28,6 @@ from app.consumer.sink import LakeSink
 from app.consumer.topics import open_topic
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.journal.claims import Claims
-from app.journal.entry import journal_folder
 from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import Ownership
 from app.journal.rolled_back import Sweeper
@@ -60,7 +59,8 @@ from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import make_scratch
 from app.storage.probe import try_out
 from app.stream_timeouts.events import Announcer
-from app.table.location import Place
+from app.table.layout import journal_folder
+from app.table.location import TableLocation
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
@@ -153,17 +153,17 @@ class _Service:
         stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
         self._lake = lake = open_lake(settings, timings)
-        monitor.found(lake.place.uri, lake.place.root)
-        schema = new_schema(settings, lake.store, lake.place)
+        monitor.found(lake.location.uri, lake.location.root)
+        schema = new_schema(settings, lake.store, lake.location)
         patiently(schema.open, timings)
 
         assignments = Assignments(metrics, timings)
-        application = new_application(settings, lake.place, assignments, metrics, self._scratch, timings)
-        topic = self._open_topics(application, stream_timeouts, lake.place)
+        application = new_application(settings, lake.location, assignments, metrics, self._scratch, timings)
+        topic = self._open_topics(application, stream_timeouts, lake.location)
         transformed, is_untouched = _transformed(customised, application, topic)
         in_batches = is_untouched and can_read_whole_batches(settings)
         reader = MessageReader(topic, settings.memory.max_record_bytes).read if in_batches else None
-        stager = new_stager(settings, lake.place, lake.spec, schema, bad_records, reader)
+        stager = new_stager(settings, lake.location, lake.spec, schema, bad_records, reader)
         patiently(lambda: self._check_journals(lake, application.config.consumer_group), timings)
         wait(spark_up)
 
@@ -173,7 +173,7 @@ class _Service:
         self._claims = claims = new_claims(
             settings,
             lake.store,
-            lake.place,
+            lake.location,
             lake.registrar,
             ownership,
             application,
@@ -291,7 +291,9 @@ class _Service:
             raise _StopRequested
         self._application.request_stop()
 
-    def _open_topics(self, application: LakeApplication, stream_timeouts: StreamTimeouts, place: Place) -> Topic:
+    def _open_topics(
+        self, application: LakeApplication, stream_timeouts: StreamTimeouts, location: TableLocation
+    ) -> Topic:
         visible = find_topics(
             application.config.broker_address,
             wait_seconds=self._timings.start_patience_seconds,
@@ -311,21 +313,21 @@ class _Service:
         self._announcer = stream_timeouts.new_announcer(application, visible)
         group = application.config.consumer_group
         check_rights(application.admin, topic.name, group)
-        own_id = new_client_id(self._settings, place)
+        own_id = new_client_id(self._settings, location)
         patiently(lambda: check_members(application.admin, group, own_id), self._timings)
         return topic
 
     def _check_journals(self, lake: Lake, group: str) -> None:
         """See that the store can keep journals and the schema, and whose journals there are."""
-        warn_of_other_groups(lake.store, lake.place.root, group)
-        try_out(lake.store, journal_folder(lake.place.root))
+        warn_of_other_groups(lake.store, lake.location.root, group)
+        try_out(lake.store, journal_folder(lake.location.root))
 
     def _new_pipeline(self, lake: Lake, stager: Stager, ownership: Ownership, topic_ids: TopicIds) -> Pipeline:
         self._pipeline = Pipeline(
             writer=self._spark,
             stager=stager,
             destination=Destination(
-                lake.store, lake.place.root, lake.spec.virtual, frozenset(self._settings.stats_columns) or None
+                lake.store, lake.location.root, lake.spec.virtual, frozenset(self._settings.stats_columns) or None
             ),
             registrar=lake.registrar,
             scratch=self._scratch,

@@ -242,7 +242,7 @@ class SparkWriter:
                 return
 
     def _has_ended(self) -> bool:
-        """Whether the JVM is gone. Its connections break some moments before the system tells of its end."""
+        """Whether the JVM is gone. Its connections break some moments before the system reports its end."""
         try:
             return self._process is None or self._process.wait(_ENDING_SECONDS) is not None
         except TimeoutExpired:

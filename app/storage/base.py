@@ -1,4 +1,4 @@
-"""What the pipeline asks of a store."""
+"""The interface of a store, and what all stores have in common."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class ObjectStore(Protocol):
         ...
 
     def probe_conditions(self, prefix: str) -> None:
-        """Find out whether conditional writes are honoured; a store that ignores them is told of, and worked around.
+        """Find out whether conditional writes are honoured; a store that ignores them is logged, and worked around.
 
         Args:
             prefix: what the key of the object starts with that is written and deleted for it.
@@ -106,7 +106,7 @@ class ObjectStore(Protocol):
 
 @runtime_checkable
 class Finder(Protocol):
-    """A store that tells of one object otherwise than by a listing."""
+    """A store that finds one object otherwise than by a listing."""
 
     def find(self, key: str) -> StoredObject | None:
         """The object with this key, or ``None``."""

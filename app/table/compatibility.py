@@ -1,4 +1,4 @@
-"""What must hold between the settings and a table that may exist already, in the store and in the catalog."""
+"""Checks that the settings fit a table that may exist already, in the store and in the catalog."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ def open_table(
     default_null: str,
     most_files: int = _MOST_FILES,
 ) -> PartitionSpec:
-    """Compare the settings with the table in the store and in the catalog, and settle the null folder's name.
+    """Compare the settings with the table in the store and in the catalog, and decide on the null folder's name.
 
     Args:
         store: connected.
@@ -132,7 +132,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[str]) -> str:
-    """HIVE_COLUMNS for a spec that was found; virtual levels stay virtual, for folders do not tell of them."""
+    """HIVE_COLUMNS for a spec that was found; virtual levels stay virtual, for no folder shows them."""
     found = [f"~{name}" if name in virtual and name in configured else name for name in spec]
     others = [f"~{name}" for name in virtual if name not in spec and name not in configured]
     return ",".join(found + others)

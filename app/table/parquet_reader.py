@@ -1,4 +1,4 @@
-"""What Parquet files in the store say of themselves, read without the rest of them."""
+"""Reads the footers of Parquet files in the store, without the rest of them."""
 
 import os
 

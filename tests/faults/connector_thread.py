@@ -38,10 +38,11 @@ from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.loop import ConsumerLoop
 from app.consumer.sink import LakeSink
-from app.journal.entry import group_folder, journal_folder
+from app.journal.entry import group_folder
 from app.pipeline.pipeline import Pipeline
 from app.service.customised import Customised, load_customised
 from app.storage.base import ObjectStore
+from app.table.layout import journal_folder
 from app.timings import Timings
 from dev.broker import QUIET, Broker, Record
 from tests.fakes.arrow_writer import ArrowWriter

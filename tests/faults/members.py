@@ -31,7 +31,7 @@ from app.pipeline.upload import Destination
 from app.storage.base import ObjectStore
 from app.storage.s3.store import S3Store
 from app.table.layout import dead_letter_root, is_data_file
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.timings import Timings
 from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
@@ -173,7 +173,7 @@ class Member:
             table.name,
             patience=Patience(10.0, CATALOG_TIMEOUT, 10.0),
         )
-        registrar = Registrar(catalog, Place(self._store.uri, table.root), properties("p"), TOPIC, None)
+        registrar = Registrar(catalog, TableLocation(self._store.uri, table.root), properties("p"), TOPIC, None)
         self._objects = ThreadPoolExecutor(workers)
         self._claims = Claims(
             new_journal=lambda tp, token: Journal(

@@ -32,7 +32,7 @@ from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.retry import Stopped
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
@@ -133,7 +133,7 @@ class Member:
         timings = Timings(clock=clock, sleep=clock.advance, gather_seconds=0.0)
         self.assignments = Assignments(timings=timings)
         self.ownership = SteppedCustody(self.assignments.is_current, self._fenced)
-        registrar = Registrar(catalog, Place(URI, ROOT), properties("p"), TOPIC, catalog.table())
+        registrar = Registrar(catalog, TableLocation(URI, ROOT), properties("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
             clock,

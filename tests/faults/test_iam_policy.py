@@ -11,10 +11,10 @@ import pytest
 
 from app.commands.audit.command import audit
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.entry import journal_folder
 from app.storage.probe import try_out
 from app.storage.s3.client import Limits
 from app.storage.s3.store import S3Store
+from app.table.layout import journal_folder
 from tests.faults.members import BATCHES, Member, Site, Table
 from tests.faults.proxy import Request, Rule, Say, on
 from tests.faults.steps import leave_behind, s3_error

@@ -17,7 +17,7 @@ from app.model import Rejected, TopicPartition
 from app.pipeline.pipeline import Pipeline, Writer
 from app.pipeline.upload import Destination
 from app.service.build import new_bad_records, new_stager, sink_limits
-from app.service.lake import new_catalog, new_place, new_query_api, new_registrar, new_schema, new_spec
+from app.service.lake import new_catalog, new_location, new_query_api, new_registrar, new_schema, new_spec
 from app.storage.local.store import LocalStore
 from tests.fakes.catalog_server import CatalogServer
 from tests.parity.case import BUCKET, PREFIX, QUERY_TOKEN, TABLE, TOPIC, Case, Record
@@ -54,7 +54,7 @@ class Ours:
         store = _Folder(folder)
         catalog_client = new_catalog(settings)
         known = catalog_client.check() if catalog_client else None
-        place = new_place(settings, store, known)
+        place = new_location(settings, store, known)
         store.connect(f"{place.root}/")
         self._lake.news()  # what is there already is not ours
         self.spec = new_spec(settings, store, place, known)

@@ -38,13 +38,13 @@ def audit(settings: Settings, arguments: Sequence[str]) -> int:
         ConnectorError: the store fails, or a file cannot be read.
     """
     options = _options(arguments)
-    store, place = find_table(settings)
-    root = place.root
+    store, location = find_table(settings)
+    root = location.root
     with ExitStack() as ends:
         found = ends.enter_context(closing(FileLedger(with_keys=options.offsets)))
         rejected = ends.enter_context(closing(FileLedger(with_keys=True)))
         report = Report(
-            place.uri, by_column=options.offsets, foreign=Listing(options.most), misplaced=Listing(options.most)
+            location.uri, by_column=options.offsets, foreign=Listing(options.most), misplaced=Listing(options.most)
         )
         _list_table(store, root, found, report)
         _list_dead_letter(store, f"{dead_letter_root(root)}/", rejected)

@@ -26,7 +26,7 @@ from app.monitoring.http_server import HttpServer
 from app.monitoring.metrics import Metrics
 from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
-from app.service.lake import new_catalog, new_place, new_schema, new_spec
+from app.service.lake import new_catalog, new_location, new_schema, new_spec
 from app.service.spark import new_spark_writer
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
@@ -34,7 +34,7 @@ from app.spark.scratch import make_scratch
 from app.spark.writer import SparkWriter
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
-from app.table.location import Place
+from app.table.location import TableLocation
 
 _BROKER_SECONDS: Final = 20.0  # an absent one is not waited for as at the start: somebody is waiting
 _ANSWER_SECONDS: Final = 30.0
@@ -74,7 +74,7 @@ class _Attempts:
         self._ends = contextlib.ExitStack()
         self._store = new_store(settings, may_create=False)
         self._known: CatalogTable | None = None
-        self._place: Place = new_place(settings, self._store, None)
+        self._location: TableLocation = new_location(settings, self._store, None)
         self._application: LakeApplication | None = None
         self._visible: Sequence[str] = ()  # topics as the broker calls them
         self._topic: Topic | None = None
@@ -121,7 +121,7 @@ class _Attempts:
 
     def _reach_broker(self) -> str:
         self._application = new_application(
-            self._settings, self._place, Assignments(), Metrics(), self._scratch, may_create=False
+            self._settings, self._location, Assignments(), Metrics(), self._scratch, may_create=False
         )
         self._visible = find_topics(
             self._application.config.broker_address,
@@ -151,7 +151,7 @@ class _Attempts:
         group = application.config.consumer_group
         assert self._topic is not None, "it was opened before"  # noqa: S101
         check_rights(application.admin, self._topic.name, group)
-        check_members(application.admin, group, new_client_id(self._settings, self._place))
+        check_members(application.admin, group, new_client_id(self._settings, self._location))
         return "may read the topic, and nobody in it writes another table"
 
     def _find_silence_topic(self) -> str:
@@ -188,21 +188,21 @@ class _Attempts:
         name = f"{self._settings.catalog_namespace}.{self._settings.table}"
         if self._known is None:
             return f"lets us in; table {name} is new to it"
-        self._place = new_place(self._settings, self._store, self._known)
-        return f"lets us in; has table {name} at {self._known.location or self._place.uri}"
+        self._location = new_location(self._settings, self._store, self._known)
+        return f"lets us in; has table {name} at {self._known.location or self._location.uri}"
 
     def _try_store(self) -> str:
-        folder = f"{self._place.root}/_check-{secrets.token_hex(8)}"
+        folder = f"{self._location.root}/_check-{secrets.token_hex(8)}"
         self._ends.enter_context(_traces_removed(self._settings, folder))
         self._store.connect(f"{folder}/")
         try_out(self._store, f"{folder}/")
         return "written, read, replaced, listed and deleted a probe"
 
     def _compare_table(self) -> str:
-        spec = new_spec(self._settings, self._store, self._place, self._known)
-        new_schema(self._settings, self._store, self._place).look()
+        spec = new_spec(self._settings, self._store, self._location, self._known)
+        new_schema(self._settings, self._store, self._location).look()
         columns = f"partitioned by {', '.join(spec.order)}" if spec.order else "without partitions"
-        return f"at {self._place.uri}, {columns}"
+        return f"at {self._location.uri}, {columns}"
 
     # --- this machine -----------------------------------------------------------------------------------------------
 

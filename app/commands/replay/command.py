@@ -42,11 +42,11 @@ def replay(settings: Settings, arguments: Sequence[str], broker_seconds: float =
         ConnectorError: the store or Kafka fails; files whose records are not all acknowledged stay.
     """
     options = _options(arguments)
-    store, place = find_table(settings)
-    folder = f"{dead_letter_root(place.root)}/"
+    store, location = find_table(settings)
+    folder = f"{dead_letter_root(location.root)}/"
     # Listed to the end first: what comes back is rejected again by an unchanged connector, and must not be found.
     keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]
-    left_out = survey(store, place.root).left_out
+    left_out = survey(store, location.root).left_out
     keys = [key for key in keys if key not in left_out]
     with TemporaryDirectory(prefix="quix-replay-") as scratch:
         letters = _Letters(store, Path(scratch), options.reason, options.since, options.until)

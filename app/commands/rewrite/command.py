@@ -20,14 +20,14 @@ from app.config.settings import Settings
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.formatting import counted
 from app.journal.survey import survey
-from app.service.lake import new_catalog, new_place, new_registrar, new_schema, new_spec
+from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
 from app.service.spark import new_spark_writer
 from app.service.stores import new_store
 from app.spark.scratch import make_scratch
 from app.storage.base import ObjectStore, StoredObject
 from app.table.catalog_table import CatalogTable
 from app.table.layout import is_data_file
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.table.parquet_reader import read_footer
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
@@ -44,22 +44,22 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
     options = _options(arguments)
     store, catalog = new_store(settings), new_catalog(settings)
     known = catalog.check() if catalog else None
-    place = new_place(settings, store, known)
-    schema = new_schema(settings, store, place)
-    left = sum(1 for _ in notes(store, place.root))
+    location = new_location(settings, store, known)
+    schema = new_schema(settings, store, location)
+    left = sum(1 for _ in notes(store, location.root))
     if not options.dry_run:
         schema.open()
         if left:
-            _finish(_new_replaced(settings, store, place, catalog, known))
+            _finish(_new_replaced(settings, store, location, catalog, known))
     elif left:
         tell(f"{counted(left, 'file')} of a run that was cut off: the catalog would be told of them")
-    found = _schemas(store, place.root, options.folder, settings.max_write_workers)
-    left_out = survey(store, place.root).left_out  # the journals go by the sizes of files of unfinished batches
+    found = _schemas(store, location.root, options.folder, settings.max_write_workers)
+    left_out = survey(store, location.root).left_out  # the journals go by the sizes of files of unfinished batches
     found = {kind: [file for file in files if file.key not in left_out] for kind, files in found.items()}
     wanted = _joined(found, frozenset(settings.column_types))
     table = schema.look().merge(wanted) if options.dry_run else schema.extend(wanted)
     plan = _plan(found, table)
-    of_all = f"of {counted(sum(map(len, found.values())), 'file')} in {place.uri}"
+    of_all = f"of {counted(sum(map(len, found.values())), 'file')} in {location.uri}"
     if not plan:
         tell(f"nothing to do: the schema of each {of_all} is the table's")
     elif options.dry_run:
@@ -68,7 +68,7 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
         tell(f"{len(plan):,} {of_all} would be rewritten")
     else:
         tell(f"{len(plan):,} {of_all} to be rewritten")
-        replaced = _new_replaced(settings, store, place, catalog, known)
+        replaced = _new_replaced(settings, store, location, catalog, known)
         _rewrite(settings, store, schema, replaced, plan)
     return 0
 
@@ -156,13 +156,13 @@ def _plan(found: Found, table: TableSchema) -> Plan:
 
 
 def _new_replaced(
-    settings: Settings, store: ObjectStore, place: Place, catalog: Catalog | None, known: CatalogTable | None
+    settings: Settings, store: ObjectStore, location: TableLocation, catalog: Catalog | None, known: CatalogTable | None
 ) -> ReplacedFiles:
     return ReplacedFiles(
         store,
-        place.root,
-        new_registrar(settings, catalog, place, known),
-        new_spec(settings, store, place, known).virtual,
+        location.root,
+        new_registrar(settings, catalog, location, known),
+        new_spec(settings, store, location, known).virtual,
         frozenset(settings.stats_columns) or None,
     )
 

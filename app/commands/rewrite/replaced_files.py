@@ -18,12 +18,11 @@ import pyarrow.parquet as pq
 
 from app.catalog.column_stats import column_stats
 from app.catalog.registrar import Registrar
-from app.catalog.virtual_index import sidecar_key, write_sidecar
+from app.catalog.virtual_index import write_index
 from app.errors import FatalError
-from app.journal.entry import journal_folder
 from app.model import StoredFile
 from app.storage.base import ObjectStore, StoredObject, find
-from app.table.layout import spec_of_key
+from app.table.layout import index_key, journal_folder, spec_of_key
 
 logger = logging.getLogger(__name__)
 
@@ -118,8 +117,8 @@ class ReplacedFiles:
         partition_values = dict(zip(names, values, strict=True))
         index = path.with_name("sidecar.parquet")
         done = True
-        if set(changed).intersection(self._virtual) and write_sidecar(path, self._virtual, partition_values, index):
-            done = patiently(lambda: self._store.upload(index, sidecar_key(stored.key)))
+        if set(changed).intersection(self._virtual) and write_index(path, self._virtual, partition_values, index):
+            done = patiently(lambda: self._store.upload(index, index_key(stored.key)))
         if self._registrar.is_needed:
             metadata = pq.read_metadata(path)
             file = StoredFile(

@@ -1,4 +1,4 @@
-"""Where the types in a stored file are others than the table's, in a way that a reader of the whole table minds."""
+"""Finds columns whose types in a stored file differ from the table's, where readers of the whole table fail."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

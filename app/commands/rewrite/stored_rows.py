@@ -1,4 +1,4 @@
-"""A data file of a table brought to the table's schema: its values converted by the rules for new records.
+"""Converts a data file of a table to the table's schema, by the rules for new records.
 
 The file is read and written in chunks of some megabytes, so memory does not grow with it.
 """

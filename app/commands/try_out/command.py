@@ -31,7 +31,7 @@ from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
 from app.service.build import can_read_whole_batches, new_application, new_stager, sink_limits
 from app.service.customised import load_customised
-from app.service.lake import new_place, new_schema, new_spec
+from app.service.lake import new_location, new_schema, new_spec
 from app.service.stores import new_store
 from app.spark.scratch import make_scratch
 from app.table.layout import RESCUED_COLUMN, folder
@@ -87,17 +87,17 @@ class _Trial:
         self._rescued = 0
         bad_records = BadRecords("dead-letter", lambda _: None)  # each is shown here
         store = new_store(settings)
-        place = new_place(settings, store, None)
-        store.connect(f"{place.root}/")
-        self._spec = new_spec(settings, store, place, None)
-        schema = new_schema(settings, store, place)
+        location = new_location(settings, store, None)
+        store.connect(f"{location.root}/")
+        self._spec = new_spec(settings, store, location, None)
+        schema = new_schema(settings, store, location)
         schema.open()
         with_offset = settings.model_copy(update={"metadata_columns": (*dict.fromkeys((*self._metadata, _OFFSET)),)})
-        self._stager: Stager = new_stager(with_offset, place, self._spec, schema, bad_records)
+        self._stager: Stager = new_stager(with_offset, location, self._spec, schema, bad_records)
         self._assignments = Assignments()
         self._application: LakeApplication = new_application(
             settings,
-            place,
+            location,
             self._assignments,
             Metrics(),
             scratch,

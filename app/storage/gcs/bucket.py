@@ -1,4 +1,4 @@
-"""A bucket of Google Cloud Storage itself: whether it is there, what is in it, and how it is made."""
+"""A bucket of Google Cloud Storage: checks that it is there, lists it, creates it."""
 
 import logging
 from collections.abc import Iterator

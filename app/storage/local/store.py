@@ -164,7 +164,7 @@ class LocalStore:
         """
         if folder != self._root:
             self._look_anew(folder.parent)
-        with suppress(OSError):  # what is wrong there is told by whatever is done next
+        with suppress(OSError):  # the next step reports what is wrong there
             os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
     def _changed(self, key: str) -> ChangedError:

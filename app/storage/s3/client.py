@@ -46,7 +46,7 @@ LIMITS: Final = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where a store is and what lets in; ``max_workers`` threads will use it at once.
+    """The address of a store and the credentials; ``max_workers`` threads will use it at once.
 
     Without both keys boto3's default chain finds some: environment, files, role.
     """

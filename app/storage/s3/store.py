@@ -258,7 +258,7 @@ class S3Store:
     def _create_bucket(self) -> None:
         with self._asking(f"creating the bucket {self.uri}"):
             try:
-                # AWS wants any region but its first named; other stores have one region and may refuse to be told.
+                # AWS wants any region but its first named; other stores have one region and may refuse a name for it.
                 if is_aws(self._access.endpoint_url) and self._access.region != _US_EAST_1:
                     region = cast("BucketLocationConstraintType", self._access.region)
                     self._client.create_bucket(

@@ -1,4 +1,4 @@
-"""How objects get into a bucket: small ones in one request, big files in parts."""
+"""Uploads objects: small ones in one request, big files in parts."""
 
 import logging
 import os

@@ -27,7 +27,7 @@ from app.journal.ownership import AssignmentOwnership
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
@@ -63,7 +63,7 @@ class World:
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT),
             destination=Destination(self.store, ROOT),
-            registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
+            registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
             workers=3,
             ownership=AssignmentOwnership(self.assignments.is_current),

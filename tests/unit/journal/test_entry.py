@@ -12,11 +12,11 @@ from app.journal.entry import (
     JournalEntry,
     RolledBack,
     group_folder,
-    journal_folder,
     journal_key,
     parse,
 )
 from app.model import TopicPartition
+from app.table.layout import journal_folder
 
 ROOTS = ("data/t/", "data/_dead_letter/t/")
 FILE = JournaledFile(key="data/t/p=a/data_1.parquet", size=10, rows=3, partition_values={"p": "a"})

@@ -15,7 +15,7 @@ from app.journal.ownership import AssignmentOwnership, Ownership
 from app.model import Batch, TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
@@ -62,7 +62,7 @@ class Line:
             writer=self.writer,
             stager=stager(wanted, choice, table_root=ROOT),
             destination=Destination(self.store, ROOT, virtual),
-            registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
+            registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
             ownership=ownership or AssignmentOwnership(lambda token: token not in self.ended),

@@ -16,7 +16,7 @@ from app.errors import ConfigError, FatalError
 from app.model import Rejected, TopicPartition
 from app.storage.base import StoredObject
 from app.storage.local.store import LocalStore
-from app.table.layout import file_name, topic_in_names
+from app.table.layout import dead_letter_key, file_name, topic_in_names
 from tests.support.batches import part
 from tests.support.environment import load
 from tests.support.journals import keep_journal
@@ -60,7 +60,7 @@ class Table:
 
     def reject(self, first: int, last: int, offsets: Sequence[int]) -> Path:
         """A file in the dead letter of this name, with these offsets."""
-        path = self.lake / dead_letter.dead_letter_key("data/readings", part(TP, first, last, A))
+        path = self.lake / dead_letter_key("data/readings", part(TP, first, last, A))
         path.parent.mkdir(parents=True, exist_ok=True)
         dead_letter.write([Rejected(TP, offset, 0, b"k", b"v", None, "no JSON") for offset in offsets], path)
         return path

@@ -20,7 +20,7 @@ from app.journal.survey import survey
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.storage.local.store import LocalStore
 from app.table.catalog_table import TableProperties
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.table.schema import TableSchema
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
@@ -67,7 +67,7 @@ class Table:
         )
 
     def replaced(self, *, with_catalog: bool = True) -> ReplacedFiles:
-        place = Place(f"file://{self.lake}", ROOT)
+        place = TableLocation(f"file://{self.lake}", ROOT)
         registrar = Registrar(self.catalog if with_catalog else None, place, WANTED, "sensors", None)
         return ReplacedFiles(self.store, ROOT, registrar, self.virtual, None)
 
