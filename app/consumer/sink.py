@@ -18,6 +18,7 @@ from app.bad_records.policy import BadRecords
 from app.consumer.assignment import Assignments
 from app.consumer.buffer import Buffer
 from app.consumer.flush import Delivering, FlushWait
+from app.consumer.sink_observer import SinkObserver
 from app.errors import RetryableError
 from app.model import Batch, Message, Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
@@ -37,25 +38,6 @@ class BatchWriter(Delivering, Protocol):
     def held_bytes(self) -> int: ...
     def submit(self, batch: Batch) -> None: ...
     def wait_for_change(self, seconds: float) -> None: ...
-
-
-class SinkObserver(Protocol):
-    """Learns what the sink does, on the consumer's thread; see ``app.stream_timeouts.observer.KeyObserver``."""
-
-    def assigned(self, tps: Iterable[TopicPartition]) -> None: ...
-    def unassigned(self, tps: Iterable[TopicPartition]) -> None: ...
-    def row_added(self, tp: TopicPartition, key: Any) -> None: ...
-    def messages_added(self, tp: TopicPartition, messages: Sequence[Message]) -> None: ...
-    def record_rejected(self, rejected: Rejected) -> None: ...
-
-    def turn(self, *, is_in_trouble: bool) -> None:
-        """A turn of the consumer's loop is over; ``is_in_trouble`` where the pipeline has failed or is obstructed."""
-
-    def flushed(self) -> None:
-        """A flush is over, successful or not."""
-
-    def waited(self) -> None:
-        """The loop has waited for room in the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
