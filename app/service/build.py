@@ -10,7 +10,6 @@ from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
-from app.catalog.registrar import Registrar
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
@@ -32,7 +31,7 @@ from app.journal.sweeper import Sweeper
 from app.journal.topic_ids import TopicIds
 from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
-from app.storage.base import ObjectStore
+from app.service.lake import Lake
 from app.table.layout import PartitionSpec, object_roots
 from app.table.location import Place
 from app.table.schema_store import SchemaStore
@@ -133,9 +132,7 @@ def new_group_offsets(application: LakeApplication, timings: Timings) -> tuple[G
 
 def new_claims(
     settings: Settings,
-    store: ObjectStore,
-    place: Place,
-    registrar: Registrar,
+    lake: Lake,
     ownership: JournalOwnership | AssignmentOwnership,
     application: LakeApplication,
     assignments: Assignments,
@@ -145,12 +142,12 @@ def new_claims(
     timings: Timings,
 ) -> Claims:
     """What claims partitions for the application."""
-    root, roots = place.root, object_roots(place.root)
+    store, root, roots = lake.store, lake.place.root, object_roots(lake.place.root)
     group = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
-    recovery = Recovery(store, registrar, frozenset(settings.stats_columns) or None, objects.map)
+    recovery = Recovery(store, lake.registrar, frozenset(settings.stats_columns) or None, objects.map)
     keeps_journals = isinstance(ownership, JournalOwnership)
-    other_tables = OtherTables(application.admin, group, new_client_id(settings, place))
+    other_tables = OtherTables(application.admin, group, new_client_id(settings, lake.place))
     first_offsets = FirstOffsets(
         store,
         root,

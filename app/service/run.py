@@ -151,7 +151,7 @@ class _Service:
         stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
         self._lake = lake = open_lake(settings, timings)
-        monitor.found(lake.place.uri, lake.place.root)
+        monitor.found(lake.place.uri, lake.place.root)  # probes are answered from the start: it learns the rest later
         schema = new_schema(settings, lake.store, lake.place)
         patiently(schema.open, timings)
 
@@ -183,17 +183,7 @@ class _Service:
             timings=timings,
         )
         self._claims = claims = new_claims(
-            settings,
-            lake.store,
-            lake.place,
-            lake.registrar,
-            ownership,
-            application,
-            assignments,
-            metrics,
-            positions,
-            topic_ids,
-            timings,
+            settings, lake, ownership, application, assignments, metrics, positions, topic_ids, timings
         )
         self._sweeper = begin_sweeping(ownership)
         paused = PausedPartitions(application.consumer, claims, assignments, metrics)
