@@ -143,6 +143,7 @@ class LakeApplication(Application):
             FatalError: one of the sinks fails.
         """
         self._started = loop
+        # Another context than that of the dataframe only where nothing hangs on it; they share all that it has to use.
         self._processing_context = loop.checkpoints
         if self._other_sinks:
             self._other_sinks.start()
