@@ -13,45 +13,6 @@ OnBadRecord = Literal["dead-letter", "skip", "fail"]
 _TOLD_EVERY_SECONDS = 60.0
 
 
-class NotARowError(ValueError):
-    """A record that cannot become a row, found where its bytes are no longer at hand.
-
-    Args:
-        reason: why.
-        hint: what can be done about it.
-    """
-
-    def __init__(self, reason: str, hint: str) -> None:
-        super().__init__(reason)
-        self.hint = hint
-
-
-_HINT_NO_OBJECT = "Turn it into a dict or filter it out in transform() of app/transform.py, or set ON_BAD_RECORD"
-
-
-class NullValueError(NotARowError):
-    """A value that is null: a tombstone, unless ``transform()`` has made null of another value."""
-
-    def __init__(self, cause: str = "its value is null (a tombstone)") -> None:
-        super().__init__(f"{cause}, and a row needs an object with fields", _HINT_NO_OBJECT)
-
-
-def no_object(value: object) -> NotARowError:
-    """The error for a value that has no columns."""
-    if value is None:
-        return NullValueError()
-    kind = type(value).__name__
-    return NotARowError(f"its value is of type {kind}, and a row needs an object with fields", _HINT_NO_OBJECT)
-
-
-def too_big(size: int, limit: int) -> NotARowError:
-    """The error for a message of ``size`` bytes where ``limit`` are allowed."""
-    return NotARowError(
-        f"its message has {size:,} bytes, and {limit:,} are the most that is safe with this much memory",
-        "Raise MAX_BUFFER_MB and SPARK_DRIVER_MEMORY, or make it smaller at its producer",
-    )
-
-
 class BadRecords:
     """Applies the user's choice to each bad record, and tells of them: once a minute at most, and of all at the end.
 

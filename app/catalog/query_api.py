@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
 
-from app.catalog.entries import entry, portions
+from app.catalog.quix import entry, portions
 from app.catalog.rest_client import Patience, RestClient, Service
 from app.errors import ConnectorError
 from app.model import StoredFile

@@ -13,8 +13,7 @@ from requests.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError, NewConnectionError
 
 from app.catalog.base import NotTakenError
-from app.error_text import innermost, last_words
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words
 from app.http_headers import fits_header, retry_after
 
 # Bytes. A table's description is some kilobytes; of a refusal only the first words are shown.

@@ -11,7 +11,7 @@ from app.config import parsers as parse
 from app.config.fields import env, option, parsed, whole
 from app.config.memory import plan_memory
 from app.config.table import TableVariables
-from app.log_lines import LogFormat
+from app.logs import LogFormat
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
-from app.bad_records.big_messages import TooBigError, message_size
-from app.bad_records.refusals import not_deserialized
+from app.bad_records.refusals import TooBigError, message_size, not_deserialized
 from app.consumer.assignment import Assignments
 from app.consumer.checkpoints import Checkpoints
 from app.consumer.errors import cannot_be_decompressed

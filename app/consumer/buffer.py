@@ -8,7 +8,8 @@ from typing import Any
 from quixstreams.context import message_context
 from quixstreams.models import HeadersTuples
 
-from app.bad_records.policy import BadRecords, no_object, too_big
+from app.bad_records.policy import BadRecords
+from app.bad_records.refusals import TooBigError, no_object
 from app.consumer.assignment import Assignments
 from app.message_headers import headers_of
 from app.model import Batch, Message, Rejected, Row, TopicPartition
@@ -70,7 +71,7 @@ class Buffer:
             raise no_object(value)
         size = message_context().size
         if size > self._max_record_bytes:
-            raise too_big(size, self._max_record_bytes)
+            raise TooBigError(size, self._max_record_bytes)
         message = self._message_of(assignment.rows, topic, partition, offset)
         assignment.rows.append(Row(value, key, timestamp, offset, headers, message))
         self._rows_of_record += 1

@@ -1,11 +1,11 @@
-"""Marks each committed offset as ours; see ``app.journal.commit_mark``."""
+"""Marks each committed offset as ours; see ``app.journal.group_offsets``."""
 
 from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from app.journal.commit_mark import mark_of
+from app.journal.group_offsets import mark_of
 from app.model import TopicPartition
 
 

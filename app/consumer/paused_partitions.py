@@ -10,8 +10,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from app.consumer.assignment import Assignments
 from app.errors import RetryableError
 from app.journal.claims import Claim
+from app.journal.kafka_watch import recreated_error
 from app.journal.start_offset import Start
-from app.journal.topic_ids import recreated_error
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 

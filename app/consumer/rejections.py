@@ -8,17 +8,25 @@ from quixstreams.models import RawConfluentKafkaMessageProto, SuccessfulConfluen
 from quixstreams.models import Row as FrameworkRow
 from quixstreams.state.exceptions import StateTransactionError
 
-from app.bad_records.big_messages import TooBigError, message_size
-from app.bad_records.policy import NotARowError, NullValueError, no_object
-from app.bad_records.refusals import LONGEST_REASON, Refusal, not_decompressed, not_deserialized, rejected_row
+from app.bad_records.refusals import (
+    LONGEST_REASON,
+    NotARowError,
+    NullValueError,
+    Refusal,
+    TooBigError,
+    message_size,
+    no_object,
+    not_decompressed,
+    not_deserialized,
+    rejected_row,
+)
 from app.consumer.assignment import Assignments
 from app.consumer.checkpoints import Checkpoints
 from app.consumer.errors import cannot_be_decompressed, consuming_failed
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.sink import LakeSink
 from app.consumer.user_code import at, line_of
-from app.error_text import cut
-from app.errors import ConnectorError
+from app.errors import ConnectorError, cut
 from app.model import Message, Row, TopicPartition
 
 # What was produced for an earlier record, or the framework itself, has failed; or Kafka does not take any more.

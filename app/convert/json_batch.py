@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.bad_records.big_messages import message_size
+from app.bad_records.refusals import message_size
 from app.convert.columns import coerce_array, infer, is_void
 from app.convert.json_parser import has_field, is_native, parse
 from app.convert.kafka_columns import lost_metadata, metadata_columns

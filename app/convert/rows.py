@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.bad_records.bad_rows import BadRowsError
-from app.bad_records.rescued import Rescue
+from app.bad_records.refusals import BadRowsError
 from app.convert.columns import FieldValues, coerce_array, infer
 from app.convert.sparse import sparse_fields
 from app.convert.values import (
@@ -23,6 +22,7 @@ from app.convert.values import (
     MAX_LEAVES,
     MAX_NEW_LEAVES,
     Column,
+    Rescue,
     Room,
     coerce_column,
     fit,
@@ -30,7 +30,7 @@ from app.convert.values import (
     leaves,
     refusal_of_name,
 )
-from app.error_text import shown
+from app.errors import shown
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.table.layout import RESCUED_COLUMN

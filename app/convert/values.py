@@ -6,15 +6,15 @@ nested. ``app.convert.columns`` has the fast way, which comes to the same.
 
 import math
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from app.bad_records.rescued import joined
 from app.convert.scalars import coerce_scalar, to_python
-from app.error_text import shown
+from app.errors import shown
 from app.lenient_json import to_json
 from app.table.type_names import type_name
 
@@ -50,6 +50,14 @@ class Misfit(NamedTuple):
 
     value: Any
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """What was rescued of one column in a batch: how many values, and why, by the example of the first."""
+
+    count: int
+    example: str
 
 
 class Fit(NamedTuple):
@@ -306,3 +314,13 @@ def _has_doubles(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return any(_has_doubles(field.type) for field in kind)
     return _has_doubles(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_floating(kind))
+
+
+def joined(first: Any, second: Any) -> Any:
+    """What was rescued of one value in two steps: of a struct, fields are gathered."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        both = dict(first)
+        for name, value in second.items():
+            both[name] = joined(both[name], value) if name in both else value
+        return both
+    return second

@@ -10,8 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from app.monitoring.live import STATES, Identity, Live
-from app.monitoring.metrics import BUCKETS, Counts, Durations
+from app.monitoring.metrics import BUCKETS, STATES, Counts, Durations, Identity, Live
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -24,11 +24,10 @@ from app.journal.entry import journal_key
 from app.journal.first_offsets import FirstOffsets
 from app.journal.group_offsets import GroupOffsets
 from app.journal.journal import Journal
-from app.journal.kafka_watch import KafkaWatch
+from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.journal.ownership import AssignmentOwnership, JournalOwnership
 from app.journal.recovery import Recovery
-from app.journal.sweeper import Sweeper
-from app.journal.topic_ids import TopicIds
+from app.journal.rolled_back import Sweeper
 from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
 from app.service.lake import Lake
@@ -114,7 +113,7 @@ def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership) -> Sweeper
     """Delete rolled-back files again from time to time; with at-least-once delivery none are known."""
     if not isinstance(ownership, JournalOwnership):
         return None
-    sweeper = Sweeper(ownership, _SWEEP_SECONDS)
+    sweeper = Sweeper(ownership.delete_rolled_back, _SWEEP_SECONDS)
     sweeper.start()
     return sweeper
 
@@ -168,7 +167,7 @@ def new_claims(
             clock=timings.clock,
         ),
         ownership=ownership if isinstance(ownership, JournalOwnership) else None,
-        positions=positions,
+        offsets=positions,
         register=recovery.register,
         is_current=assignments.is_current,
         first_offset=first_offsets.of,

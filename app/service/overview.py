@@ -13,8 +13,7 @@ from app.consumer.assignment import Assignments
 from app.consumer.end_offsets import EndOffsets
 from app.consumer.loop import ConsumerLoop
 from app.consumer.sink import LakeSink
-from app.monitoring.live import Identity, Live, StateName
-from app.monitoring.metrics import Metrics
+from app.monitoring.metrics import Identity, Live, Metrics, StateName
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health, Probe
 from app.pipeline.pipeline import Pipeline

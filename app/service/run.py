@@ -26,7 +26,7 @@ from app.consumer.rejections import MessageReader
 from app.consumer.sink import LakeSink
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.journal.claims import Claims
-from app.journal.sweeper import Sweeper
+from app.journal.rolled_back import Sweeper
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
@@ -46,10 +46,10 @@ from app.service.build import (
 from app.service.customised import Customised, load_customised
 from app.service.lake import Lake, check_journals, new_schema, open_lake
 from app.service.overview import Parts, new_monitor, oversee
+from app.service.spark import new_spark_writer
 from app.service.starting import patiently, spare_the_garbage_collector, wait
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import make_scratch
-from app.spark.writer import SparkWriter
 from app.stream_timeouts.events import Announcer
 from app.table.location import Place
 from app.timings import DEFAULT, Timings
@@ -115,14 +115,7 @@ class _Service:
         self._sweeper: Sweeper | None = None
         self._announcer: Announcer | None = None
         self._lake: Lake | None = None
-        self._spark = SparkWriter(
-            master=settings.spark_master,
-            driver_memory=f"{settings.memory.heap_mb}m",
-            scratch=self._scratch,
-            compression=settings.parquet_compression,
-            row_group_rows=settings.row_group_rows,
-            on_lost=_exit_without_spark,
-        )
+        self._spark = new_spark_writer(settings, self._scratch, _exit_without_spark)
         self.connected = False
 
     @property

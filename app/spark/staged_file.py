@@ -23,7 +23,7 @@ def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] 
     Args:
         table: the rows.
         path: of the new file.
-        without_dictionary: columns that the files made of it are to hold as they are; see ``app.spark.encodings``.
+        without_dictionary: columns to hold as they are; see ``app.spark.parquet_options.without_dictionary``.
     """
     told = {_LARGEST_ROW: str(_largest_row(table)), _WITHOUT_DICTIONARY: json.dumps([*without_dictionary])}
     table = table.replace_schema_metadata(told)

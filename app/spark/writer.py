@@ -29,15 +29,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
-from app.spark.java_log import java_log
-from app.spark.jvm import spark_conf, use_scratch_file_system
+from app.spark.jvm import java_log, spark_conf, use_scratch_file_system
 from app.spark.parquet_options import parquet_options
 from app.spark.staged_file import write_staged
 
 logger = logging.getLogger(__name__)
 
 _START_SECONDS = 180.0
-_JOB_SECONDS = 600.0
 _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
@@ -55,6 +53,7 @@ class SparkWriter:
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
         row_group_rows: most rows of one row group.
         on_lost: called once, from any thread, when the JVM died or hangs.
+        job_seconds: how long Spark may take for one call, before it counts as hanging.
     """
 
     def __init__(
@@ -66,11 +65,13 @@ class SparkWriter:
         compression: str,
         row_group_rows: int,
         on_lost: Callable[[SparkLostError], None],
+        job_seconds: float = 600.0,
     ) -> None:
         self._master = master
         self._conf = spark_conf(scratch, driver_memory, compression, row_group_rows)
         self._scratch = scratch
         self._on_lost = on_lost
+        self._job_seconds = job_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
         self._process: Popen[bytes] | None = None
@@ -100,7 +101,7 @@ class SparkWriter:
         Raises:
             SparkLostError, FatalError: as ``write``.
         """
-        return self._call(self._versions, _JOB_SECONDS, "asking Spark for its version")
+        return self._call(self._versions, "asking Spark for its version")
 
     def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
         """Write one Parquet file per group of the staged batch below the new folder ``out``.
@@ -112,7 +113,7 @@ class SparkWriter:
             SparkLostError: the JVM died, or the job took longer than its deadline.
             FatalError: Spark refused the batch or the disk is full, or the files do not hold what was staged.
         """
-        return self._call(lambda: self._write(staged, out), _JOB_SECONDS, "writing a batch with Spark")
+        return self._call(lambda: self._write(staged, out), "writing a batch with Spark")
 
     def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
         """Write these columns of a Parquet file, all rows in their order, as the one file below the new folder ``out``.
@@ -120,7 +121,7 @@ class SparkWriter:
         Raises:
             SparkLostError, FatalError: as ``write``.
         """
-        return self._call(lambda: self._write_whole(source, columns, out), _JOB_SECONDS, "writing a file with Spark")
+        return self._call(lambda: self._write_whole(source, columns, out), "writing a file with Spark")
 
     def close(self) -> None:
         """End the JVM at once: all it holds is in the scratch folder, which goes with it."""
@@ -130,13 +131,13 @@ class SparkWriter:
             self._process.wait()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _call(self, work: Callable[[], _T], seconds: float, doing: str) -> _T:
+    def _call(self, work: Callable[[], _T], doing: str) -> _T:
         if self._lost is not None:
             raise self._lost
         try:
-            return self._thread.submit(work).result(timeout=seconds)
+            return self._thread.submit(work).result(timeout=self._job_seconds)
         except FutureTimeout:
-            raise self._declare_lost(doing, f"no answer from Java for {seconds:.0f} s") from None
+            raise self._declare_lost(doing, f"no answer from Java for {self._job_seconds:.0f} s") from None
         except (Py4JError, PySparkException, OSError) as error:
             # py4j lets a refused connection through as the ConnectionError it is.
             if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):

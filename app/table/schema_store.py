@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from app.error_text import cut
-from app.errors import ConfigError, FatalError
+from app.errors import ConfigError, FatalError, cut
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.table.layout import is_data_file
 from app.table.parquet_reader import read_footer

@@ -11,31 +11,17 @@ import pytest
 import yaml
 from dotenv import dotenv_values
 
-from app import commands
 from app.config.settings import load_settings
 from app.config.variables import Variables
-from app.service import run
+from app.service import run as service
 
 REPO = Path(__file__).parents[2]
 DEPLOY = REPO / "docs" / "deploy"
-PAGES = sorted(DEPLOY.glob("*.md"))
 MANIFEST: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
 COMPOSE: dict[str, Any] = yaml.safe_load((REPO / "docker-compose.yml").read_text())
 README = (REPO / "README.md").read_text()
 DOCKERFILE = (REPO / "Dockerfile").read_text()
 VARIABLES = {str(field.validation_alias) for field in Variables.model_fields.values()}
-# Those that libraries read by themselves.
-OTHERS = {
-    "AWS_CA_BUNDLE",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_ENDPOINT_URL_STS",
-    "AWS_PROFILE",
-    "AWS_ROLE_ARN",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-}
 
 
 def of_kind(kind: str) -> dict[str, Any]:
@@ -80,8 +66,8 @@ def test_secrets_are_in_the_secret_alone() -> None:
 
 
 def test_the_grace_is_longer_than_the_longest_stop() -> None:
-    assert POD["spec"]["terminationGracePeriodSeconds"] > run._LONGEST_STOP_SECONDS + 3
-    assert seconds(COMPOSE["services"]["sink"]["stop_grace_period"]) > run._LONGEST_STOP_SECONDS + 3
+    assert POD["spec"]["terminationGracePeriodSeconds"] > service._LONGEST_STOP_SECONDS + 3
+    assert seconds(COMPOSE["services"]["sink"]["stop_grace_period"]) > service._LONGEST_STOP_SECONDS + 3
 
 
 def test_the_image_is_the_one_that_is_built() -> None:
@@ -89,15 +75,6 @@ def test_the_image_is_the_one_that_is_built() -> None:
     assert set(built) == {"quix-ts-datalake-sink"}
     assert re.fullmatch(rf"[\w.-]+/{built[0]}:\w+", CONTAINER["image"])
     assert CONTAINER["image"] in (DEPLOY / "kubernetes.md").read_text()
-
-
-def test_commands_in_the_image_are_given_without_what_it_begins_with() -> None:
-    """The entry point is ``python main.py``: what stands behind the image is a command of it."""
-    assert 'ENTRYPOINT ["python", "main.py"]' in DOCKERFILE
-    texts = README, *(page.read_text() for page in PAGES)
-    given = [found for text in texts for found in re.findall(r"docker run .*? quix-ts-datalake-sink (\S+)", text)]
-    assert given
-    assert set(given) <= set(commands.COMMANDS)
 
 
 def test_the_user_is_the_one_of_the_image() -> None:
@@ -136,9 +113,9 @@ def test_the_probes_ask_the_port_that_is_served() -> None:
         (POD["metadata"]["annotations"]["prometheus.io/path"], "/metrics"),
     ],
 )
-def test_the_paths_that_are_asked_are_told_in_the_readme(path: str, is_served: str) -> None:
+def test_the_paths_that_are_asked_are_documented(path: str, is_served: str) -> None:
     assert path == is_served
-    assert f"| `{path}` |" in README
+    assert f"| `{path}` |" in (REPO / "docs" / "operations.md").read_text()
 
 
 def test_memory_is_told_to_the_connector_and_is_enough() -> None:
@@ -194,29 +171,3 @@ def test_the_example_of_a_page_is_valid(page: str, uri: str) -> None:
         settings = load_settings()
     assert settings.storage.uri == uri
     assert settings.root == "data"
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_variable_of_a_page_exists(page: Path) -> None:
-    text = page.read_text()
-    named = re.findall(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+|Quix__\w+)(?:=[^`]*)?`", text)
-    named += re.findall(r"^([A-Z][A-Z0-9]*_[A-Z0-9_]+)=", text, re.MULTILINE)
-    assert set(named) <= VARIABLES | OTHERS
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
-        path, _, anchor = target.partition("#")
-        linked = (page.parent / path).resolve() if path else page
-        assert linked.exists(), target
-        if anchor:
-            titles = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
-            anchors = {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
-            assert anchor in anchors, target
-
-
-def test_every_page_is_linked() -> None:
-    index = (DEPLOY / "README.md").read_text()
-    assert "docs/deploy/README.md" in README
-    assert {page.name for page in PAGES if page.name != "README.md"} <= set(re.findall(r"\(([\w-]+\.md)\)", index))

@@ -1,6 +1,6 @@
-"""The settings are written down four times: in the code, the form of Quix Cloud, ``dotenv.example`` and the README.
+"""Four places list the settings: the code, the form of Quix Cloud, ``dotenv.example`` and ``docs/settings.md``.
 
-Here they are held together. Whoever reads one of them may rely on it.
+Here they are held together. Whoever reads one of them may rely on it. The README repeats rows of the page.
 """
 
 import io
@@ -24,6 +24,7 @@ from app.config.variables import Variables
 REPO = Path(__file__).parents[2]
 LIBRARY = json.loads((REPO / "library.json").read_text())
 README = (REPO / "README.md").read_text()
+PAGE = (REPO / "docs" / "settings.md").read_text()
 DOTENV = (REPO / "dotenv.example").read_text()
 
 # Their default depends on where the connector runs. The form must leave them out, for it sends what it shows.
@@ -36,6 +37,9 @@ FITTED = {
 OF_THE_IMAGE = {"HTTP_HOST": "0.0.0.0"}  # noqa: S104
 # What a first run needs, with values to be replaced.
 FILLED_IN = {"input": "sensor-data", "S3_BUCKET": "my-lake", "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}
+
+
+_ROW = r"^\| `(\w+)` \| (.+?) \| (.+?) \|$"
 
 
 @dataclass(frozen=True)
@@ -72,16 +76,27 @@ def in_form() -> dict[str, Setting]:
 
 
 def in_dotenv() -> dict[str, Setting]:
-    lines = re.findall(r"^#?(\w+)=(.*)$", DOTENV, re.MULTILINE)
-    return {name: Setting(value or None) for name, value in lines}
+    entries = re.findall(r"((?:^# .*\n)+)^#?(\w+)=(.*)$", DOTENV, re.MULTILINE)
+    return {name: dotenv_entry(comment, value) for comment, name, value in entries}
 
 
-def in_readme() -> dict[str, Setting]:
-    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \|$", README, re.MULTILINE)
-    return {name: readme_row(default, meaning) for name, default, meaning in rows}
+def dotenv_entry(comment: str, value: str) -> Setting:
+    lines = (line.removeprefix("# ") for line in comment.splitlines() if not line.startswith("# ---"))
+    text, _, options = " ".join(lines).partition(". (")
+    is_option = options.endswith(")")
+    return Setting(
+        value or None,
+        tuple(options.removesuffix(")").split(", ")) if is_option else (),
+        description=f"{text}." if is_option else text,
+    )
 
 
-def readme_row(default: str, meaning: str) -> Setting:
+def in_page() -> dict[str, Setting]:
+    rows = re.findall(_ROW, PAGE, re.MULTILINE)
+    return {name: page_row(default, meaning) for name, default, meaning in rows}
+
+
+def page_row(default: str, meaning: str) -> Setting:
     text, _, options = meaning.removeprefix("**Required.** ").partition(" Options: ")
     return Setting(
         None if default == "-" else default.strip("`"),
@@ -91,11 +106,11 @@ def readme_row(default: str, meaning: str) -> Setting:
     )
 
 
-CODE, FORM, README_ROWS = in_code(), in_form(), in_readme()
+CODE, FORM, DOTENV_ENTRIES, ROWS = in_code(), in_form(), in_dotenv(), in_page()
 USERS = {name: setting for name, setting in CODE.items() if not name.startswith("Quix__")}
 
 
-@pytest.mark.parametrize("document", [in_form, in_dotenv, in_readme])
+@pytest.mark.parametrize("document", [in_form, in_dotenv, in_page])
 def test_every_document_has_every_variable_and_no_other(document: Any) -> None:
     assert set(document()) == set(USERS)
 
@@ -104,19 +119,19 @@ def test_no_variable_is_written_down_twice() -> None:
     names = [variable["Name"] for variable in LIBRARY["Variables"]]
     assert sorted(names) == sorted(USERS)
     assert len(re.findall(r"^#?\w+=", DOTENV, re.MULTILINE)) == len(USERS)
-    assert len(re.findall(r"^\| `\w+` \|.*\|.*\|$", README, re.MULTILINE)) == len(USERS)
+    assert len(re.findall(_ROW, PAGE, re.MULTILINE)) == len(USERS)
 
 
 def test_all_documents_follow_one_order() -> None:
-    assert list(FORM) == list(in_dotenv()) == list(README_ROWS)
+    assert list(FORM) == list(DOTENV_ENTRIES) == list(ROWS)
 
 
 @pytest.mark.parametrize("name", USERS)
 def test_defaults(name: str) -> None:
     default = CODE[name].default
     assert FORM[name].default == OF_THE_IMAGE.get(name, default)
-    assert README_ROWS[name].default == FITTED.get(name, default)
-    assert in_dotenv()[name].default == FILLED_IN.get(name, FITTED.get(name, default))
+    assert ROWS[name].default == FITTED.get(name, default)
+    assert DOTENV_ENTRIES[name].default == FILLED_IN.get(name, FITTED.get(name, default))
 
 
 @pytest.mark.parametrize(("name", "default"), OF_THE_IMAGE.items())
@@ -139,13 +154,19 @@ def test_fitted_defaults_are_those_of_a_container_of_unknown_size() -> None:
 
 @pytest.mark.parametrize("name", USERS)
 def test_options(name: str) -> None:
-    assert FORM[name].options == README_ROWS[name].options == CODE[name].options
+    assert FORM[name].options == ROWS[name].options == DOTENV_ENTRIES[name].options == CODE[name].options
 
 
 @pytest.mark.parametrize("name", USERS)
 def test_descriptions_and_required_flags(name: str) -> None:
-    assert README_ROWS[name].description == FORM[name].description
-    assert README_ROWS[name].required == FORM[name].required
+    assert ROWS[name].description == DOTENV_ENTRIES[name].description == FORM[name].description
+    assert ROWS[name].required == FORM[name].required
+
+
+def test_the_readme_repeats_rows_of_the_page() -> None:
+    rows = [row[0] for row in re.finditer(_ROW, README, re.MULTILINE)]
+    assert 15 <= len(rows) <= 25
+    assert rows == [row for row in PAGE.splitlines() if row in rows]
 
 
 def test_the_form_demands_the_topic_alone() -> None:
@@ -168,7 +189,7 @@ def test_input_types(variable: dict[str, Any]) -> None:
 
 
 def test_variables_of_the_platform_have_their_own_table() -> None:
-    section = README.split("### Set by Quix Cloud")[1].split("\n#")[0]
+    section = PAGE.split("## Set by Quix Cloud")[1].split("\n#")[0]
     names = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
     assert sorted(names) == sorted(set(CODE) - set(USERS))
 

@@ -289,7 +289,7 @@ class Place:
         self._connectors: list[ConnectorThread] = []
         kafka.create_topic(self.topic, partitions)
         for name, value in {
-            "app.service.run.SparkWriter": _NoSpark,
+            "app.service.spark.SparkWriter": _NoSpark,
             "app.service.lake.new_store": lambda settings: (
                 _HERE.connector.store or app.service.stores.new_store(settings)
             ),

@@ -20,11 +20,11 @@ from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.journal.claims import Claims
 from app.journal.entry import group_folder, journal_key
+from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import Journal
+from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
-from app.journal.start_offset import KafkaPosition
-from app.journal.topic_ids import TopicIds
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.storage.base import ObjectStore
@@ -183,7 +183,7 @@ class Member:
                 each=self._objects.map,
             ),
             ownership=self.ownership,
-            positions=_Topic(),
+            offsets=_Topic(),
             register=Recovery(self._store, registrar, None).register,
             is_current=self._is_current,
             first_offset=lambda _, kafka: kafka.low,
@@ -276,8 +276,8 @@ def rows_of(tp: TopicPartition, first: int) -> list[Any]:
 class _Topic:
     """Nothing committed: the journal alone says where to go on."""
 
-    def of(self, tp: TopicPartition) -> KafkaPosition:
-        return KafkaPosition(committed=None, low=0, high=LAST + 1, topic_id=f"{tp.topic}-1")
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
+        return PartitionOffsets(committed=None, low=0, high=LAST + 1, topic_id=f"{tp.topic}-1")
 
     def cluster_id(self) -> str:
         return "cluster"

@@ -24,10 +24,10 @@ from app.errors import ConnectorError
 from app.journal.claims import Claims
 from app.journal.entry import journal_key
 from app.journal.journal import Journal
+from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
-from app.journal.sweeper import Sweeper
-from app.journal.topic_ids import TopicIds
+from app.journal.rolled_back import Sweeper
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.retry import Stopped
@@ -158,7 +158,7 @@ class Member:
         self.claims = Claims(
             new_journal=lambda tp, token: _journal(store, tp, token, clock),
             ownership=self.ownership,
-            positions=SimpleNamespace(of=group.position_of, cluster_id=lambda: ""),
+            offsets=SimpleNamespace(of=group.position_of, cluster_id=lambda: ""),
             register=Recovery(store, registrar, None).register,
             is_current=self.assignments.is_current,
             first_offset=lambda _, kafka: kafka.low,
@@ -171,7 +171,7 @@ class Member:
         self._background = LanePool(f"{name}: claims")
         self.claims._pool = self._background  # type: ignore[assignment]
         self.claims._stop = LaneStop()  # type: ignore[assignment]
-        self._sweeper = Sweeper(self.ownership, 600.0)  # its own thread is not started
+        self._sweeper = Sweeper(self.ownership.delete_rolled_back, 600.0)  # its own thread is not started
         paused = PausedPartitions(self.application.consumer, self.claims, self.assignments)
         loop = new_loop(
             application=self.application,

@@ -83,7 +83,7 @@ def test_a_file_that_arrives_after_its_member_has_died_is_deleted(
                 former.die()
                 table.site.to_store.release()
                 wait_until(lambda: len(table.data_files) == BATCHES * len(PARTITIONS) * len(PLACES) + 1)
-                member.ownership.delete_revoked()
+                member.ownership.delete_rolled_back()
             table.assert_whole()
             assert writing.exception() is not None
     assert recover(table, tmp_path) == {LAST + 1}

@@ -246,7 +246,7 @@ def test_a_topic_made_anew_while_it_is_read_ends_the_connector_and_the_next_star
     assert isinstance(error, RetryableError | FatalError)
     again = place.connector()
     place.wait_until_committed(50, by=again)
-    assert "the topic was made anew since offset 99 was written" in caplog.text
+    assert "the topic was recreated since offset 99 was written" in caplog.text
     again.stop()
     place.assert_whole()
 

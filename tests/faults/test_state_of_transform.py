@@ -14,8 +14,7 @@ from quixstreams import State
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import DataError, FatalError, RetryableError
-from app.journal.group_offsets import GroupOffsets
-from app.journal.start_offset import KafkaPosition
+from app.journal.group_offsets import GroupOffsets, PartitionOffsets
 from app.model import TopicPartition
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import ConnectorThread, Place
@@ -108,7 +107,7 @@ def test_a_new_group_at_the_latest_passes_over_nothing_that_it_has_sent_on(
     may_claim = threading.Event()
     ask = GroupOffsets.of
 
-    def of(self: GroupOffsets, tp: TopicPartition) -> KafkaPosition:
+    def of(self: GroupOffsets, tp: TopicPartition) -> PartitionOffsets:
         if "by-pad" in tp.topic:
             assert may_claim.wait(60.0)
         return ask(self, tp)

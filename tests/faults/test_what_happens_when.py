@@ -1,4 +1,4 @@
-"""What the README promises under "What happens when", as far as nothing has to be killed for it."""
+"""What docs/guarantees.md promises under "What happens when", as far as nothing has to be killed for it."""
 
 import shutil
 from dataclasses import replace
@@ -35,7 +35,7 @@ class TestTopicMadeAnew:
         place.wait_until_committed(count, by=connector)
 
         connector.stop()
-        assert "the topic was made anew since offset 99 was written: going on from its beginning, 0" in caplog.text
+        assert "the topic was recreated since offset 99 was written: going on from its beginning, 0" in caplog.text
         place.assert_whole()
 
     def test_while_nothing_runs_and_it_is_still_empty(self, place: Place) -> None:

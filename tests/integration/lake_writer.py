@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.model import Row, TopicPartition
-from app.pipeline.upload_items import data_file
+from app.pipeline.upload import data_file
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
 from app.table.schema import TableSchema

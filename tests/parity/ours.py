@@ -8,7 +8,7 @@ from pathlib import Path
 from quixstreams.context import set_message_context
 from quixstreams.models.messagecontext import MessageContext
 
-from app.bad_records.policy import NotARowError
+from app.bad_records.refusals import NotARowError
 from app.config.settings import Settings
 from app.consumer.assignment import Assignments
 from app.consumer.sink import LakeSink

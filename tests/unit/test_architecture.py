@@ -38,7 +38,7 @@ HOMES = {
     "prometheus_client": "app.monitoring.exposition",
     "quixstreams": "app.consumer.* app.stream_timeouts.* app.service.* app.commands.* app.transform",
     "app.config.settings": "app.service.* app.commands app.commands.* main",
-    "app.spark.writer": "app.service.run app.commands.*",
+    "app.spark.writer": "app.service.spark app.commands.*",
 }
 
 

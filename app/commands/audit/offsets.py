@@ -1,4 +1,4 @@
-"""What the ranges of offsets in a table's files tell: offsets that are there twice, and offsets that are not there.
+"""Audits ranges of offsets: finds those that are in a table's files twice, and those that are not there.
 
 Batches come in the order of their first offsets, so all that lies below the next batch is final. Of a table of any size
 only the batches are held that the next one may still share offsets with, and a few findings of each kind.
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from app.commands.audit.offset_ranges import Frontier, Range, gaps, intersection, union
 from app.model import BatchPart, TopicPartition
-from app.offset_ranges import Frontier, Range, gaps, intersection, union
 
 
 class HeldBatch(NamedTuple):

@@ -5,15 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from app.commands.audit.offset_ranges import Range
 from app.commands.audit.offsets import Findings
+from app.formatting import counted
 from app.model import BatchPart
-from app.offset_ranges import Range
 
 _LEFT = 2  # columns
 
 
 class Misplaced(NamedTuple):
-    """A file with offsets that its name does not tell: the first range of them, and how many there are in all."""
+    """A file with offsets outside those of its name: the first range of them, and how many there are in all."""
 
     key: str
     first: Range
@@ -32,7 +33,7 @@ class Report:
     misplaced: list[Misplaced] = field(default_factory=list)
     misplaced_count: int = 0
     without_offsets: int = 0
-    unsettled_count: int = 0
+    unfinished_count: int = 0
 
     @property
     def has_doubled(self) -> bool:
@@ -49,7 +50,7 @@ def as_json(report: Report) -> str:
         "misplaced": [{"file": each.key, **_range(each.first), "offsets": each.offsets} for each in report.misplaced],
         "misplaced_count": report.misplaced_count,
         "files_without_offsets": report.without_offsets,
-        "unsettled_files": report.unsettled_count,
+        "unsettled_files": report.unfinished_count,
         "other_files": report.foreign,
         "other_files_count": report.foreign_count,
     }
@@ -85,14 +86,14 @@ def _batch(part: BatchPart) -> str:
 
 
 def as_text(report: Report) -> str:
-    """Lines of aligned columns; sections that have nothing to tell are left out."""
+    """Lines of aligned columns; empty sections are left out."""
     return "\n".join(_lines(report))
 
 
 def _lines(report: Report) -> Iterator[str]:
     files = sum(findings.files for findings in report.partitions)
     how = "by the offsets in them" if report.by_column else "by their names"
-    yield f"{report.table}: {_number(files, 'file')}, {how}"
+    yield f"{report.table}: {counted(files, 'file')}, {how}"
     if report.partitions:
         yield ""
         yield from _overview(report.partitions)
@@ -101,14 +102,14 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _missing(report.partitions)
     if report.without_offsets:
         yield ""
-        yield f"{_number(report.without_offsets, 'file')} without __offset: all offsets of their names count as held"
-    if report.unsettled_count:
+        yield f"{counted(report.without_offsets, 'file')} without __offset: all offsets of their names count as held"
+    if report.unfinished_count:
         yield ""
-        yield f"{_number(report.unsettled_count, 'file')} left out: of batches that the connector is at,"
+        yield f"{counted(report.unfinished_count, 'file')} left out: of batches that the connector is at,"
         yield "or will finish or delete when it starts."
     if report.foreign_count:
         yield ""
-        yield f"{_number(report.foreign_count, 'other Parquet file')}, whose names tell no offsets:"
+        yield f"{counted(report.foreign_count, 'other Parquet file')}, whose names tell no offsets:"
         yield from (f"  {key}" for key in report.foreign)
         yield from _rest(report.foreign_count - len(report.foreign))
 
@@ -175,7 +176,7 @@ def _missing(partitions: Sequence[Findings]) -> Iterator[str]:
     offsets = sum(findings.missing_offsets for findings in partitions)
     dead_letters = sum(findings.dead_letters for findings in partitions)
     yield ""
-    yield f"Missing: {_number(offsets, 'offset')}, {dead_letters:,} of them in the dead letter. Gaps come, too, from"
+    yield f"Missing: {counted(offsets, 'offset')}, {dead_letters:,} of them in the dead letter. Gaps come, too, from"
     yield "records that transform() drops, and from transactions and compaction of the topic."
     yield from _aligned([("", "offsets", "count", "dead letter"), *rows])
     yield from _rest(count - len(rows))
@@ -199,7 +200,3 @@ def _rest(count: int) -> Iterator[str]:
 
 def _offsets(offsets: Range) -> str:
     return str(offsets.first) if offsets.size == 1 else f"{offsets.first}-{offsets.last}"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

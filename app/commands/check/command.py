@@ -1,7 +1,6 @@
 """``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
 
 import contextlib
-import logging
 import secrets
 import shutil
 import threading
@@ -12,7 +11,7 @@ from typing import Final
 
 from quixstreams.models.topics import Topic
 
-from app.commands.answers import counted, tell
+from app.commands.answers import log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.commands.check.checks import Check, line, run
 from app.config.settings import Settings
@@ -21,11 +20,13 @@ from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.broker import find_topics, open_topic
 from app.consumer.group import check_members, check_rights
+from app.formatting import counted
 from app.monitoring.http_server import HttpServer
 from app.monitoring.metrics import Metrics
 from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
 from app.service.lake import new_catalog, new_place, new_schema, new_spec
+from app.service.spark import new_spark_writer
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import make_scratch
@@ -49,9 +50,7 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
     ArgumentParser("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.").parse_args(
         arguments
     )
-    root = logging.getLogger()
-    if root.level > logging.DEBUG:  # what is found is told below; warnings add to it
-        root.setLevel(max(root.level, logging.WARNING))
+    log_warnings_only()
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:
@@ -81,7 +80,7 @@ class _Attempts:
         self._spark: SparkWriter | None = None
 
     def checks(self) -> list[Check]:
-        """All of them, in the order in which they are told of."""
+        """All of them, in the order of the answer."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
         after_catalog = ("catalog",) if settings.catalog else ()  # it may have the table elsewhere
@@ -170,7 +169,8 @@ class _Attempts:
         return f"builds a stream; its own topics are created where missing: {topics}" if topics else "builds a stream"
 
     def _find_silence_hook(self) -> str:
-        StreamTimeouts(self._settings, load_customised().on_stream_timeout)  # which looks for who is to be told
+        # It looks for the hook, or the topic.
+        StreamTimeouts(self._settings, load_customised().on_stream_timeout)
         return "is defined"
 
     @property
@@ -210,15 +210,8 @@ class _Attempts:
         return "is free"
 
     def _start_spark(self) -> str:
-        settings = self._settings
-        self._spark = SparkWriter(
-            master=settings.spark_master,
-            driver_memory=f"{settings.memory.heap_mb}m",
-            scratch=self._scratch,
-            compression=settings.parquet_compression,
-            row_group_rows=settings.row_group_rows,
-            on_lost=lambda _: None,  # whoever waits for it gets the error
-        )
+        # Whoever waits for it gets the error.
+        self._spark = new_spark_writer(self._settings, self._scratch, on_lost=lambda _: None)
         self._spark.start().result()
         return f"{self._spark.versions()}; written a small table in four parts"
 

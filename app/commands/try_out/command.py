@@ -1,7 +1,6 @@
 """``python main.py try``: what becomes of sample records, without Kafka, Java or a store."""
 
 import json
-import logging
 import shutil
 import sys
 import time
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 from quixstreams.context import message_context
 
 from app.bad_records.policy import BadRecords
-from app.commands.answers import counted, tell
+from app.commands.answers import log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
@@ -25,6 +24,7 @@ from app.consumer.offline import GivenMessage, NoJournals, OfflineApplication, S
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.sink import LakeSink
 from app.errors import ConfigError, ConnectorError
+from app.formatting import counted
 from app.lenient_json import to_json
 from app.model import Batch
 from app.monitoring.metrics import Metrics
@@ -57,9 +57,7 @@ def try_out(settings: Settings, arguments: Sequence[str]) -> int:
         help='lines are objects with "value" and, if wanted, "key", "timestamp" (ms) and "headers" (an object)',
     )
     given = parser.parse_args(arguments)
-    root = logging.getLogger()
-    if root.level > logging.DEBUG:  # what is found is told below; warnings add to it
-        root.setLevel(max(root.level, logging.WARNING))
+    log_warnings_only()
     scratch = make_scratch()
     try:
         lines = list(_lines(given.file))
@@ -70,7 +68,7 @@ def try_out(settings: Settings, arguments: Sequence[str]) -> int:
 
 
 class _Trial:
-    """Stands in for the pipeline, from which the sink expects no more: batches are staged and told at once."""
+    """Stands in for the pipeline, from which the sink expects no more: batches are staged and shown at once."""
 
     is_idle = True
     held_bytes = 0
@@ -84,10 +82,10 @@ class _Trial:
         self._scratch = scratch
         self._line_numbers = line_numbers  # by the offset
         self._metadata = settings.metadata_columns
-        self._told: dict[int, list[tuple[str, str]]] = {}  # by the offset
+        self._outcomes: dict[int, list[tuple[str, str]]] = {}  # by the offset
         self._counts = Counter[str]()
         self._rescued = 0
-        bad_records = BadRecords("dead-letter", lambda _: None)  # they are told here, each by itself
+        bad_records = BadRecords("dead-letter", lambda _: None)  # each is shown here
         store = new_store(settings)
         place = new_place(settings, store, None)
         store.connect(f"{place.root}/")
@@ -140,7 +138,7 @@ class _Trial:
         )
         application.start(loop)
         application.run()
-        self._tell(is_untouched=is_untouched)
+        self._show(is_untouched=is_untouched)
         return 1 if self._counts["bad"] else 0
 
     # --- what the sink asks of the pipeline -------------------------------------------------------------------------
@@ -167,21 +165,21 @@ class _Trial:
     def wait_for_change(self, seconds: float) -> None:
         """Nothing is ever under way."""
 
-    # --- what is told -----------------------------------------------------------------------------------------------
+    # --- what is shown ----------------------------------------------------------------------------------------------
 
     def _note(self, what: str, offset: int, text: str) -> None:
         self._counts[what] += 1
-        self._told.setdefault(offset, []).append((what, text))
+        self._outcomes.setdefault(offset, []).append((what, text))
 
     def _note_sent(self, sent: Sent) -> None:
         self._note("sent", message_context().offset, f"to {sent.to}: {_shown(sent.key)} {_shown(sent.value)}")
 
-    def _tell(self, *, is_untouched: bool) -> None:
+    def _show(self, *, is_untouched: bool) -> None:
         for offset, number in enumerate(self._line_numbers):
-            told = self._told.get(offset, [])
-            if not {"row", "bad"}.intersection(what for what, _ in told):
+            outcomes = self._outcomes.get(offset, [])
+            if not {"row", "bad"}.intersection(what for what, _ in outcomes):
                 self._note("none", offset, "no row")
-            for what, text in self._told[offset]:
+            for what, text in self._outcomes[offset]:
                 tell(f"{what:<4}  line {number}  {text}")
         counts = self._counts
         tell(

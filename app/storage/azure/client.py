@@ -4,7 +4,7 @@ import binascii
 import ipaddress
 from base64 import b64decode
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import requests
@@ -15,18 +15,14 @@ from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
 from app.http_headers import fits_header
-from app.storage.azure.errors import NotAzureError
-from app.storage.azure.grant import Grant
+from app.storage.azure.errors import Grant, NotAzureError
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from azure.core.pipeline import PipelineResponse
 
-# Seconds, and tries per request. What still fails then is the pipeline's to try again, with the user told.
-_CONNECT_TIMEOUT = 10
-_READ_TIMEOUT = 60
 _READ_BYTES = 256 << 10  # of an answer at once
-_RETRIES = 2
+_RETRIES = 2  # of one request. What still fails then is the pipeline's to try again, with the user told
 _FIRST_PAUSE = 0.5  # the library's own is 15
 
 # Connections above the upload threads: a listing beside them, and one that is just being given back.
@@ -43,6 +39,17 @@ _SAS = "AZURE_STORAGE_SAS_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How long the client waits, in seconds: for a connection, and between two pieces of an answer."""
+
+    connect_timeout: float = 10
+    read_timeout: float = 60
+
+
+LIMITS: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """Where a storage account is and what lets in; ``max_workers`` threads will use it at once.
 
@@ -56,6 +63,7 @@ class Access:
     key: str | None
     sas_token: str | None
     max_workers: int
+    limits: Limits
 
     @property
     def grant(self) -> Grant:
@@ -96,8 +104,8 @@ def new_client(access: Access, container: str, doing: str) -> ContainerClient:
         # A transport that is given has its own time-outs, and those of the client count for nothing.
         "transport": RequestsTransport(
             session=session,
-            connection_timeout=_CONNECT_TIMEOUT,
-            read_timeout=_READ_TIMEOUT,
+            connection_timeout=access.limits.connect_timeout,
+            read_timeout=access.limits.read_timeout,
             connection_data_block_size=_READ_BYTES,
         ),
         "retry_total": _RETRIES,

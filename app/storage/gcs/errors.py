@@ -10,8 +10,7 @@ from google.api_core.exceptions import GoogleAPICallError, RetryError
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
-from app.error_text import last_words, one_line
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
 from app.http_headers import retry_after
 
 CREDENTIALS_HINT = (

@@ -14,8 +14,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from app.errors import ConfigError, FatalError
-from app.storage.base import ChangedError, Document, StoredObject
-from app.storage.content import CHUNK
+from app.storage.base import CHUNK, ChangedError, Document, StoredObject
 from app.storage.os_errors import os_translated
 
 # Readers skip names that begin with a dot, and globs look for .parquet at the end. Short, because the final name may

@@ -9,8 +9,7 @@ from http import HTTPStatus
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
-from app.error_text import one_line
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
 from app.http_headers import retry_after
 
 ADDRESS_HINT = "Check AWS_ENDPOINT_URL and AWS_REGION"

@@ -5,8 +5,7 @@ from itertools import count
 import pytest
 
 from app.catalog.base import TooLargeError
-from app.catalog.entries import MOST_FILES
-from app.catalog.quix import QuixCatalog
+from app.catalog.quix import MOST_FILES, QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.errors import ConnectorError, FatalError, RetryableError

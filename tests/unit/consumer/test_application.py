@@ -83,7 +83,7 @@ def test_records_before_the_claim_become_no_rows(lenient: Bench) -> None:
 def test_records_of_a_topic_made_anew_end_the_process(lenient: Bench) -> None:
     lenient.turn(record(0), record(1))
     lenient.claims.made_anew = {TP.topic}
-    with pytest.raises(RetryableError, match="made anew"):
+    with pytest.raises(RetryableError, match="recreated"):
         lenient.turn(record(0))
 
 
@@ -95,7 +95,7 @@ def test_a_topic_made_anew_during_a_pause_ends_the_process(lenient: Bench, monke
     lenient.claims.made_anew = {TP.topic}
     lenient.turn()
     paused.clear()
-    with pytest.raises(RetryableError, match="made anew"):
+    with pytest.raises(RetryableError, match="recreated"):
         lenient.turn()
 
 

@@ -146,7 +146,7 @@ def test_a_client_that_went_back_is_sent_on_again(bench: Bench, caplog: pytest.L
 
 def test_in_a_topic_made_anew_no_offset_of_the_former_one_is_sought(bench: Bench) -> None:
     bench.claims.made_anew = {"sensors"}
-    with pytest.raises(RetryableError, match=r"consuming sensors\[0\]: Kafka gives offset 3 where 42 .* made anew"):
+    with pytest.raises(RetryableError, match=r"consuming sensors\[0\]: Kafka gives offset 3 where 42 .* recreated"):
         bench.admission.seek_to_expected(P0, given=3, expected=42)
     assert bench.consumer.calls == []
 
@@ -156,7 +156,7 @@ def test_after_a_pause_a_topic_made_anew_is_not_read_on(bench: Bench) -> None:
     bench.admission.turn()
     bench.admission.check_topics(TOKENS)
     bench.claims.made_anew = {"sensors"}
-    with pytest.raises(RetryableError, match=r"consuming sensors\[\d\]: it has another id .* made anew"):
+    with pytest.raises(RetryableError, match=r"consuming sensors\[\d\]: it has another id .* recreated"):
         bench.admission.check_topics(TOKENS)
 
 

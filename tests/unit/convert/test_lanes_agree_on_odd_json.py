@@ -12,7 +12,6 @@ from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
 from tests.support.batches import NOON
 from tests.support.lanes import Table, assert_both_agree
-from tests.unit.convert.test_lanes_agree import cut_by
 
 EXAMPLES = int(os.environ.get("LANES_EXAMPLES", "60"))
 TABLES = st.builds(
@@ -53,8 +52,7 @@ def _numbered(batches: list[list[tuple[bytes, bytes | None, int]]]) -> list[list
 
 
 def _both_agree(table: Table, batches: list[list[KafkaMessage]], few: int) -> None:
-    with cut_by(few):
-        assert_both_agree(table, batches)
+    assert_both_agree(table, batches, few=few)
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.bad_records.bad_rows import BadRowsError
+from app.bad_records.refusals import BadRowsError
 from app.convert.partition_values import group_ids, partition_columns
 from app.table.layout import HIVE_NULL, QUIX_NULL, folder
 from tests.support.batches import NOON, row, spec

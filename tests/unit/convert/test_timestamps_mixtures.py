@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.bad_records.bad_rows import BadRowsError
+from app.bad_records.refusals import BadRowsError
 from tests.unit.convert.moments import EAST, Broken, S, Whole, hours
 
 ONE_OF_EACH: dict[str, Any] = {

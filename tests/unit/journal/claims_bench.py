@@ -9,10 +9,11 @@ from typing import Literal
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim, Claims
 from app.journal.entry import JournaledFile, JournalEntry, journal_key, parse
+from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import Journal
+from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
-from app.journal.start_offset import KafkaPosition, StartFrom
-from app.journal.topic_ids import TopicIds
+from app.journal.start_offset import StartFrom
 from app.model import TopicPartition
 from app.timings import Timings
 from tests.fakes.journal_store import JournalStore
@@ -29,13 +30,13 @@ class Positions:
     """Kafka's answers."""
 
     def __init__(self) -> None:
-        self.position = KafkaPosition(None, 0, 100, "id")
+        self.position = PartitionOffsets(None, 0, 100, "id")
         self.errors: list[Exception] = []
         self.id_errors: list[Exception] = []
         self.asked: list[TopicPartition] = []
         self.on_ask: Callable[[], None] = lambda: None
 
-    def of(self, tp: TopicPartition) -> KafkaPosition:
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
         self.asked.append(tp)
         self.on_ask()
         if self.errors:
@@ -80,7 +81,7 @@ class Bench:
         claims = Claims(
             new_journal=self.journal,
             ownership=self.ownership if exactly_once else None,
-            positions=self.positions,
+            offsets=self.positions,
             register=self.register,
             is_current=self.stands,
             first_offset=lambda _, kafka: kafka.low if reset == "earliest" else kafka.high,

@@ -280,7 +280,7 @@ def test_the_next_owner_registers_what_a_frozen_one_has_uploaded_and_that_one_no
     frozen.wait_reached()
     line.journaled.on_small = lambda *_: None
     kept: list[JournaledFile] = []
-    line.take_over(A).settle(kept.extend, whole)
+    line.take_over(A).recover(kept.extend, whole)
     assert {file.key for file in kept} == line.keys_of(A)
     frozen.open()
     assert line.delivered(1)
@@ -294,7 +294,7 @@ def test_a_frozen_owner_that_is_undone_deletes_what_it_uploads_late(line: Journa
     line.store.refuse = lambda key: frozen() if A in key else None
     line.submit(both())
     frozen.wait_reached()
-    line.take_over(A).settle(lambda _: pytest.fail("nothing is complete"), whole)
+    line.take_over(A).recover(lambda _: pytest.fail("nothing is complete"), whole)
     line.store.refuse = lambda _: None
     frozen.open()
     assert line.delivered(1)

@@ -8,7 +8,7 @@ from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext, MessageField
 from quixstreams.models.serializers import SerializationContext
 
-from app.bad_records.policy import NotARowError
+from app.bad_records.refusals import NotARowError
 from app.consumer.exact_json import new_deserializer
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition

@@ -11,7 +11,6 @@ import pytest
 
 from app.bad_records import dead_letter
 from app.commands.audit.command import audit
-from app.commands.audit.file_ledger import FileLedger
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError
 from app.model import Rejected, TopicPartition
@@ -263,18 +262,6 @@ def test_a_broken_file_is_named(table: Table) -> None:
     path.write_bytes(b"broken")
     with pytest.raises(FatalError, match=f"reading the column __offset of .*{path.name}: it is no sound Parquet file"):
         audit(table.settings, ["--offsets"])
-
-
-def test_a_temporary_folder_without_space_is_told() -> None:
-    with FileLedger(with_keys=True) as ledger:
-        ledger._database.execute("PRAGMA max_page_count = 4")  # as a full disk does
-        with pytest.raises(FatalError, match=r"list of the table's files in the temporary folder: database or disk is"):
-            fill(ledger)
-
-
-def fill(ledger: FileLedger) -> None:
-    for number in range(1_000):
-        ledger.add(part(TP, number, number), "k" * 200, 1)
 
 
 def test_a_batch_undone_and_written_again_during_the_listing_is_not_there_twice(

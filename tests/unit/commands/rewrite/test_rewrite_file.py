@@ -14,7 +14,7 @@ import pytest
 from app.catalog.registrar import Registrar
 from app.commands.rewrite.replaced_files import ReplacedFiles, notes
 from app.commands.rewrite.rewrite_file import Rewriter, Rewritten, SkippedError, WholeWriter
-from app.convert.stored_rows import NotPossibleError
+from app.commands.rewrite.stored_rows import NotPossibleError
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.survey import survey
 from app.storage.base import ChangedError, ObjectStore, StoredObject

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.convert.stored_rows import CoercedRows, NotPossibleError, coerce_stored, same_rows
+from app.commands.rewrite.stored_rows import CoercedRows, NotPossibleError, coerce_stored, same_rows
 from app.table.schema import TableSchema
 
 BIG = 2**53 + 1  # no double is equal to it

@@ -2,7 +2,7 @@
 
 import logging
 
-from app.recent_warnings import RecentWarnings, Warned
+from app.logs import RecentWarnings, Warned
 
 
 def record(message: str, level: int = logging.WARNING, *arguments: object) -> logging.LogRecord:

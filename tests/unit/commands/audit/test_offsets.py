@@ -9,9 +9,9 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app.commands.audit.offset_ranges import Frontier, Range, gaps, intersection, ranges_of, union
 from app.commands.audit.offsets import DeadLetters, HeldBatch, PartitionAudit
 from app.model import BatchPart, TopicPartition
-from app.offset_ranges import Frontier, Range, gaps, intersection, ranges_of, union
 from tests.support.batches import part
 
 TP = TopicPartition("readings", 3)

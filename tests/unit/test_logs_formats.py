@@ -1,15 +1,12 @@
-"""The two forms of a line of the log, and what Java prints as such lines."""
+"""The two forms of a line of the log."""
 
 import json
 import logging
-import subprocess
 from typing import Any
 
 import pytest
 
-from app.log_lines import JsonParser, formatter
-from app.spark.java_log import java_log
-from tests.unit.pipeline.pipeline_line import wait_until
+from app.logs import JsonFormatter, formatter
 
 
 def record(message: str, *arguments: object, **more: Any) -> logging.LogRecord:
@@ -22,7 +19,7 @@ def record(message: str, *arguments: object, **more: Any) -> logging.LogRecord:
 
 
 def line(record: logging.LogRecord) -> dict[str, Any]:
-    text = JsonParser().format(record)
+    text = JsonFormatter().format(record)
     assert "\n" not in text
     assert text.isascii()
     parsed: dict[str, Any] = json.loads(text)
@@ -63,22 +60,3 @@ def test_fields_of_any_kind_are_no_error() -> None:
 
 def test_text_is_for_a_person() -> None:
     assert formatter("text").format(record("sealed %d rows", 7)).endswith(" INFO app.pipeline.in_flight: sealed 7 rows")
-
-
-# --- what Java prints -----------------------------------------------------------------------------------------------
-
-
-def test_what_java_prints_becomes_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    printed = (
-        "WARNING: Using incubator modules\nERROR Task failed: java.io.IOException\nJAVA_HOME is not set\n\nFATAL bye\n"
-    )
-    with java_log() as descriptor:
-        subprocess.run(["printf", "%s", printed], stdout=descriptor, check=True)
-    wait_until(lambda: len(caplog.records) >= 4)
-    assert [(each.name, each.levelname, each.message) for each in caplog.records] == [
-        ("spark", "DEBUG", "WARNING: Using incubator modules"),
-        ("spark", "ERROR", "Task failed: java.io.IOException"),
-        ("spark", "INFO", "JAVA_HOME is not set"),
-        ("spark", "CRITICAL", "bye"),
-    ]

@@ -5,8 +5,7 @@ import threading
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.kafka_watch import KafkaWatch
-from app.journal.topic_ids import TopicIds
+from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from tests.unit.pipeline.pipeline_line import wait_until
 
@@ -46,7 +45,7 @@ def test_another_id_is_another_topic(ids: TopicIds, kafka: Kafka) -> None:
     kafka.topic_id = "two"
     error = ids.recreated([P0])
     assert isinstance(error, RetryableError)
-    assert "consuming sensors[0]: it has the id two, and had one when it was claimed: the topic was made anew" in str(
+    assert "consuming sensors[0]: it has the id two, and had one when it was claimed: the topic was recreated" in str(
         error
     )
 

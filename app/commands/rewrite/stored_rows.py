@@ -12,13 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.bad_records.rescued import joined
+from app.commands.rewrite.schema_differences import differences
 from app.convert.columns import coerce_array
-from app.convert.values import Misfit
+from app.convert.values import Misfit, joined
 from app.lenient_json import to_json
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
-from app.table.schema_differences import differences
 
 _MOST_ROWS = 65_536  # in memory at once
 _MOST_BYTES = 32 << 20

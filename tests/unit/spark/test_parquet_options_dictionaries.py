@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from app.model import BatchPart, OffsetRange, OutputFile, TopicPartition
-from app.spark.encodings import without_dictionary
+from app.spark.parquet_options import without_dictionary
 
 PART = BatchPart(OffsetRange(TopicPartition("t", 0), 0, 1), "0badcafe", 0)
 ROWS = 1_000

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
+from app.commands.rewrite.schema_differences import differences
 from app.table.schema import TableSchema
-from app.table.schema_differences import differences
 
 TABLE = TableSchema(
     {

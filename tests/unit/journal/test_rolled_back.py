@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.journal.sweeper import Sweeper
+from app.journal.rolled_back import Sweeper
 from tests.unit.journal.claims_bench import AWAY, Bench, claim_of
 from tests.unit.journal.journal_bench import BODY, key_of
 from tests.unit.pipeline.pipeline_line import wait_until
@@ -21,7 +21,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def sweeper(bench: Bench) -> Iterator[Sweeper]:
-    sweeper = Sweeper(bench.ownership, seconds=0.01)
+    sweeper = Sweeper(bench.ownership.delete_rolled_back, seconds=0.01)
     yield sweeper
     sweeper.stop()
 

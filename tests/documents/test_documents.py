@@ -1,0 +1,299 @@
+"""The README and the pages of ``docs/``: commands that work, links that lead somewhere, a complete index."""
+
+import argparse
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Never, cast
+
+import pytest
+
+import bench.__main__
+import bench.calm
+import bench.scaling
+from app import commands, errors
+from app.config.settings import Settings
+from app.config.variables import Variables
+from app.model import TopicPartition
+from app.monitoring.exposition import Exposition
+from app.monitoring.metrics import Identity, Live, Metrics
+from app.service import run as service
+from dev.image import DEFAULT_TAG, HARDENED
+
+REPO = Path(__file__).parents[2]
+DOCS = REPO / "docs"
+README = REPO / "README.md"
+GUIDES = [README, REPO / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*GUIDES, REPO / "CHANGELOG.md"]
+README_LINES = 260
+DOCKERFILE = (REPO / "Dockerfile").read_text()
+
+BENCHES = {"bench": bench.__main__.main, "bench.scaling": bench.scaling.main, "bench.calm": bench.calm.main}
+# What no test runs, by how it begins.
+ELSEWHERE = {
+    ("az",): "needs an account of Azure",
+    ("gcloud",): "needs an account of Google",
+    ("kubectl",): "needs a cluster; test_deploy_documents.py checks the manifest",
+    ("mc",): "needs MinIO's client and a server; tests/e2e/test_check.py runs with the policy",
+    ("cp", "dotenv.example", ".env"): "test_settings_documents.py starts with this file",
+    ("docker", "build", "-t", DEFAULT_TAG, "."): "tests/container builds the image with the engine's own options",
+    ("docker", "compose", "up", "--build", "--detach"): "test_deploy_documents.py checks the compose file",
+    ("docker", "tag", DEFAULT_TAG): "needs a registry",
+    ("docker", "push"): "needs a registry",
+}
+# Variables that libraries and tests read, and values of options.
+OTHERS = {
+    "AWS_CA_BUNDLE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_PROFILE",
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "PARITY_EXAMPLES",
+    "SASL_PLAINTEXT",
+    "SASL_SSL",
+}
+
+_FENCED = re.compile(r"^( *)```(\S*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_SHELLS = ("bash", "sh", "console")
+
+
+class Line(NamedTuple):
+    """A command line of a page."""
+
+    page: Path
+    text: str
+
+    @property
+    def words(self) -> list[str]:
+        """The command and its arguments, without redirections."""
+        words = self.tokens
+        while "<" in words:
+            at = words.index("<")
+            del words[at : at + 2]
+        return words
+
+    @property
+    def tokens(self) -> list[str]:
+        """All that a shell would see."""
+        lexer = shlex.shlex(self.text, posix=True, punctuation_chars="<>|&;")
+        lexer.whitespace_split = True
+        return list(lexer)
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(REPO))
+
+
+def prose(page: Path) -> str:
+    """The page without its fenced blocks."""
+    return _FENCED.sub("", page.read_text())
+
+
+def lines_in_blocks(page: Path) -> Iterator[Line]:
+    for _, language, text in _FENCED.findall(page.read_text()):
+        if language in _SHELLS:
+            for text_of_line in text.replace("\\\n", " ").splitlines():
+                line = Line(page, text_of_line.strip())
+                if line.tokens:
+                    yield line
+
+
+def lines_in_prose(page: Path) -> Iterator[Line]:
+    for found in re.findall(r"`((?:make|python main\.py) [^`]+)`", prose(page)):
+        yield Line(page, found)
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+class AcceptedError(Exception):
+    """A parser accepted the arguments, and nothing ran."""
+
+
+@pytest.fixture(autouse=True)
+def _only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command ends once its own parser has accepted its arguments."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_and_end(self: argparse.ArgumentParser, *arguments: Any) -> Never:
+        parse(self, *arguments)
+        raise AcceptedError
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_end)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+
+def check_connector(arguments: list[str]) -> None:
+    """``python main.py`` takes these."""
+    if arguments:
+        command, *options = arguments
+        commands.require(command)
+        with pytest.raises(AcceptedError):
+            commands.COMMANDS[command](cast("Settings", None), options)
+
+
+def check_make(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The targets exist, the variables are used, and the benchmark takes what it is given."""
+    given = [word.partition("=")[0] for word in arguments if "=" in word]
+    makefile = (REPO / "Makefile").read_text()
+    assert [one for one in given if f"$({one})" in makefile or f"$${{{one}" in makefile] == given
+    recipes = subprocess.run(["make", "--dry-run", *arguments], cwd=REPO, capture_output=True, text=True, check=False)
+    assert recipes.returncode == 0, recipes.stderr
+    for module, options in re.findall(r"python -m (bench\S*) ?(.*)", recipes.stdout):
+        monkeypatch.setattr("sys.argv", [module, *shlex.split(options)])
+        with pytest.raises(AcceptedError):
+            BENCHES[module]()
+
+
+def check_container(line: Line) -> None:
+    """The options fit the image: what it opens, what it may do, how long it takes to stop."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for flag in ("--rm", "-i", "--read-only"):
+        parser.add_argument(flag, action="store_true")
+    for option in ("--env-file", "-p", "--stop-timeout", "--memory", "--tmpfs", "--cap-drop"):
+        parser.add_argument(option)
+    parser.add_argument("image")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    given, unknown = parser.parse_known_args(line.words[2:])
+
+    assert not unknown
+    assert 'ENTRYPOINT ["python", "main.py"]' in DOCKERFILE, "what stands behind the image is a command of it"
+    assert given.image == DEFAULT_TAG
+    assert given.env_file == ".env"
+    assert given.i == ("<" in line.tokens), "a container gets standard input with -i alone"
+    check_connector(given.command)
+    if not given.command:
+        served = str(Variables.model_fields["http_port"].default)
+        assert given.p == f"{served}:{served}"
+        assert f"EXPOSE {served}\n" in DOCKERFILE
+        assert int(given.stop_timeout) > service._LONGEST_STOP_SECONDS + 3
+        assert given.read_only
+        granted = {f"--memory={given.memory}", f"--cap-drop={given.cap_drop}", "--read-only"}
+        assert granted <= set(HARDENED), "the tests run the image with other rights"
+        assert any(option.startswith(f"--tmpfs={given.tmpfs}:") for option in HARDENED)
+
+
+IN_BLOCKS = [line for page in GUIDES for line in lines_in_blocks(page)]
+IN_PROSE = [line for page in GUIDES for line in lines_in_prose(page)]
+
+
+@pytest.mark.parametrize("line", [*IN_BLOCKS, *IN_PROSE], ids=lambda line: f"{name(line.page)}: {line.text}")
+def test_every_command_works(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    match line.words:
+        case ["make", *arguments]:
+            check_make(arguments, monkeypatch)
+        case ["python" | ".venv/bin/python", "main.py", *arguments]:
+            check_connector(arguments)
+        case ["docker", "run", *_]:
+            check_container(line)
+        case words:
+            assert [known for known in ELSEWHERE if tuple(words[: len(known)]) == known], "nothing checks this command"
+
+
+@pytest.mark.parametrize("known", ELSEWHERE, ids=" ".join)
+def test_what_nothing_runs_is_still_in_a_page(known: tuple[str, ...]) -> None:
+    assert [line for line in IN_BLOCKS if tuple(line.words[: len(known)]) == known]
+
+
+@pytest.mark.parametrize("line", IN_BLOCKS, ids=lambda line: f"{name(line.page)}: {line.text}")
+def test_every_file_of_a_command_exists(line: Line) -> None:
+    named = [word for word in line.words if re.search(r"\.(ya?ml|json|example)$", word)]
+    assert [file for file in named if not ((REPO / file).exists() or (line.page.parent / file).exists())] == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name)
+def test_commands_are_in_blocks_of_a_shell(page: Path) -> None:
+    """Elsewhere the tests above would not see them."""
+    programs = "|".join(sorted({"make", "python", r"\.venv/bin/python", "docker", *(known[0] for known in ELSEWHERE)}))
+    others = [text for _, language, text in _FENCED.findall(page.read_text()) if language not in _SHELLS]
+    assert [found for text in others for found in re.findall(rf"^ *\$? ?(?:{programs}) .*", text, re.MULTILINE)] == []
+
+
+def test_the_readme_begins_with_the_demo_and_the_tests() -> None:
+    assert [line.text for line in lines_in_blocks(README)][:2] == ["make demo", "make test"]
+
+
+# --- facts of the code ------------------------------------------------------------------------------------------------
+
+
+def first_cells(page: Path, title: str) -> list[str]:
+    """The first cell of each row in the tables of a section."""
+    [section] = [part for part in re.split(r"^## ", page.read_text(), flags=re.MULTILINE) if part.startswith(title)]
+    return re.findall(r"^\| ([^|]+) \|", section, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name)
+def test_every_variable_of_a_page_exists(page: Path) -> None:
+    text = page.read_text()
+    named = re.findall(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+|Quix__\w+)(?:=[^`]*)?`", text)
+    named += re.findall(r"^([A-Z][A-Z0-9]*_[A-Z0-9_]+)=", text, re.MULTILINE)
+    assert set(named) <= {str(field.validation_alias) for field in Variables.model_fields.values()} | OTHERS
+
+
+def test_every_command_has_a_section() -> None:
+    titles = re.findall(r"^## (.*)$", prose(DOCS / "commands.md"), re.MULTILINE)
+    assert sorted(titles) == sorted(commands.COMMANDS)
+
+
+def test_every_exit_code_has_a_row() -> None:
+    codes = {error.exit_code for error in vars(errors).values() if hasattr(error, "exit_code")}
+    assert codes | {0} == {int(cell) for cell in first_cells(DOCS / "operations.md", "Exit codes") if cell.isdigit()}
+
+
+def test_every_metric_has_a_row() -> None:
+    metrics = Metrics()
+    partition = TopicPartition("sensors", 0)
+    metrics.begins(partition, 0)
+    metrics.committed({partition: 1})
+    text = Exposition(Identity("sensors", "group", "s3://lake", "data", {}), metrics.counts, Live).text().decode()
+    served = set(re.findall(r"^# TYPE (lake_sink_\w+) ", text, re.MULTILINE))
+    cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))
+    assert served == {one for one in re.findall(r"`(lake_sink_\w+)", cells) if "_java_" not in one}
+
+
+# --- links ----------------------------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the page's titles."""
+    given: set[str] = set()
+    for title in re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE):
+        anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+        assert anchor not in given, f"{name(page)} has two titles {title!r}"
+        given.add(anchor)
+    return given
+
+
+def links(page: Path) -> list[str]:
+    found: list[str] = re.findall(r"\]\(([^)\s]+)\)", prose(page))
+    return [link for link in found if "://" not in link]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.is_file(), link
+        assert not anchor or anchor in anchors(linked), link
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=name)
+def test_the_index_lists_every_page(page: Path) -> None:
+    index = DOCS / "README.md"
+    listed = re.findall(r"^\| \[[^\]]+\]\((\S+)\) \| [^|]*\. \|$", index.read_text(), re.MULTILINE)
+    assert [(DOCS / link).resolve() for link in listed].count(page) == (page != index)
+
+
+def test_the_readme_leads_to_the_index() -> None:
+    assert "docs/README.md" in links(README)
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) <= README_LINES
