@@ -11,6 +11,7 @@ REPO = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(REPO))
 
 import app.service.run  # noqa: E402 - the path comes first
+import app.service.spark  # noqa: E402
 from app.timings import Timings  # noqa: E402
 from tests.fakes.arrow_writer import ArrowWriter  # noqa: E402
 
@@ -32,7 +33,7 @@ class LightWriter(ArrowWriter):
         """Nothing was started."""
 
 
-vars(app.service.run)["SparkWriter"] = LightWriter
+vars(app.service.spark)["SparkWriter"] = LightWriter
 timings = Timings(session_seconds=6.0)  # the shortest that brokers allow
 vars(app.service.run)["run"] = partial(app.service.run.run, timings=timings)
 runpy.run_path(str(REPO / "main.py"), run_name="__main__")
