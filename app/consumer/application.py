@@ -27,7 +27,6 @@ from app.consumer.errors import of_rebalance, producing_failed, recovering_faile
 from app.consumer.internal_topics import check_internal_rights, create_internal_topics, pretend_internal_topics
 from app.consumer.other_sinks import OtherSinks
 from app.consumer.rejections import CurrentMessage, refuse_too_big
-from app.consumer.topology import is_untouched
 from app.consumer.user_code import NotedStream
 from app.errors import ConfigError, ConnectorError
 from app.model import Message, TopicPartition
@@ -144,6 +143,7 @@ class LakeApplication(Application):
             FatalError: one of the sinks fails.
         """
         self._started = loop
+        # Another context than that of the dataframe only where nothing hangs on it; they share all that it has to use.
         self._processing_context = loop.checkpoints
         if self._other_sinks:
             self._other_sinks.start()
@@ -294,6 +294,25 @@ class LakeApplication(Application):
         super()._on_lost(consumer, topic_partitions)
         self._loop.lost(_ours(topic_partitions))
         logger.warning("lost: %s; their new owner goes on from the last commit", _listed(topic_partitions))
+
+
+def is_untouched(application: Application, given: StreamingDataFrame, returned: StreamingDataFrame) -> bool:
+    """Whether nothing at all has to see a record but the sink that is attached next.
+
+    Looks at the given stream from its root on, for a branch leaves the stream that it starts from as it was. What an
+    operation registers elsewhere counts too: other dataframes, state, topics of the framework, sinks, tasks.
+    """
+    stream, registry = given.stream, given._registry
+    topics, state = application._topic_manager, application._state_manager
+    return (
+        returned is given
+        and not (stream.parents or stream.children)
+        and [topic.name for topic in registry.consumer_topics] == [topic.name for topic in given.topics]
+        and not (registry._periodic_tasks or registry.requires_time_alignment)
+        and not (topics.repartition_topics or topics.changelog_topics_list or state.stores)
+        and not given.processing_context.sink_manager.sinks
+        and not application._source_manager.sources
+    )
 
 
 def _ours(topic_partitions: list[KafkaTopicPartition]) -> list[TopicPartition]:

@@ -141,6 +141,10 @@ class Assignments:
         """The assigned partitions; safe from any thread."""
         return tuple(self.by_tp)
 
+    def find(self, topic: str, partition: int) -> Assignment | None:
+        """The partition's assignment, if it has one now; cheap enough for each record."""
+        return self.by_tp.get((topic, partition))  # type: ignore[call-overload, no-any-return] # it is such a tuple
+
     def begin(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         """Begin a new life for each of these; returns their tokens."""
         begun = {tp: Assignment(tp) for tp in tps}

@@ -120,10 +120,12 @@ class Checkpoints(ProcessingContext):
 
     def store_offset(self, topic: str, partition: int, offset: int) -> None:
         """See ``ProcessingContext.store_offset``; a message that came out of turn was not processed and counts not."""
-        tp = TopicPartition(topic, partition)
-        if offset >= self._assignments.expected(tp):
-            self._assignments.expect(tp, offset + 1)
-            super().store_offset(topic, partition, offset)
+        assignment = self._assignments.find(topic, partition)
+        if assignment is not None:
+            if offset < assignment.expected:
+                return
+            assignment.expected = offset + 1
+        super().store_offset(topic, partition, offset)
 
     def store_offsets(self, topic: str, partition: int, first: int, last: int) -> None:
         """As if the offset of each message from the first to the last were stored."""

@@ -5,17 +5,24 @@ from typing import Protocol
 from quixstreams.sinks import SinkBackpressureError
 
 from app.errors import ConnectorError, RetryableError
+from app.model import Batch
 from app.timings import Timings
 
 
-class Delivering(Protocol):
-    """What is asked of the pipeline."""
+class BatchWriter(Protocol):
+    """What the sink asks of the pipeline; see ``app.pipeline.pipeline.Pipeline``."""
 
     @property
     def failure(self) -> ConnectorError | None: ...
     @property
     def obstacle(self) -> RetryableError | None: ...
+    @property
+    def is_idle(self) -> bool: ...
+    @property
+    def held_bytes(self) -> int: ...
+    def submit(self, batch: Batch) -> None: ...
     def wait_delivered(self, number: int, seconds: float) -> bool: ...
+    def wait_for_change(self, seconds: float) -> None: ...
 
 
 class FlushWait:
@@ -38,7 +45,7 @@ class FlushWait:
         """For how long consuming may be paused now; ``None`` where it cannot be."""
         return None if revoking or self._stop_deadline is not None else self._timings.pause_seconds
 
-    def until_delivered(self, pipeline: Delivering, last_batch: int, *, revoking: bool) -> None:
+    def until_delivered(self, pipeline: BatchWriter, last_batch: int, *, revoking: bool) -> None:
         """Wait until all batches up to this one are in the lake.
 
         Raises:

@@ -47,6 +47,7 @@ class PausedPartitions:
         self._assignments = assignments
         self._metrics = metrics or Metrics()
         self._waiting: dict[TopicPartition, Claim | None] = {}
+        self._away_since: float | None = None  # of the broker
 
     @property
     def is_complete(self) -> bool:
@@ -56,6 +57,14 @@ class PausedPartitions:
     def waits(self, tp: TopicPartition) -> bool:
         """Whether this partition waits for its claim."""
         return tp in self._waiting
+
+    def is_heard(self, tp: TopicPartition) -> bool:
+        """Whether the partition is being consumed right now: claimed, not paused, from a Kafka that is there.
+
+        A Kafka that is away is noticed when the client says so. That it is back shows with the next message or, where
+        none comes, with the client's statistics: every 30 seconds.
+        """
+        return not self._consumer.backpressured_tps and not self.waits(tp) and self._is_broker_there()
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
         """Pause these partitions, just assigned, and claim them for the assignments with these tokens."""
@@ -86,6 +95,18 @@ class PausedPartitions:
         self._admit({claim.tp: claim.start for claim in ready})
         # The end of back-pressure resumes all partitions, these too.
         self._consumer.pause([_kafka(tp) for tp in self._waiting])
+
+    def _is_broker_there(self) -> bool:
+        since = self._consumer._broker_unavailable_since
+        if since is None:
+            return True
+        if since != self._away_since:
+            self._away_since = since
+            self._consumer._broker_states.clear()  # those are of before: only what comes now counts
+        if "UP" in self._consumer._broker_states.values():
+            self._consumer._broker_available()
+            return True
+        return False
 
     def _is_there(self, claim: Claim) -> bool:
         """Go to the claim's offset; ``False`` while the client is not that far."""

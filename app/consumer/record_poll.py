@@ -10,7 +10,6 @@ from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.sink import LakeSink
-from app.model import TopicPartition
 
 _TURN_MESSAGES = 64
 _TURN_SECONDS = 0.05
@@ -58,15 +57,14 @@ class RecordPoll:
 
     def _beginning(self, execute: Callable[..., None]) -> Callable[..., None]:
         begin, current = self._sink.begin_record, self._application.current
-        expected, seek_to_expected = self._assignments.expected, self._paused.seek_to_expected
+        find, seek_to_expected = self._assignments.find, self._paused.seek_to_expected
 
         def run(value: Any, key: Any, timestamp: int, headers: Any) -> None:
             self._has_begun = True
             message = message_context()
-            tp = TopicPartition(message.topic, message.partition)
-            next_offset = expected(tp)
-            if message.offset < next_offset:
-                seek_to_expected(tp, message.offset, next_offset)
+            assignment = find(message.topic, message.partition)
+            if assignment is not None and message.offset < assignment.expected:
+                seek_to_expected(assignment.tp, message.offset, assignment.expected)
                 return
             begin(current.message)
             try:

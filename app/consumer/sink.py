@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from quixstreams.models import HeadersTuples
 from quixstreams.sinks import BaseSink, SinkBackpressureError
@@ -17,45 +17,16 @@ from quixstreams.sinks import BaseSink, SinkBackpressureError
 from app.bad_records.policy import BadRecords
 from app.consumer.assignment import Assignments
 from app.consumer.buffer import Buffer
-from app.consumer.flush import Delivering, FlushWait
+from app.consumer.flush import BatchWriter, FlushWait
+from app.consumer.sink_observer import SinkObserver
 from app.errors import RetryableError
-from app.model import Batch, Message, Rejected, TopicPartition
+from app.model import Message, Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
 _BATCHES_IN_BUFFER = 2  # so that one is converted while the next comes in
-
-
-class BatchWriter(Delivering, Protocol):
-    """What the sink asks of the pipeline; see ``app.pipeline.pipeline.Pipeline``."""
-
-    @property
-    def is_idle(self) -> bool: ...
-    @property
-    def held_bytes(self) -> int: ...
-    def submit(self, batch: Batch) -> None: ...
-    def wait_for_change(self, seconds: float) -> None: ...
-
-
-class SinkObserver(Protocol):
-    """Learns what the sink does, on the consumer's thread; see ``app.stream_timeouts.observer.KeyObserver``."""
-
-    def assigned(self, tps: Iterable[TopicPartition]) -> None: ...
-    def unassigned(self, tps: Iterable[TopicPartition]) -> None: ...
-    def row_added(self, tp: TopicPartition, key: Any) -> None: ...
-    def messages_added(self, tp: TopicPartition, messages: Sequence[Message]) -> None: ...
-    def record_rejected(self, rejected: Rejected) -> None: ...
-
-    def turn(self, *, is_in_trouble: bool) -> None:
-        """A turn of the consumer's loop is over; ``is_in_trouble`` where the pipeline has failed or is obstructed."""
-
-    def flushed(self) -> None:
-        """A flush is over, successful or not."""
-
-    def waited(self) -> None:
-        """The loop has waited for room in the buffer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +210,8 @@ class LakeSink(BaseSink):
         """
         if self._observer is not None:
             self._observer.turn(is_in_trouble=self._is_in_trouble)
-        self.raise_failure()
+        if self._pipeline.failure is not None:
+            raise self._pipeline.failure
         self._assignments.end_if_fenced_for_long()
         if not self.is_full:
             self._full_since = None
@@ -350,12 +322,6 @@ class LakeSink(BaseSink):
             self._seal("buffer full")
         self._pipeline.wait_for_change(self._timings.look_seconds)
         return True
-
-    def raise_failure(self) -> None:
-        """Raise what stopped the pipeline, if anything did."""
-        failure = self._pipeline.failure
-        if failure is not None:
-            raise failure
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

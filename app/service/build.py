@@ -10,7 +10,6 @@ from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
-from app.catalog.registrar import Registrar
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
@@ -31,7 +30,7 @@ from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
-from app.storage.base import ObjectStore
+from app.service.lake import Lake
 from app.table.layout import PartitionSpec, object_roots
 from app.table.location import TableLocation
 from app.table.schema_store import SchemaStore
@@ -132,9 +131,7 @@ def new_group_offsets(application: LakeApplication, timings: Timings) -> tuple[G
 
 def new_claims(
     settings: Settings,
-    store: ObjectStore,
-    location: TableLocation,
-    registrar: Registrar,
+    lake: Lake,
     ownership: JournalOwnership | AssignmentOwnership,
     application: LakeApplication,
     assignments: Assignments,
@@ -144,12 +141,12 @@ def new_claims(
     timings: Timings,
 ) -> Claims:
     """What claims partitions for the application."""
-    root, roots = location.root, object_roots(location.root)
+    store, root, roots = lake.store, lake.location.root, object_roots(lake.location.root)
     group = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
-    recovery = Recovery(store, registrar, frozenset(settings.stats_columns) or None, objects.map)
+    recovery = Recovery(store, lake.registrar, frozenset(settings.stats_columns) or None, objects.map)
     keeps_journals = isinstance(ownership, JournalOwnership)
-    other_tables = OtherTables(application.admin, group, new_client_id(settings, location))
+    other_tables = OtherTables(application.admin, group, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(
         store,
         root,

@@ -7,12 +7,14 @@ from app.catalog.query_api import QueryApi
 from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.config.settings import Settings
+from app.journal.survey import warn_of_other_groups
 from app.service.starting import patiently
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
+from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import open_table
-from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec
+from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, journal_folder
 from app.table.location import TableLocation, adopted
 from app.table.schema_store import SchemaStore
 from app.timings import Timings
@@ -42,6 +44,12 @@ def open_lake(settings: Settings, timings: Timings) -> Lake:
     spec = patiently(lambda: new_spec(settings, store, location, known), timings)
     query_api = new_query_api(settings)
     return Lake(store, location, spec, new_registrar(settings, catalog, location, known, query_api), query_api)
+
+
+def check_journals(lake: Lake, group: str) -> None:
+    """See that the store can keep journals and the schema, and whose journals there are."""
+    warn_of_other_groups(lake.store, lake.location.root, group)
+    try_out(lake.store, journal_folder(lake.location.root))
 
 
 def new_location(settings: Settings, store: ObjectStore, known: CatalogTable | None) -> TableLocation:

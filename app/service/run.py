@@ -17,26 +17,20 @@ from app import logs
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
-from app.consumer.broker import find_topics
+from app.consumer.broker import find_topics, open_topic
 from app.consumer.exact_json import new_deserializer
 from app.consumer.group import check_members, check_rights
-from app.consumer.listening import Listening
 from app.consumer.loop import new_loop
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.rejections import MessageReader
 from app.consumer.sink import LakeSink
-from app.consumer.topics import open_topic
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.journal.claims import Claims
-from app.journal.kafka_watch import TopicIds
-from app.journal.ownership import Ownership
 from app.journal.rolled_back import Sweeper
-from app.journal.survey import warn_of_other_groups
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.stage import Stager
 from app.pipeline.upload import Destination
 from app.service.build import (
     begin_sweeping,
@@ -51,15 +45,13 @@ from app.service.build import (
     sink_limits,
 )
 from app.service.customised import Customised, load_customised
-from app.service.lake import Lake, new_schema, open_lake
+from app.service.lake import Lake, check_journals, new_schema, open_lake
 from app.service.overview import Parts, new_monitor, oversee
 from app.service.spark import new_spark_writer
 from app.service.starting import patiently, spare_the_garbage_collector, wait
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import make_scratch
-from app.storage.probe import try_out
 from app.stream_timeouts.events import Announcer
-from app.table.layout import journal_folder
 from app.table.location import TableLocation
 from app.timings import DEFAULT, Timings
 
@@ -153,6 +145,7 @@ class _Service:
         stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
         self._lake = lake = open_lake(settings, timings)
+        # Probes are answered from the start; the monitor learns the rest later.
         monitor.found(lake.location.uri, lake.location.root)
         schema = new_schema(settings, lake.store, lake.location)
         patiently(schema.open, timings)
@@ -164,24 +157,27 @@ class _Service:
         in_batches = is_untouched and can_read_whole_batches(settings)
         reader = MessageReader(topic, settings.memory.max_record_bytes).read if in_batches else None
         stager = new_stager(settings, lake.location, lake.spec, schema, bad_records, reader)
-        patiently(lambda: self._check_journals(lake, application.config.consumer_group), timings)
+        patiently(lambda: check_journals(lake, application.config.consumer_group), timings)
         wait(spark_up)
 
         ownership = new_ownership(settings, assignments, timings)
         positions, topic_ids = new_group_offsets(application, timings)
-        pipeline = self._new_pipeline(lake, stager, ownership, topic_ids)
+        self._pipeline = pipeline = Pipeline(
+            writer=self._spark,
+            stager=stager,
+            destination=Destination(
+                lake.store, lake.location.root, lake.spec.virtual, frozenset(settings.stats_columns) or None
+            ),
+            registrar=lake.registrar,
+            scratch=self._scratch,
+            workers=settings.max_write_workers,
+            ownership=ownership,
+            recreated=topic_ids.recreated,
+            metrics=metrics,
+            timings=timings,
+        )
         self._claims = claims = new_claims(
-            settings,
-            lake.store,
-            lake.location,
-            lake.registrar,
-            ownership,
-            application,
-            assignments,
-            metrics,
-            positions,
-            topic_ids,
-            timings,
+            settings, lake, ownership, application, assignments, metrics, positions, topic_ids, timings
         )
         self._sweeper = begin_sweeping(ownership)
         paused = PausedPartitions(application.consumer, claims, assignments, metrics)
@@ -192,7 +188,7 @@ class _Service:
             bad_records=bad_records,
             on_sealed=application.checkpoints.in_flight.sealed,
             metrics=metrics,
-            observer=stream_timeouts.new_observer(Listening(application.consumer, paused.waits), self._announcer),
+            observer=stream_timeouts.new_observer(paused.is_heard, self._announcer),
             timings=timings,
         )
         transformed.sink(sink)
@@ -316,28 +312,6 @@ class _Service:
         own_id = new_client_id(self._settings, location)
         patiently(lambda: check_members(application.admin, group, own_id), self._timings)
         return topic
-
-    def _check_journals(self, lake: Lake, group: str) -> None:
-        """See that the store can keep journals and the schema, and whose journals there are."""
-        warn_of_other_groups(lake.store, lake.location.root, group)
-        try_out(lake.store, journal_folder(lake.location.root))
-
-    def _new_pipeline(self, lake: Lake, stager: Stager, ownership: Ownership, topic_ids: TopicIds) -> Pipeline:
-        self._pipeline = Pipeline(
-            writer=self._spark,
-            stager=stager,
-            destination=Destination(
-                lake.store, lake.location.root, lake.spec.virtual, frozenset(self._settings.stats_columns) or None
-            ),
-            registrar=lake.registrar,
-            scratch=self._scratch,
-            workers=self._settings.max_write_workers,
-            ownership=ownership,
-            recreated=topic_ids.recreated,
-            metrics=self._metrics,
-            timings=self._timings,
-        )
-        return self._pipeline
 
 
 def _transformed(customised: Customised, application: LakeApplication, topic: Topic) -> tuple[StreamingDataFrame, bool]:

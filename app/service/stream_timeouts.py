@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection
 
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
+from app.consumer.broker import open_topic
 from app.consumer.exact_json import new_deserializer
-from app.consumer.topics import open_topic
 from app.errors import ConfigError
 from app.model import TopicPartition
 from app.stream_timeouts.events import Announcer, EventTopic, Hook

@@ -47,7 +47,7 @@ class KeyObserver:
         self._raw_keys = raw_keys
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None:
-        """See ``app.consumer.sink.SinkObserver``, here and below."""
+        """See ``app.consumer.sink_observer.SinkObserver``, here and below."""
         self._tracker.begin(tps)
 
     def unassigned(self, tps: Iterable[TopicPartition]) -> None:

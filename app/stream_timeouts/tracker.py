@@ -24,9 +24,9 @@ _CHECKS_IN_TIMEOUT = 5
 
 
 class Listener(Protocol):
-    """Who is told of silent keys; see ``app.stream_timeouts.events.Announcer``."""
+    """Is notified of keys that timed out; see ``app.stream_timeouts.events.Announcer``."""
 
-    def tell(self, key: bytes) -> None: ...
+    def notify(self, key: bytes) -> None: ...
     def turn(self) -> None: ...
 
 
@@ -195,7 +195,7 @@ class TimeoutTracker:
         logger.info(
             "Stream %r timed out (silence %d ms >= threshold %d ms)", as_text(key), silence_ms, self._timeout_ms
         )
-        self._listener.tell(key)
+        self._listener.notify(key)
 
     @property
     def _held_bytes(self) -> int:

@@ -18,9 +18,8 @@ from app.config.settings import Settings
 from app.config.targets import LocalTarget
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
-from app.consumer.broker import find_topics
+from app.consumer.broker import find_topics, open_topic
 from app.consumer.group import check_members, check_rights
-from app.consumer.topics import open_topic
 from app.formatting import counted
 from app.monitoring.http_server import HttpServer
 from app.monitoring.metrics import Metrics

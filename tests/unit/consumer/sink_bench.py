@@ -8,7 +8,8 @@ from quixstreams.models import MessageContext
 
 from app.bad_records.policy import BadRecords
 from app.consumer.assignment import Assignments
-from app.consumer.sink import LakeSink, SinkLimits, SinkObserver
+from app.consumer.sink import LakeSink, SinkLimits
+from app.consumer.sink_observer import SinkObserver
 from app.errors import FatalError, RetryableError
 from app.model import Batch, TopicPartition
 from app.timings import Timings

@@ -36,7 +36,7 @@ class Bench(sink_bench.Bench):
         )
         super().__init__(batch_size=10**6, clock=clock, observer=KeyObserver(tracker, self.raw_keys))
 
-    def tell(self, key: bytes) -> None:
+    def notify(self, key: bytes) -> None:
         self.told.append(key)
 
     def turn(self) -> None: ...

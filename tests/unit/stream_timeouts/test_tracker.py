@@ -32,7 +32,7 @@ class Watch:
         )
         self.tracker.begin([ONE, OTHER])
 
-    def tell(self, key: bytes) -> None:
+    def notify(self, key: bytes) -> None:
         self.told.append(key)
         self.on_tell(key)
 
