@@ -15,9 +15,12 @@ TREE = Path(sys.argv.pop(1))
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 sys.path.insert(0, str(TREE))
 
+# isort: off
+import main  # noqa: E402, F401 - before any other: it sees to signals and to the warnings of libraries
 import app.service.build  # noqa: E402
 import app.service.run  # noqa: E402 - the path comes first
 from tests.fakes.arrow_writer import ArrowWriter  # noqa: E402
+# isort: on
 
 
 class LightWriter(ArrowWriter):
