@@ -16,10 +16,13 @@ TREE = Path(sys.argv.pop(1))
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 sys.path.insert(0, str(TREE))
 
+# isort: off
+import main  # noqa: E402, F401 - before any other: it sees to signals and to the warnings of libraries
 import app.service.run  # noqa: E402 - the path comes first
 import app.service.spark  # noqa: E402
 from app.timings import Timings  # noqa: E402
 from tests.fakes.arrow_writer import ArrowWriter  # noqa: E402
+# isort: on
 
 
 class LightWriter(ArrowWriter):
