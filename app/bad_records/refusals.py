@@ -164,7 +164,7 @@ def truncated(message: Message, reason: str) -> Rejected:
         known_timestamp(message.timestamp()[1]),
         _beginning(message.key()),
         _beginning(value),
-        headers if _headers_size(headers) <= _KEPT_HEADERS_BYTES else None,
+        headers if headers_size(headers) <= _KEPT_HEADERS_BYTES else None,
         reason,
         len(value or b""),
     )
@@ -172,12 +172,13 @@ def truncated(message: Message, reason: str) -> Rejected:
 
 def message_size(message: Message) -> int:
     """Bytes of the value, the key and the headers."""
-    return len(message) + len(message.key() or b"") + _headers_size(headers_of(message))
+    return len(message) + len(message.key() or b"") + headers_size(headers_of(message))
 
 
 def _beginning(raw: bytes | None) -> bytes | None:
     return None if raw is None else raw[:KEPT_BYTES]
 
 
-def _headers_size(headers: Headers | None) -> int:
+def headers_size(headers: Headers | None) -> int:
+    """Bytes of the names and the values."""
     return sum(len(name) + len(value or b"") for name, value in headers) if headers else 0

@@ -55,6 +55,7 @@ OTHERS = {
     "HTTPS_PROXY",
     "NO_PROXY",
     "PARITY_EXAMPLES",
+    "PYTEST_ADDOPTS",
     "SASL_PLAINTEXT",
     "SASL_SSL",
 }

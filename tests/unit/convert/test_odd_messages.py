@@ -70,6 +70,15 @@ def test_both_lanes_take_whatever_comes(table: Table, batches: list[list[KafkaMe
     assert_both_agree(table, batches)
 
 
+@pytest.mark.parametrize("metadata", [(), METADATA], ids=["no metadata", "all metadata"])
+def test_a_message_whose_headers_make_it_too_big_is_no_row_either_way(metadata: tuple[str, ...], path: Path) -> None:
+    too_many = [("h" * 100, b"v" * 100)] * (MAX_RECORD_BYTES // 200 + 1)
+    batch = [KafkaMessage(b'{"x":"1"}', at=at, raw_headers=its) for at, its in enumerate([None, too_many, None])]
+    assert_both_agree(Table(metadata=metadata), [messages(b'{"x":"1"}'), batch])
+    staged = Lane(Table(metadata=metadata), at_once=True).stage(batch, path)
+    assert [record.offset for _, records in staged.rejected for record in records] == [1]
+
+
 @given(st.sampled_from(TABLES), BATCH)
 def test_no_record_is_lost_and_readers_take_what_is_written(table: Table, batch: list[KafkaMessage]) -> None:
     with tempfile.TemporaryDirectory() as folder:
