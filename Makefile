@@ -4,9 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+# That share the tests; most of them wait for servers and for Java, so that they are more than a small machine has cores.
+PROCESSES ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint run image bench bench-scaling bench-calm chaos soak clean python
+.PHONY: help venv demo test test-unit test-slow test-mutants lint run image bench bench-scaling bench-calm chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,9 +18,18 @@ venv: $(READY) ## make .venv from requirements-dev.txt (the other targets do it 
 demo: python $(READY) ## readings through a private Kafka into a lake in a local folder, then a query over it
 	@$(PY) -m dev.demo
 
-test: python $(READY) ## unit, integration and container tests, against real services
-	@$(PY) -m pytest -n 3 -m "not alone" -o faulthandler_timeout=900
+test-unit: python $(READY) ## a minute of tests that need no service, no Java and no network
+	@$(PY) -m pytest -q -n auto -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes
+
+test: python $(READY) ## these and each promise once, against real services
+	@$(PY) -m pytest -n $(PROCESSES) -m "unit or standard" -o faulthandler_timeout=300
+
+test-slow: python $(READY) ## all other tests: every fault at every step, many examples, the image
+	@$(PY) -m pytest -n $(PROCESSES) -m "slow or hypothesis" --hypothesis-profile=thorough -o faulthandler_timeout=900
 	@$(PY) -m pytest -m alone
+
+test-mutants: python $(READY) ## plant faults one by one, each of which a test must find
+	@$(PY) -m tests.mutants
 
 lint: $(READY) ## ruff and mypy
 	@$(PY) -m ruff check .

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Formats numbers for people."""
 
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")
@@ -29,7 +29,7 @@ def duration(seconds: float) -> str:
     return _two(whole, _DAY, "d", _HOUR, "h")
 
 
-def several(count: int, one: str, more: str = "") -> str:
+def counted(count: int, one: str, more: str = "") -> str:
     """``1 file``, ``2,000 files``; ``more`` is the plural where it is not made with an s."""
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 

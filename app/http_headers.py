@@ -1,4 +1,4 @@
-"""The two questions every HTTP client here has about header values."""
+"""Header values of HTTP: whether a secret fits into one, and how long an answer asks to wait."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""JSON of whatever Python object there is. For records and values that are kept because they fit nowhere else."""
+"""JSON of any Python object, for records and values that are kept because they fit nowhere else."""
 
 import base64
 import contextlib
@@ -21,7 +21,7 @@ def to_json(value: Any) -> str:
         with contextlib.suppress(Exception):  # values may be of any class, whose methods may raise anything
             # Only strings can have lone surrogates, and there the replacement is JSON's own escape for them.
             return attempt(value).encode("utf-8", "backslashreplace").decode()
-    return json.dumps(_shown(value))
+    return json.dumps(_text_of(value))
 
 
 def _by_library(value: Any) -> str:
@@ -59,7 +59,7 @@ def _pieces(value: Any) -> Iterator[str]:
 
 
 def _entries(container: Any) -> Iterator[tuple[str, Any]]:
-    """What stands before each value, and the value."""
+    """The text before each value, and the value."""
     if isinstance(container, Mapping):
         pairs = ((f"{_scalar(_key(key))}:", item) for key, item in container.items())
     else:
@@ -77,7 +77,7 @@ def _key(key: Any) -> str:
 def _scalar(value: Any) -> str:
     """JSON of what has nothing inside, or is to be seen as if it had not."""
     if isinstance(value, Mapping | list | tuple):
-        return json.dumps(_shown(value), ensure_ascii=False)
+        return json.dumps(_text_of(value), ensure_ascii=False)
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
     try:
@@ -93,10 +93,10 @@ def _other(value: Any) -> Any:
         return base64.b64encode(bytes(value)).decode()
     if isinstance(value, date | time):
         return value.isoformat()
-    return _shown(value)
+    return _text_of(value)
 
 
-def _shown(value: Any) -> str:
+def _text_of(value: Any) -> str:
     try:
         return str(value)
     except Exception:  # noqa: BLE001 - code of whoever made the class, and their record must be kept all the same

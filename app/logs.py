@@ -1,16 +1,52 @@
-"""Logging, and the two lines that Quix Cloud's connection test looks for."""
+"""Sets up logging and its two formats, keeps the last warnings, and prints what Quix Cloud's connection test reads."""
 
+import json
 import logging
 import re
 import sys
 import threading
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 from app.errors import ConnectorError
-from app.log_lines import LogFormat, formatter
 
 logger = logging.getLogger(__name__)
+
+LogFormat = Literal["text", "json"]
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, and ``exception`` if any.
+
+    What a line gives as ``extra={"fields": {...}}`` is beside them.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = record.stack_info
+        return json.dumps(line, default=str)  # ASCII alone: safe in any encoding, and surrogates are no error
+
+
+def formatter(log_format: LogFormat) -> logging.Formatter:
+    """What makes lines of this kind."""
+    return JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT)
+
 
 # These log a line for every request or call at INFO or DEBUG, which buries ours.
 _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "py4j", "s3transfer", "urllib3")
@@ -79,3 +115,38 @@ def announce_connected() -> None:
 def announce_failure(error: ConnectorError) -> None:
     """Tell the platform's connection test, and everyone else, what is wrong and what to do."""
     print(f"ERROR! {error}", flush=True)  # noqa: T201
+
+
+_REMEMBERED = 10  # warnings and errors
+_LONGEST = 500  # characters of one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A line of the log: seconds since the epoch, level, and what it says."""
+
+    at: float
+    level: str
+    message: str
+
+
+class RecentWarnings(logging.Handler):
+    """A handler for the root logger."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._last: deque[Warned] = deque(maxlen=_REMEMBERED)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        try:
+            message = record.getMessage()
+        except Exception:  # noqa: BLE001 - a library's words do not fit its values; whoever logs must not fail by it
+            self.handleError(record)
+            return
+        if len(message) > _LONGEST:
+            message = message[:_LONGEST] + "…"
+        self._last.append(Warned(record.created, record.levelname, message))
+
+    def newest_first(self) -> list[Warned]:
+        return list(self._last.copy())[::-1]

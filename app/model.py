@@ -116,7 +116,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """What a batch holds of one topic-partition.
+    """The part of a batch that is of one topic-partition.
 
     ``owner`` is the token of the assignment (24 hex digits; of earlier releases 8) and ``number`` its own count of
     batches: together with the offsets they make file names that no other attempt, member or life of the topic ever

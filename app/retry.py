@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from app.errors import RetryableError
+from app.timings import Timings
 
 logger = logging.getLogger(__name__)
 
-_FIRST_PAUSE = 0.5
-_LONGEST_PAUSE = 30.0
 _T = TypeVar("_T")
 
 
@@ -24,20 +23,20 @@ def until_it_works(
     *,
     stop: threading.Event,
     on_wait: Callable[[RetryableError | None], None],
-    clock: Callable[[], float],
+    timings: Timings,
 ) -> _T:
-    """Call ``work`` until it no longer raises ``RetryableError``, with growing, jittered pauses of up to 30 s.
+    """Call ``work`` until it no longer raises ``RetryableError``, with growing, jittered pauses.
 
     Args:
         work: safe to repeat.
         stop: ends the waiting.
         on_wait: told the error at each failure, and ``None`` once it works again.
-        clock: monotonic seconds.
+        timings: the first and the longest pause.
 
     Raises:
         Stopped: ``stop`` was set while waiting.
     """
-    pause = _FIRST_PAUSE
+    pause = timings.first_retry_seconds
     waiting_since: float | None = None
     told = ""
     while True:
@@ -45,7 +44,7 @@ def until_it_works(
             result = work()
         except RetryableError as error:
             if waiting_since is None:
-                waiting_since = clock()
+                waiting_since = timings.clock()
             if str(error) != told:  # what is wrong may change while we wait
                 told = str(error)
                 logger.warning("%s. Trying again until it works", told.rstrip("."))
@@ -53,11 +52,11 @@ def until_it_works(
             # Half of the pause is random, so that many sinks do not come back to a store in step. What the other side
             # asks for can only make it longer: an answer of 0 s, over and over, would make a busy loop.
             wanted = max(pause * random.uniform(0.5, 1), error.retry_after or 0.0)  # noqa: S311
-            if stop.wait(min(wanted, _LONGEST_PAUSE)):
+            if stop.wait(min(wanted, timings.longest_retry_seconds)):
                 raise Stopped from error
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, timings.longest_retry_seconds)
         else:
             if waiting_since is not None:
-                logger.info("it works again after %.0f s", clock() - waiting_since)
+                logger.info("it works again after %.0f s", timings.clock() - waiting_since)
                 on_wait(None)
             return result

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
+import hypothesis
 import pytest
 
 from dev.azurite import LocalAzurite
@@ -22,13 +23,28 @@ from dev.kafka_jars import KAFKA_VERSION
 from dev.machine import ServiceError, make_once
 from dev.minio import LocalMinio
 from dev.parsed_classes import archive_variables, make_archive
-from tests import side_by_side
+from tests import side_by_side, targets
 from tests.services.kafka_container import docker_engine, kafka_container
 
 REPO = Path(__file__).resolve().parents[1]
 Service = TypeVar("Service")
 ENGINE = pytest.StashKey[str | None]()
 SHARED = pytest.StashKey[Path]()
+
+
+# Properties are tried with few examples at every turn, and with many in `make test-slow`.
+for profile, examples in {"quick": 30, "thorough": 300}.items():
+    hypothesis.settings.register_profile(
+        profile,
+        max_examples=examples,
+        deadline=None,  # the machine may be busy
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+hypothesis.settings.load_profile("quick")  # --hypothesis-profile overrules it
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--keep-durations", action="store_true", help=f"write {side_by_side.DURATIONS.name} anew")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="tests-")
         config.add_cleanup(folder.cleanup)
         config.stash[SHARED] = Path(folder.name)
+        if config.option.keep_durations:
+            config.pluginmanager.register(side_by_side.Durations())
     # by default SIGTERM ends the process at once and would leave the servers behind
     signal.signal(signal.SIGTERM, _interrupt)
 
@@ -58,11 +76,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> side_by_side
     return side_by_side.Scheduler(config, log)
 
 
-@pytest.hookimpl(trylast=True)  # after pytest has put tests of one module-wide parameter side by side
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=side_by_side.turn)
+@pytest.hookimpl(tryfirst=True, wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     if elsewhere_another := [item.nodeid for item in items if " object at 0x" in item.nodeid]:
         raise pytest.UsageError(f"each process would call it differently, give it an id: {elsewhere_another[0]}")
+    if config.args == config.getini("testpaths") and (none := targets.without_tests([item.nodeid for item in items])):
+        raise pytest.UsageError(f"tests/targets.py names what no test is called: {none}")
+    for item in items:
+        item.add_marker(targets.of(item))  # before pytest selects by them
+    yield
+    # after pytest has put the tests of one parameter of a fixture together
+    side_by_side.longest_first(items, side_by_side.known_durations())
 
 
 def pytest_report_header(config: pytest.Config) -> str:

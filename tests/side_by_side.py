@@ -1,10 +1,18 @@
 """Several processes share the tests: most of them wait, for Java, for time-outs, for what is away.
 
-    pytest -n 3 -m "not alone"
+    pytest -n 4 -m "unit or standard"
 
-Each has services of its own, so that a fault that one test makes is met by no other.
+Each has services of its own, so that a fault that one test makes is met by no other. The longest are begun first, by
+the seconds in ``tests/durations.json``: none is then still at work when all others are done. Where tests became slower
+or faster, write that file anew, on a machine that does nothing else:
+
+    PYTEST_ADDOPTS=--keep-durations make test
 """
 
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +20,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 import dev.server
 
-# Long and made of waits: begun first, so that none of them is still at work when all others are done.
-FIRST = (
-    "tests/faults/test_crash_loop.py",
-    "tests/faults/test_state_machine.py",
-    "tests/container/",
-    "tests/faults/test_real_outages.py",
-    "tests/e2e/",
-    "tests/faults/test_kill_points.py",
-    "tests/integration/",
-    "tests/parity/",
-)
+DURATIONS = Path(__file__).with_name("durations.json")
+WORTH_KEEPING = 1.0  # seconds
 # Tests of these need nothing from one another and are dealt out one by one; others stay with those of their file,
 # which share a Java process or cost next to nothing.
 ONE_BY_ONE = ("tests/e2e/", "tests/faults/")
@@ -37,13 +36,36 @@ class Scheduler(LoadScopeScheduling):  # type: ignore[misc] # xdist says nothing
         config.option.loadscopereorder = False  # it would begin with the files that have most tests
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return nodeid if file.startswith(ONE_BY_ONE) and file != SHARES_JAVA else file
+        return _scope(nodeid)
 
 
-def turn(item: pytest.Item) -> int:
-    """When a test is to begin."""
-    return next((place for place, begin in enumerate(FIRST) if item.nodeid.startswith(begin)), len(FIRST))
+class Durations:
+    """Keeps how long each test took that was run, beside what is known of the others."""
+
+    def __init__(self) -> None:
+        self._seconds = known_durations()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._seconds[report.nodeid] = round(report.duration, 1)
+
+    def pytest_sessionfinish(self) -> None:
+        kept = {nodeid: each for nodeid, each in self._seconds.items() if each >= WORTH_KEEPING}
+        DURATIONS.write_text(json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def known_durations() -> dict[str, float]:
+    """Seconds by the id of a test; those below ``WORTH_KEEPING`` are left out."""
+    found: dict[str, float] = json.loads(DURATIONS.read_text())
+    return found
+
+
+def longest_first(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
+    """Put those first that take longest, those of a scope together and in their order."""
+    of_scope: defaultdict[str, float] = defaultdict(float)
+    for item in items:
+        of_scope[_scope(item.nodeid)] += seconds.get(item.nodeid, 0.0)
+    items.sort(key=lambda item: -of_scope[_scope(item.nodeid)])
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -59,3 +81,8 @@ def take_ports_of_its_own(config: pytest.Config) -> None:
     share = (dev.server.LAST_PORT - dev.server.FIRST_PORT) // count
     dev.server.FIRST_PORT += number * share
     dev.server.LAST_PORT = dev.server.FIRST_PORT + share
+
+
+def _scope(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return nodeid if file.startswith(ONE_BY_ONE) and file != SHARES_JAVA else file

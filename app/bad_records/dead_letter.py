@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from app.errors import DataError
 from app.lenient_json import to_json
 from app.message_headers import HEADERS
-from app.model import BatchPart, Headers, Rejected, TopicPartition
-from app.table.layout import dead_letter_root, file_name
+from app.model import Headers, Rejected, TopicPartition
 
 _MS = pa.timestamp("ms", tz="UTC")
 SCHEMA = pa.schema(
@@ -46,11 +45,6 @@ class DeadLetter(NamedTuple):
 
     record: Rejected
     rejected_at: datetime
-
-
-def dead_letter_key(table_root: str, part: BatchPart) -> str:
-    """The key of the file with the rejected records of one topic-partition and batch."""
-    return f"{dead_letter_root(table_root)}/{file_name(part)}"
 
 
 def to_table(rejected: Sequence[Rejected], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What becomes of records that cannot become rows: the dead letter, nothing, or the end of the process."""
+"""The user's choice for bad records: keep them in the dead letter, skip them, or end the process."""
 
 import threading
 import time
@@ -13,51 +13,12 @@ OnBadRecord = Literal["dead-letter", "skip", "fail"]
 _TOLD_EVERY_SECONDS = 60.0
 
 
-class NotARowError(ValueError):
-    """A record that cannot become a row, found where its bytes are no longer at hand.
-
-    Args:
-        reason: why.
-        hint: what can be done about it.
-    """
-
-    def __init__(self, reason: str, hint: str) -> None:
-        super().__init__(reason)
-        self.hint = hint
-
-
-_HINT_NO_OBJECT = "Turn it into a dict or filter it out in transform() of app/transform.py, or set ON_BAD_RECORD"
-
-
-class NullValueError(NotARowError):
-    """A value that is null: a tombstone, unless ``transform()`` has made null of another value."""
-
-    def __init__(self, cause: str = "its value is null (a tombstone)") -> None:
-        super().__init__(f"{cause}, and a row needs an object with fields", _HINT_NO_OBJECT)
-
-
-def no_object(value: object) -> NotARowError:
-    """The error for a value that has no columns."""
-    if value is None:
-        return NullValueError()
-    kind = type(value).__name__
-    return NotARowError(f"its value is of type {kind}, and a row needs an object with fields", _HINT_NO_OBJECT)
-
-
-def too_big(size: int, limit: int) -> NotARowError:
-    """The error for a message of ``size`` bytes where ``limit`` are allowed."""
-    return NotARowError(
-        f"its message has {size:,} bytes, and {limit:,} are the most that is safe with this much memory",
-        "Raise MAX_BUFFER_MB and SPARK_DRIVER_MEMORY, or make it smaller at its producer",
-    )
-
-
 class BadRecords:
-    """Applies the user's choice to each bad record, and tells of them: once a minute at most, and of all at the end.
+    """Applies the user's choice to each bad record, and logs them: one a minute at most, and their number at the end.
 
     Args:
         choice: ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.
-        tell: given the message of each telling.
+        tell: logs a message.
         clock: monotonic seconds.
     """
 
@@ -102,7 +63,7 @@ class BadRecords:
         return self._choice == "dead-letter"
 
     def tell_total(self) -> None:
-        """Tell how many there were since the start, if any: those since the last telling are told nowhere else.
+        """Log how many there were since the start, if any: those since the last message are logged nowhere else.
 
         One that is read again, as after a pause, counts again.
         """

@@ -1,26 +1,75 @@
-"""Records that are no rows, with the reason and what can be done about it, as they go to the dead letter."""
+"""Errors for records that cannot become rows, and the parts of such a record that the dead letter keeps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from app.bad_records.big_messages import TooBigError, truncated
-from app.error_text import cut
+from app.errors import cut
 from app.message_headers import headers_of
 from app.model import Headers, Message, Rejected, Row, TopicPartition, known_timestamp
 
 HINT_DESERIALIZERS = (
     "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"
 )
+LONGEST_REASON = 1_000  # characters; what others raise may quote the whole record
+KEPT_BYTES = 4096  # of the value and of the key of a message that is too big: enough to tell who has sent it
 
+_HINT_NO_OBJECT = "Turn it into a dict or filter it out in transform() of app/transform.py, or set ON_BAD_RECORD"
 _HINT_COMPRESSION = (
     "Make it smaller at its producer: of what is compressed with zstd the client takes 100 MB at once. "
     "Its key and value are not known here; the topic still has it"
 )
-
+_KEPT_HEADERS_BYTES = 64 * 1024
 _UNKNOWN_SIZE = -1
 
-LONGEST_REASON = 1_000  # characters; what others raise may quote the whole record
+
+class NotARowError(ValueError):
+    """A record that cannot become a row, found where its bytes are no longer at hand.
+
+    Args:
+        reason: why.
+        hint: what can be done about it.
+    """
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+class NullValueError(NotARowError):
+    """A value that is null: a tombstone, unless ``transform()`` has made null of another value."""
+
+    def __init__(self, cause: str = "its value is null (a tombstone)") -> None:
+        super().__init__(f"{cause}, and a row needs an object with fields", _HINT_NO_OBJECT)
+
+
+class TooBigError(NotARowError):
+    """A message that takes more memory than there is: only its beginning is kept.
+
+    Brokers bound the compressed size of a message: one of 400 MB may come as one of 400 kB.
+
+    Args:
+        size, limit: its bytes, and how many are allowed.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"its message has {size:,} bytes, and {limit:,} are the most that is safe with this much memory",
+            "Raise MAX_BUFFER_MB and SPARK_DRIVER_MEMORY, or make it smaller at its producer",
+        )
+
+
+class BadRowsError(ValueError):
+    """Some rows of a batch cannot be written; the others can.
+
+    Args:
+        reasons: why, by position of the row in what was given. One step names all that it finds, at once.
+    """
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        self.reasons = dict(reasons)
+        row, reason = next(iter(self.reasons.items()))
+        super().__init__(f"row {row}: {reason}" + (f", and {len(self.reasons) - 1} more" if len(reasons) > 1 else ""))
 
 
 class AnyRow(Protocol):
@@ -47,7 +96,15 @@ class Refusal:
 
 
 ReadMessage = Callable[[Message], Row | Refusal]
-"""Makes a row of a message, or tells why it is none."""
+"""Makes a row of a message, or says why it is none."""
+
+
+def no_object(value: object) -> NotARowError:
+    """The error for a value that has no columns."""
+    if value is None:
+        return NullValueError()
+    kind = type(value).__name__
+    return NotARowError(f"its value is of type {kind}, and a row needs an object with fields", _HINT_NO_OBJECT)
 
 
 def not_deserialized(error: Exception, message: Message) -> Refusal:
@@ -96,3 +153,32 @@ def as_it_came(message: Message, reason: str) -> Rejected:
         headers_of(message),
         reason,
     )
+
+
+def truncated(message: Message, reason: str) -> Rejected:
+    """The beginning of a message that is too big, with its position and its size."""
+    value, headers = message.value(), headers_of(message)
+    return Rejected(
+        TopicPartition(message.topic(), message.partition()),
+        message.offset(),
+        known_timestamp(message.timestamp()[1]),
+        _beginning(message.key()),
+        _beginning(value),
+        headers if headers_size(headers) <= _KEPT_HEADERS_BYTES else None,
+        reason,
+        len(value or b""),
+    )
+
+
+def message_size(message: Message) -> int:
+    """Bytes of the value, the key and the headers."""
+    return len(message) + len(message.key() or b"") + headers_size(headers_of(message))
+
+
+def _beginning(raw: bytes | None) -> bytes | None:
+    return None if raw is None else raw[:KEPT_BYTES]
+
+
+def headers_size(headers: Headers | None) -> int:
+    """Bytes of the names and the values."""
+    return sum(len(name) + len(value or b"") for name, value in headers) if headers else 0

@@ -1,4 +1,4 @@
-"""What the pipeline asks of a catalog."""
+"""The interface of a catalog."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -24,7 +24,7 @@ class Catalog(Protocol):
     """
 
     def check(self) -> CatalogTable | None:
-        """Prove that the catalog answers and lets us in, by reading the table; see ``table``."""
+        """Prove that the catalog answers and authorises us, by reading the table; see ``table``."""
         ...
 
     def table(self) -> CatalogTable | None:
@@ -40,7 +40,7 @@ class Catalog(Protocol):
         ...
 
     def add_source(self, topic: str) -> None:
-        """Tell that the topic feeds the table. It never raises: a failure is logged."""
+        """Register the topic as a source of the table. It never raises: a failure is logged."""
         ...
 
     def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:

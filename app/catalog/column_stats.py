@@ -72,7 +72,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _null_count(metadata: pq.FileMetaData, leaf: int) -> int | None:
-    """Nulls in the column; ``None`` where a row group does not tell."""
+    """Nulls in the column; ``None`` where a row group does not state them."""
     total = 0
     for statistics in _by_row_group(metadata, leaf):
         if statistics is None or not statistics.has_null_count:

@@ -1,4 +1,4 @@
-"""The query API of Quix: told which files have come, for those who want to see them at once."""
+"""Notifies the query API of Quix of new files, so that queries find them at once."""
 
 import logging
 import queue
@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
 
-from app.catalog.entries import entry, portions
+from app.catalog.quix import entry, portions
 from app.catalog.rest_client import Patience, RestClient, Service
 from app.errors import ConnectorError
 from app.model import StoredFile
@@ -22,7 +22,7 @@ _MOST_WAITING: Final = 100  # batches
 
 
 class QueryApi:
-    """Tells of files from a thread of its own. The catalog has them already: what is not told here is not lost.
+    """Sends notifications from a thread of its own. The catalog has the files already: losing one loses no file.
 
     Args:
         url: the base address.
@@ -46,14 +46,14 @@ class QueryApi:
         self._is_failing = False
 
     def files_added(self, files: Sequence[StoredFile]) -> None:
-        """Let it know of the files soon, or never: it does not wait, and it does not fail."""
+        """Notify it of the files soon, or never: this neither waits nor fails."""
         try:
             self._waiting.put_nowait(files)
         except queue.Full:
             self._tell_of_failure(f"{self._doing}: more wait for it than it takes")
 
     def close(self, seconds: float) -> None:
-        """Tell what still waits, for so long at most."""
+        """Send what still waits, for so long at most."""
         give_up = time.monotonic() + seconds
         try:
             self._waiting.put(None, timeout=seconds)

@@ -1,20 +1,25 @@
-"""The REST catalog of Quix: the contract that quixstreams' own data lake sink speaks."""
+"""The REST catalog of Quix: the requests of quixstreams' own data lake sink, and the description of files in them."""
 
+import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from app.catalog.base import TooLargeError
-from app.catalog.entries import MOST_BYTES, entry_with_bounds, portions
 from app.catalog.rest_client import Answer, Patience, RestClient, Service
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.formatting import counted
 from app.model import StoredFile
 from app.table.catalog_table import CatalogTable, TableProperties
 
 logger = logging.getLogger(__name__)
+
+MOST_FILES: Final = 1_000
+# Web servers take a body of 1 MiB unless configured otherwise, and the source needs some of it.
+MOST_BYTES: Final = 900_000
 
 _OUR_NAME = "quix-ts-datalake-sink"
 _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
@@ -61,7 +66,7 @@ class QuixCatalog:
         self._catalog_words = f"the catalog at {base}"
 
     def check(self) -> CatalogTable | None:
-        """Prove that the catalog answers and lets us in: its health page may be open to everybody, a table is not.
+        """Prove that the catalog answers and authorises us: its health page may be open to everybody, a table is not.
 
         Returns:
             The table, or ``None`` when the catalog does not know it.
@@ -120,7 +125,7 @@ class QuixCatalog:
             self._ask_in_passing("PATCH", "properties", doing, {"properties": changes})
 
     def add_source(self, topic: str) -> None:
-        """Tell that the topic feeds the table, so that it shows as a source before it has brought a file."""
+        """Register the topic as a source of the table, so that it shows before it has brought a file."""
         doing = f"naming topic {topic} as a source of {self._table_words}"
         self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
 
@@ -130,7 +135,7 @@ class QuixCatalog:
 
     def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
         """Register the files in one request, with the topic they come from, unless it has counted them already."""
-        doing = f"registering {len(files):,} {'file' if len(files) == 1 else 'files'} of {self._table_words}"
+        doing = f"registering {counted(len(files), 'file')} of {self._table_words}"
         body: dict[str, Any] = {"files": [entry_with_bounds(file) for file in files]}
         if topic is not None:
             body["source"] = self._source(topic)
@@ -218,3 +223,39 @@ def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:
 def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalError:
     cause = f"its {field} should be {wanted}, and is {got!r:.200}"
     return FatalError(doing, cause, "Check that CATALOG_URL is the address of a Quix catalog, and its version")
+
+
+def entry(file: StoredFile) -> Mapping[str, Any]:
+    """What readers need to find the file and its rows."""
+    return {
+        "file_path": file.uri,
+        "file_size": file.size,
+        "last_modified": file.last_modified.isoformat(),
+        "partition_values": dict(file.partition_values),
+        "row_count": file.rows,
+    }
+
+
+def entry_with_bounds(file: StoredFile) -> Mapping[str, Any]:
+    """The entry and, where there are any, the bounds by which readers leave the file out."""
+    bounds = {"column_stats": file.column_stats} if file.column_stats else {}
+    return {**entry(file), **bounds}
+
+
+def portions(
+    files: Sequence[StoredFile],
+    described: Callable[[StoredFile], Mapping[str, Any]],
+    most_bytes: int = MOST_BYTES,
+) -> Iterator[Sequence[StoredFile]]:
+    """Divide files into those whose descriptions fit into one request; one that is too large by itself goes alone."""
+    portion: list[StoredFile] = []
+    size = 0
+    for file in files:
+        more = len(json.dumps(described(file))) + 2  # the comma and blank between two of them
+        if portion and (len(portion) == MOST_FILES or size + more > most_bytes):
+            yield portion
+            portion, size = [], 0
+        portion.append(file)
+        size += more
+    if portion:
+        yield portion

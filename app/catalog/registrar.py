@@ -1,4 +1,4 @@
-"""Step 6: make the stored files known to the catalog, and the table itself before its first files."""
+"""Step 6: registers the stored files in the catalog, and the table itself before its first files."""
 
 import logging
 import threading
@@ -10,46 +10,46 @@ from app.errors import FatalError
 from app.model import StoredFile
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import check_catalog_table
-from app.table.location import Place
+from app.table.location import TableLocation
 
 logger = logging.getLogger(__name__)
 
 
 class MovedError(FatalError):
-    """Somebody has registered the table at another place since the start, and the next start writes there."""
+    """Somebody has registered the table at another location since the start, and the next start writes there."""
 
     exit_code = 75
 
 
 class Registrar:
-    """Tells one table's catalog.
+    """Registers files and the table in the table's catalog.
 
     Args:
         catalog: where; ``None`` registers nothing.
-        place: the table's folder.
+        location: of the table's folder.
         wanted: what the settings say about the table.
         topic: where the files come from.
         known: the table as the catalog held it at the start, checked already; ``None`` if it did not know it.
-        on_registered: told of files after they were registered; must neither wait nor fail.
+        on_registered: called with files after they were registered; must neither wait nor fail.
     """
 
     def __init__(
         self,
         catalog: Catalog | None,
-        place: Place,
+        location: TableLocation,
         wanted: TableProperties,
         topic: str,
         known: CatalogTable | None,
         on_registered: Callable[[Sequence[StoredFile]], None] | None = None,
     ) -> None:
         self._catalog = catalog
-        self._place = place
+        self._location = location
         self._wanted = wanted
         self._topic = topic
         self._known = known
         self._on_registered = on_registered
         self._is_prepared = False
-        self._address = place.uri
+        self._address = location.uri
         self._lock = threading.Lock()  # claims register too, and the catalog is for one thread at a time
 
     @property
@@ -93,7 +93,7 @@ class Registrar:
         self.prepare()
         if self._catalog is None:
             return
-        named = [replace(file, uri=self._address + file.uri.removeprefix(self._place.uri)) for file in files]
+        named = [replace(file, uri=self._address + file.uri.removeprefix(self._location.uri)) for file in files]
         with self._lock:
             self._catalog.add_files(named, self._topic if count else None)
         if self._on_registered is not None:
@@ -102,13 +102,13 @@ class Registrar:
     def _prepare(self, catalog: Catalog) -> None:
         table = self._known or self._found_meanwhile(catalog)
         if table is None:
-            table = catalog.create_table(self._place.uri, self._wanted)
+            table = catalog.create_table(self._location.uri, self._wanted)
             self._check(table)
-            logger.info("registered the table at %s in the catalog", self._place.uri)
+            logger.info("registered the table at %s in the catalog", self._location.uri)
         else:
             catalog.sync_properties(table, self._wanted)
         self._known = table
-        self._address = table.location if "://" in table.location else self._place.uri
+        self._address = table.location if "://" in table.location else self._location.uri
         self._is_prepared = True
         catalog.add_source(self._topic)
 
@@ -121,9 +121,9 @@ class Registrar:
 
     def _check(self, table: CatalogTable) -> None:
         check_catalog_table(table, self._wanted.partition_order, self._wanted.virtual_columns)
-        if table.location and not self._place.is_named_by(table.location):
+        if table.location and not self._location.is_named_by(table.location):
             raise MovedError(
-                f"registering the table at {self._place.uri}",
+                f"registering the table at {self._location.uri}",
                 f"meanwhile another writer has registered it at {table.location}",
                 "Restart: the connector then writes there, beginning with what is not in the lake yet",
             )

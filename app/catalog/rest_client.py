@@ -13,8 +13,7 @@ from requests.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError, NewConnectionError
 
 from app.catalog.base import NotTakenError
-from app.error_text import innermost, last_words
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words
 from app.http_headers import fits_header, retry_after
 
 # Bytes. A table's description is some kilobytes; of a refusal only the first words are shown.
@@ -28,7 +27,7 @@ _BUSY = frozenset({HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What is asked, in words for the user, and the variables that lead to it."""
+    """A service's name for messages, and the variables that lead to it."""
 
     name: str
     url_variable: str
@@ -45,7 +44,7 @@ class Patience:
 
 
 class Answer:
-    """What came back for a request that arrived and was let in: 2xx, or a 4xx or 501 for the caller to judge."""
+    """The answer to a request that arrived and was authorised: 2xx, or a 4xx or 501 for the caller to judge."""
 
     def __init__(self, service: Service, status: int, reason: str, body: bytes, shown: str) -> None:
         self.status = status

@@ -10,16 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_FOLDER = ".vidx"  # readers skip names that begin with a dot, as they skip those that are no column=value
 
-
-def sidecar_key(data_key: str) -> str:
-    """``t/place=a/data_1.parquet`` → ``t/place=a/.vidx/data_1.parquet``."""
-    folder, slash, name = data_key.rpartition("/")
-    return f"{folder}{slash}{_FOLDER}/{name}"
-
-
-def write_sidecar(
+def write_index(
     data_file: Path, virtual_columns: Sequence[str], partition_values: Mapping[str, str], path: Path
 ) -> bool:
     """Write the distinct values of the virtual columns, and the file's own partition values, the same in all rows.

@@ -39,7 +39,7 @@ def require(name: str) -> None:
 
 
 def run(name: str, settings: Settings, arguments: Sequence[str]) -> int:
-    """Run a command; what goes wrong is told in one line on standard error.
+    """Run a command; an error is one line on standard error.
 
     Returns:
         The exit code: 0 done, else that of the error as in ``app.errors``, or 130 after a signal.
@@ -60,5 +60,5 @@ def run(name: str, settings: Settings, arguments: Sequence[str]) -> int:
 
 
 def _failed(message: str, code: int) -> int:
-    print(f"ERROR! {message}", file=sys.stderr, flush=True)  # noqa: T201 - told whatever LOGLEVEL is
+    print(f"ERROR! {message}", file=sys.stderr, flush=True)  # noqa: T201 - said whatever LOGLEVEL is
     return code

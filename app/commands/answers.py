@@ -1,5 +1,6 @@
 """What commands say on standard output, whatever LOGLEVEL is."""
 
+import logging
 import os
 import sys
 
@@ -12,6 +13,8 @@ def tell(line: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 file``, ``2,000 files``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+def log_warnings_only() -> None:
+    """For commands that say on standard output what they find; LOGLEVEL=DEBUG still shows all."""
+    root = logging.getLogger()
+    if root.level > logging.DEBUG:
+        root.setLevel(max(root.level, logging.WARNING))

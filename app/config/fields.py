@@ -1,4 +1,4 @@
-"""How a variable is declared: its name, its default, and who reads its text."""
+"""Declares variables: name, default, and the parser of the text."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, get_args

@@ -1,4 +1,4 @@
-"""Which topic is read, from which broker, and how its records are taken."""
+"""Variables of the broker, the topic and the consumer."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_args

@@ -170,7 +170,7 @@ def partitions(text: str) -> tuple[str, ...]:
 
 
 def metadata_columns(text: str) -> tuple[str, ...]:
-    """Parse a comma separated list of what Kafka tells about a record beside its value."""
+    """Parse a comma separated list of metadata columns."""
     names = columns(text)
     unknown = [name for name in names if name not in METADATA_COLUMNS]
     if unknown:

@@ -1,4 +1,4 @@
-"""The settings as the connector uses them: what the environment says, and what follows from it.
+"""The settings as the connector uses them: the environment's variables, and the values derived from them.
 
 What the user sets wins over what the platform injects.
 """
@@ -248,7 +248,7 @@ def _stand_ins() -> dict[str, Any]:
 
 def _problem(details: ErrorDetails) -> str:
     variable = details.get("ctx", {}).get("variable") or _variable(str(details["loc"][0]))
-    return f"{variable}{_shown(variable)}: {details['msg'].removeprefix('Value error, ')}"
+    return f"{variable}{_as_set(variable)}: {details['msg'].removeprefix('Value error, ')}"
 
 
 def _variable(location: str) -> str:
@@ -256,7 +256,7 @@ def _variable(location: str) -> str:
     return str(field.validation_alias) if field else location
 
 
-def _shown(variable: str) -> str:
+def _as_set(variable: str) -> str:
     """Return ``="value"`` as the user set it, where that can be shown."""
     value = os.environ.get(variable, "").strip()
     if not value or variable in _secret_variables() or "@" in value or "?" in value:

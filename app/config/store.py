@@ -1,4 +1,4 @@
-"""Which store is written to, and what lets in."""
+"""Variables of the store, and of the credentials for it."""
 
 from typing import Annotated, Literal, TypeVar
 

@@ -1,4 +1,4 @@
-"""What the table is called, how its files are made, and which catalog knows it."""
+"""Variables of the table, its files and its catalog."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Which store and which catalog the connector talks to, as plain values.
+"""The store and the catalog that the connector talks to, as plain values.
 
 ``STORAGE_URL`` and the platform's ``Quix__BlobStorage__Connection__Json`` are read here. No message of this module
 repeats what it read: both may hold secrets.

@@ -1,4 +1,4 @@
-"""The environment variables: their names, defaults and rules. What follows from them is in ``app.config.settings``.
+"""All environment variables: names, defaults and rules. ``app.config.settings`` derives further values from them.
 
 A variable that is empty counts as unset.
 """
@@ -11,13 +11,13 @@ from app.config import parsers as parse
 from app.config.fields import env, option, parsed, whole
 from app.config.memory import plan_memory
 from app.config.table import TableVariables
-from app.log_lines import LogFormat
+from app.logs import LogFormat
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
 
 class Variables(TableVariables):
-    """What the user and the platform have said. ``None`` stands for unset, or for a default that depends on the rest.
+    """The variables of user and platform. ``None`` means unset, or a default that depends on the others.
 
     The last area: how much is written at once, and the process itself.
     """

@@ -1,10 +1,15 @@
-"""One life of a topic-partition at this member: from its assignment to its revocation."""
+"""The assigned topic-partitions: one home for what is known of each, from its assignment to its revocation."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
+from quixstreams.sinks import SinkBackpressureError
+
+from app.errors import RetryableError
 from app.model import BatchPart, Message, OffsetRange, Rejected, Row, TopicPartition
+from app.monitoring.metrics import Metrics
+from app.timings import DEFAULT, Timings
 
 # Of 64 bits, two are equal among a million processes with a probability of 1 in 37 million; of 32 bits for each
 # assignment, two would probably be among 80,000. Within a process they are counted, and differ for certain.
@@ -18,16 +23,22 @@ def new_token() -> str:
 
 
 class Assignment:
-    """The rows and the rejected records of a topic-partition that wait to be sealed, and where it stands.
+    """One life of a topic-partition at this member: the records that wait to be sealed, and how far it is read.
 
     Each assignment is a new object with a new token, so that nothing of a former life (rows, offsets, a flush that is
     still running) can touch a later one.
+
+    Attributes:
+        expected: no record before this offset is to come.
+        fenced: why its rows must not be written any more, and since when (monotonic seconds).
     """
 
     __slots__ = (
         "_next_number",
         "_replayed_from",
         "_sealed_to",
+        "expected",
+        "fenced",
         "messages",
         "rejected",
         "replayed_to",
@@ -48,6 +59,8 @@ class Assignment:
         self.replayed_to = self._replayed_from = -1
         self._sealed_to = -1
         self._next_number = 0
+        self.expected = 0
+        self.fenced: tuple[str, float] | None = None
 
     @property
     def waiting(self) -> int:
@@ -97,3 +110,124 @@ class Assignment:
     def discard(self, offset: int) -> None:
         """Drop the waiting rows of a record that must not be written."""
         self.rows = [row for row in self.rows if row.offset != offset]
+
+
+class Assignments:
+    """The assignments of this member, shared by all that have to do with one. Made before them.
+
+    The consumer's thread begins and ends them; ``is_current`` and ``fence`` are safe from any thread.
+
+    Args:
+        metrics: told of partitions that another member writes.
+        timings: how long Kafka may go on to call a partition ours that another member has taken.
+
+    Attributes:
+        by_tp: the assignments; only ``begin`` and ``end`` change which there are.
+    """
+
+    def __init__(self, metrics: Metrics | None = None, timings: Timings = DEFAULT) -> None:
+        self._metrics = metrics or Metrics()
+        self._timings = timings
+        self._clock = timings.clock
+        self.by_tp: dict[TopicPartition, Assignment] = {}
+        self._by_token: Mapping[str, Assignment] = {}  # replaced as a whole: other threads may be going through it
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        """Whether the partition is assigned."""
+        return tp in self.by_tp
+
+    @property
+    def tps(self) -> tuple[TopicPartition, ...]:
+        """The assigned partitions; safe from any thread."""
+        return tuple(self.by_tp)
+
+    def find(self, topic: str, partition: int) -> Assignment | None:
+        """The partition's assignment, if it has one now; cheap enough for each record."""
+        return self.by_tp.get((topic, partition))  # type: ignore[call-overload, no-any-return] # it is such a tuple
+
+    def begin(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """Begin a new life for each of these; returns their tokens."""
+        begun = {tp: Assignment(tp) for tp in tps}
+        self.by_tp |= begun
+        self._by_token = {assignment.token: assignment for assignment in self.by_tp.values()}
+        return {tp: assignment.token for tp, assignment in begun.items()}
+
+    def end(self, tps: Iterable[TopicPartition]) -> None:
+        """These partitions are not ours any more: what waits of them is dropped."""
+        for tp in tps:
+            self.by_tp.pop(tp, None)
+        self._by_token = {assignment.token: assignment for assignment in self.by_tp.values()}
+
+    def is_current(self, token: str) -> bool:
+        """Whether the assignment with this token has not ended."""
+        return token in self._by_token
+
+    def token(self, tp: TopicPartition) -> str | None:
+        """Token of the partition's assignment, if it has one now."""
+        assignment = self.by_tp.get(tp)
+        return assignment.token if assignment else None
+
+    # --- offsets ----------------------------------------------------------------------------------------------------
+
+    def start(self, tp: TopicPartition, offset: int, replayed_to: int) -> None:
+        """The partition is read from this offset on; records up to ``replayed_to`` are in the lake already."""
+        assignment = self.by_tp[tp]
+        assignment.expected = offset
+        assignment.replay(offset, replayed_to)
+
+    def expect(self, tp: TopicPartition, offset: int) -> None:
+        """No record before this offset is to come from this partition."""
+        if tp in self.by_tp:
+            self.by_tp[tp].expected = offset
+
+    def expected(self, tp: TopicPartition) -> int:
+        """The first offset that may come from this partition."""
+        assignment = self.by_tp.get(tp)
+        return assignment.expected if assignment else 0
+
+    # --- partitions that turned out to be written by another member -------------------------------------------------
+
+    def fence(self, token: str, reason: str) -> None:
+        """The assignment with this token must not write any more: its rows are dropped."""
+        self._metrics.fenced()
+        assignment = self._by_token.get(token)
+        if assignment:
+            assignment.fenced = reason, self._clock()
+
+    @property
+    def is_any_fenced(self) -> bool:
+        """Whether one of the assignments must not write any more."""
+        return bool(self._fences())
+
+    def refuse_flush(self, pause_seconds: float | None) -> None:
+        """Let no offsets be committed while rows were dropped of a partition that Kafka says is ours.
+
+        Args:
+            pause_seconds: for how long to pause; ``None`` where nothing can be paused.
+
+        Raises:
+            SinkBackpressureError, RetryableError: an assignment is fenced.
+        """
+        for reason, _ in self._fences():
+            raise SinkBackpressureError(retry_after=pause_seconds) if pause_seconds else _taken_over(reason)
+
+    def end_if_fenced_for_long(self) -> None:
+        """Give up when Kafka still says after a while that a fenced partition is ours.
+
+        Raises:
+            RetryableError: so it is.
+        """
+        for reason, since in self._fences():
+            if self._clock() - since > self._timings.fenced_seconds:
+                raise _taken_over(reason)
+
+    def _fences(self) -> list[tuple[str, float]]:
+        return [assignment.fenced for assignment in self._by_token.values() if assignment.fenced]
+
+
+def _taken_over(reason: str) -> RetryableError:
+    return RetryableError(
+        "writing a partition's rows",
+        reason,
+        "If no other connector uses this consumer group and table, a restart sets it right; nothing is lost",
+    )

@@ -11,10 +11,12 @@ from typing import Any
 
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
-from app.bad_records.big_messages import TooBigError, message_size
-from app.bad_records.refusals import not_deserialized
+from app.bad_records.refusals import TooBigError, message_size, not_deserialized
+from app.consumer.assignment import Assignments
 from app.consumer.checkpoints import Checkpoints
 from app.consumer.errors import cannot_be_decompressed
+from app.consumer.paused_partitions import PausedPartitions
+from app.consumer.rejections import RejectedMessages
 from app.consumer.sink import LakeSink
 from app.model import Message, TopicPartition
 
@@ -34,60 +36,52 @@ class BatchPoll:
     """The consumer's loop in large steps.
 
     Args:
-        consumer: of quixstreams.
-        sink: gets the messages.
+        consume: polls up to so many messages, for so many seconds.
+        assignments: the present ones, with the offset that each expects.
+        sink: gets the messages; of values that are too large for it only the beginning is kept.
         checkpoints: told their offsets.
-        waits: whether a partition is not to be read yet.
-        max_record_bytes: the largest value that goes on to the sink; of others only the beginning is kept.
-        put_right: called with a partition, the offset that came and the one that was expected, where it went back.
-        failed: told of an error of the consumer; whether the loop may go on.
-        pass_over: told of a message that the consumer could not decompress.
+        paused: the partitions that are not to be read yet; sends the client on again where it went back.
+        rejected: takes what Kafka's client cannot decompress, and decides which of its errors pass.
     """
 
     def __init__(
         self,
         *,
-        consumer: Any,
+        consume: Callable[[int, float], list[Any]],
+        assignments: Assignments,
         sink: LakeSink,
         checkpoints: Checkpoints,
-        max_record_bytes: int,
-        waits: Callable[[TopicPartition], bool],
-        put_right: Callable[[TopicPartition, int, int], None],
-        failed: Callable[[Exception], bool],
-        pass_over: Callable[[Message], None],
+        paused: PausedPartitions,
+        rejected: RejectedMessages,
     ) -> None:
-        self._consumer = consumer
+        self._consume = consume
+        self._assignments = assignments
         self._sink = sink
+        self._max_record_bytes = sink.limits.max_record_bytes
         self._checkpoints = checkpoints
-        self._max_record_bytes = max_record_bytes
-        self._waits = waits
-        self._put_right = put_right
-        self._failed = failed
-        self._pass_over = pass_over
+        self._paused = paused
+        self._rejected = rejected
         self._most = _FIRST_MESSAGES
         self._size = 0  # of a message on average, in bytes
 
-    def turn(self) -> bool:
-        """Consume what is there; whether there was anything.
+    def turn(self, executors: dict[str, Callable[..., None]]) -> None:  # noqa: ARG002 - there is nothing to execute
+        """See ``app.consumer.loop.Poll``.
 
         Raises:
             KafkaConsumerException: Kafka's client reports what cannot be passed over.
             ConnectorError: the offsets are not those that are to come.
         """
         most = max(1, min(self._most, self._sink.room_for(self._size)))
-        consumed: list[Any] = self._consumer.consume(num_messages=most, timeout=_POLL_SECONDS)
-        if not consumed:
-            return False
+        consumed = self._consume(most, _POLL_SECONDS)
         messages = [message for message in consumed if message.error() is None]
         largest = self._measure(messages)
         for tp, of_tp in _by_partition(messages):
             self._take(tp, of_tp, has_too_big=largest > self._max_record_bytes)
         if len(messages) < len(consumed):  # the good ones first: an error may end the process
             self._report([message for message in consumed if message.error() is not None])
-        return True
 
     def _take(self, tp: TopicPartition, messages: Sequence[Message], *, has_too_big: bool) -> None:
-        if not self._sink.is_assigned_to(tp) or self._waits(tp):
+        if tp not in self._assignments or self._paused.waits(tp):
             return  # it was given away, or given, while these were on their way
         messages = self._in_turn(tp, messages)
         if messages:
@@ -108,7 +102,7 @@ class BatchPoll:
                 self._sink.add_messages(tp, list(some))
 
     def _in_turn(self, tp: TopicPartition, messages: Sequence[Message]) -> Sequence[Message]:
-        expected = self._checkpoints.expected(*tp)
+        expected = self._assignments.expected(tp)
         offsets = list(map(_offset, messages))
         if offsets[0] >= expected and all(map(lt, offsets, offsets[1:])):
             return messages
@@ -121,7 +115,7 @@ class BatchPoll:
             elif went_back_to is None:
                 went_back_to = offset
         if went_back_to is not None:
-            self._put_right(tp, went_back_to, expected)
+            self._paused.seek_to_expected(tp, went_back_to, expected)
         return kept
 
     def _measure(self, messages: Sequence[Message]) -> int:
@@ -140,9 +134,9 @@ class BatchPoll:
             if cannot_be_decompressed(failure):
                 tp = TopicPartition(message.topic(), message.partition())
                 if tp not in passed_over:
-                    self._pass_over(message)
+                    self._rejected.pass_over(message)
                     passed_over.add(tp)
-            elif not self._failed(failure):
+            elif not self._rejected.consuming_failed(failure, None):
                 raise failure
 
 

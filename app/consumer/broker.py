@@ -8,7 +8,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from quixstreams import Application
 from quixstreams.kafka import ConnectionConfig
+from quixstreams.models.topics import Topic
+from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
 from app.errors import ConfigError, FatalError, RetryableError
 
@@ -25,7 +28,12 @@ def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
 
 
 def find_topics(
-    connection: ConnectionConfig, *, wait_seconds: float, stop: threading.Event, clock: Callable[[], float]
+    connection: ConnectionConfig,
+    *,
+    wait_seconds: float,
+    stop: threading.Event,
+    clock: Callable[[], float],
+    answer_seconds: float = _ANSWER_SECONDS,
 ) -> list[str]:
     """Names of the topics the broker shows us, waiting for a broker that is not up yet.
 
@@ -39,7 +47,7 @@ def find_topics(
     begin = clock()
     while True:
         try:
-            return sorted(client.list_topics(timeout=_ANSWER_SECONDS).topics)
+            return sorted(client.list_topics(timeout=answer_seconds).topics)
         except KafkaException as error:
             client.poll(0)  # only now does the client call back with what happened underneath
             refused = next((seen for seen in errors if seen.code() in _REFUSED), None)
@@ -55,6 +63,32 @@ _CREDENTIALS_HINT = (
     "Check KAFKA_SECURITY_PROTOCOL, KAFKA_SASL_MECHANISM, KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD and "
     "KAFKA_SSL_CA_LOCATION"
 )
+
+
+def open_topic(
+    application: Application, name: str, visible: Collection[str], *, variable: str, right: str, **options: Any
+) -> Topic:
+    """A topic that is there.
+
+    Args:
+        application: knows how the platform calls it.
+        name: as the user knows it.
+        visible: the names that Kafka shows us.
+        variable: the setting that names it.
+        right: what the user needs to be allowed on it.
+        options: further ones of ``quixstreams.Application.topic``.
+
+    Raises:
+        ConfigError: it does not exist.
+        FatalError: it does, and cannot be described.
+    """
+    try:
+        return application.topic(name, **options)
+    except TopicNotFoundError:
+        prefix = f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
+        raise missing_topic(name, [found.removeprefix(prefix) for found in visible], variable) from None
+    except TopicPermissionError as error:
+        raise unreadable_topic(name, error, right) from None
 
 
 def missing_topic(name: str, topics: Collection[str], variable: str = "input") -> ConfigError:

@@ -1,88 +1,57 @@
 """The records that wait to be sealed into a batch, of all assigned topic-partitions. For the consumer's thread."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 from quixstreams.context import message_context
 from quixstreams.models import HeadersTuples
 
-from app.bad_records.policy import BadRecords, no_object, too_big
-from app.consumer.assignment import Assignment
-from app.consumer.row_size import RowSizer, deep_size
+from app.bad_records.policy import BadRecords
+from app.bad_records.refusals import TooBigError, no_object
+from app.consumer.assignment import Assignments
 from app.message_headers import headers_of
 from app.model import Batch, Message, Rejected, Row, TopicPartition
 
 # Of a message and its value as objects of Python; and the value a second time as columns.
 _MESSAGE_OVERHEAD = 300
 _COPIES = 2
-_MEASURED_EVERY = 64  # message, as to its key and headers
+_MEASURED_EVERY = 64  # message, as to its key and headers; or row, as to all of it
+_ROW_OVERHEAD = 200  # the row's tuple, its timestamp and offset, its place in the list
+_MEASURED_FIRST = 32
+_SMOOTHING = 0.2
 
 
 class Buffer:
     """Keeps records by assignment and counts them.
 
     Args:
+        assignments: the present ones.
         max_record_bytes: the largest message that becomes a row.
         bad_records: what becomes of records that cannot become rows.
 
     Attributes:
         rows: how many records wait, rejected ones among them.
         bytes: what they take in Python, estimated.
-        owners: the tokens of the assignments; safe to read from any thread.
     """
 
-    def __init__(self, max_record_bytes: int, bad_records: BadRecords) -> None:
+    def __init__(self, assignments: Assignments, max_record_bytes: int, bad_records: BadRecords) -> None:
         self._max_record_bytes = max_record_bytes
         self._bad_records = bad_records
-        self._assignments: dict[TopicPartition, Assignment] = {}
+        self._assignments = assignments.by_tp
         self._sizer = RowSizer()
         self._rows_of_record = 0
         self._message: Message | None = None
         self._beside_value = _MESSAGE_OVERHEAD  # of a message, in bytes
         self.rows = 0
         self.bytes = 0
-        self.owners: frozenset[str] = frozenset()
-
-    def __contains__(self, tp: TopicPartition) -> bool:
-        """Whether the partition is assigned."""
-        return tp in self._assignments
-
-    def __iter__(self) -> Iterator[TopicPartition]:
-        """The assigned partitions; safe from any thread."""
-        return iter(tuple(self._assignments))
-
-    def token(self, tp: TopicPartition) -> str | None:
-        """Token of the partition's assignment, if it has one now."""
-        assignment = self._assignments.get(tp)
-        return assignment.token if assignment else None
-
-    # --- assignments ------------------------------------------------------------------------------------------------
-
-    def assign(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """Begin a new life for each of these; returns their tokens."""
-        begun = {tp: Assignment(tp) for tp in tps}
-        self._assignments |= begun
-        self._assignments_changed()
-        return {tp: assignment.token for tp, assignment in begun.items()}
-
-    def unassign(self, tps: Iterable[TopicPartition]) -> None:
-        """End them: what waits of them is dropped."""
-        for tp in tps:
-            self._assignments.pop(tp, None)
-        self._assignments_changed()
-
-    def replay(self, tp: TopicPartition, first: int, last: int) -> None:
-        """Drop records of this partition between these offsets when they come, for they are in the lake already."""
-        self._assignments[tp].replay(first, last)
 
     def rewind(self) -> None:
         """The consumer goes back to its last commit: what is not sealed will be read again."""
         for assignment in self._assignments.values():
             assignment.rewind()
         self.rows = self.bytes = 0
-
-    # --- records ----------------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -102,7 +71,7 @@ class Buffer:
             raise no_object(value)
         size = message_context().size
         if size > self._max_record_bytes:
-            raise too_big(size, self._max_record_bytes)
+            raise TooBigError(size, self._max_record_bytes)
         message = self._message_of(assignment.rows, topic, partition, offset)
         assignment.rows.append(Row(value, key, timestamp, offset, headers, message))
         self._rows_of_record += 1
@@ -150,7 +119,7 @@ class Buffer:
         if self._rows_of_record and not self._bad_records.ends_the_process:
             del assignment.rows[-self._rows_of_record :]
             self._rows_of_record = 0
-            self._count_waiting()
+            self.count_waiting()
         if self._bad_records.keep(rejected, hint):
             assignment.rejected.append(rejected)
             self.rows += 1
@@ -160,7 +129,7 @@ class Buffer:
         """Drop all rows of a message that ends the process."""
         if tp in self._assignments:
             self._assignments[tp].discard(offset)
-            self._count_waiting()
+            self.count_waiting()
 
     def seal(self, number: int, reason: str) -> Batch | None:
         """Take out what waits as the batch of this number; ``None`` where nothing does."""
@@ -171,13 +140,8 @@ class Buffer:
         size, self.rows, self.bytes = self.bytes, 0, 0
         return Batch(number, reason, parts, rows, size, tuple(chain.from_iterable(rejected)), messages)
 
-    # --- inside -----------------------------------------------------------------------------------------------------
-
-    def _assignments_changed(self) -> None:
-        self.owners = frozenset(assignment.token for assignment in self._assignments.values())
-        self._count_waiting()
-
-    def _count_waiting(self) -> None:
+    def count_waiting(self) -> None:
+        """Count again: records were dropped, or assignments have begun or ended."""
         before, self.rows = self.rows, sum(assignment.waiting for assignment in self._assignments.values())
         self.bytes = self.bytes * self.rows // before if before else 0
 
@@ -186,3 +150,41 @@ def _keys_and_headers(messages: Sequence[Message]) -> int:
     """Bytes of a message's key and headers, on average."""
     sizes = (deep_size(message.key()) + deep_size(headers_of(message)) for message in messages)
     return sum(sizes) // len(messages)
+
+
+class RowSizer:
+    """Estimates the size in Python of rows that came out of messages of known size.
+
+    Walking every row would cost as much as all else the sink does with it (5 µs of a dict with ten fields), so only
+    each 64th is walked, and the others take its ratio of memory to message bytes.
+    """
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._factor = 0.0
+
+    def size(self, value: Any, message_bytes: int) -> int:
+        """Estimated bytes of one row.
+
+        Args:
+            value: the decoded record, with what else is kept of it.
+            message_bytes: size of the Kafka message it came in.
+        """
+        seen = self._seen
+        self._seen = seen + 1
+        if seen < _MEASURED_FIRST or seen % _MEASURED_EVERY == 0:
+            measured = deep_size(value)
+            factor = measured / max(1, message_bytes)
+            self._factor = factor if seen == 0 else self._factor + _SMOOTHING * (factor - self._factor)
+            return measured + _ROW_OVERHEAD
+        return int(message_bytes * self._factor) + _ROW_OVERHEAD
+
+
+def deep_size(value: Any) -> int:
+    """Bytes of a decoded value with all it holds; names of fields are shared between rows and not counted."""
+    size = sys.getsizeof(value)
+    if isinstance(value, dict):
+        return size + sum(map(deep_size, value.values()))
+    if isinstance(value, list | tuple):
+        return size + sum(map(deep_size, value))
+    return size

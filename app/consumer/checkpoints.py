@@ -1,47 +1,61 @@
-"""Checkpoints of quixstreams that outlive what passes: a coordinator that moves, a rebalance, a failed pipeline."""
+"""Checkpoints of quixstreams, kept across commits that fail and may succeed later.
+
+``Checkpoints`` waits until all that was consumed is in the lake, as quixstreams does. ``BatchCheckpoints`` commits
+what is in the lake by now, where no ``transform()`` has anything else to be brought to safety first.
+"""
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.processing import ProcessingContext
 
+from app.consumer.assignment import Assignments
 from app.consumer.errors import FROM_LAST_COMMIT, PASSING_ERRORS
 from app.errors import FatalError, RetryableError
+from app.model import TopicPartition
+from app.monitoring.metrics import Metrics
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-_COMMIT_PAUSE_SECONDS = 1.0
 _LAST_COMMIT_TRIES = 5
 _ANSWER_SECONDS = 120.0  # Kafka's client tries that long by itself; each of its own requests ends after 60 s
 
-
-class Lake(Protocol):
-    """What is asked of the sink where offsets are committed batch by batch; see ``app.consumer.sink.LakeSink``."""
-
-    @property
-    def is_empty(self) -> bool: ...
-    @property
-    def last_batch(self) -> int: ...
-    def begin_checkpoint(self) -> bool: ...
-    def is_delivered(self, number: int) -> bool: ...
-    def committed(self, number: int) -> None: ...
+Offsets = Mapping[tuple[str, int], int]
 
 
-@dataclass(slots=True)
-class _UnderWay:
-    """A commit that nobody waits for: what it commits, up to which batch, and since when (monotonic seconds)."""
+class OffsetsInFlight:
+    """The offsets of the present checkpoint, and how far they were when each batch was sealed.
 
-    offsets: Mapping[tuple[str, int], int]
-    batch: int
-    since: float
-    is_answered: bool = False
-    error: KafkaError | None = None
+    The sink notes down its batches here and checkpoints commit by them, so that neither has to know the other.
+    """
+
+    def __init__(self) -> None:
+        self._stored: Offsets = {}
+        self._sealed: list[tuple[int, Offsets]] = []
+
+    def begin(self, stored: Offsets) -> None:
+        """A checkpoint begins; ``stored`` grows with it."""
+        self._stored = stored
+        self._sealed = []
+
+    def sealed(self, batch: int) -> None:
+        """All offsets stored so far are those of rows in batches up to this one."""
+        self._sealed.append((batch, dict(self._stored)))
+
+    def delivered(self, is_delivered: Callable[[int], bool]) -> tuple[int, Offsets] | None:
+        """The last batch that is in the lake, with its offsets."""
+        found = [sealed for sealed in self._sealed if is_delivered(sealed[0])]
+        return found[-1] if found else None
+
+    def committed(self, batch: int) -> None:
+        """The offsets of all batches up to this one are committed."""
+        self._sealed = [sealed for sealed in self._sealed if sealed[0] > batch]
 
 
 class Checkpoints(ProcessingContext):
@@ -49,19 +63,42 @@ class Checkpoints(ProcessingContext):
 
     It also knows how far each batch of the sink goes, so that of a checkpoint that cannot be committed as a whole the
     part in the lake can be: a connector that fails at the same place at every start would write it again each time.
+
+    Args:
+        assignments: the present ones, with the offset that each expects.
+        in_flight: how far each batch of the sink goes.
+        on_committed: told the offsets of each commit.
+        metrics: told of each try that failed.
+        timings: how long to pause between tries.
+        context: fields of ``ProcessingContext``.
     """
 
-    on_committed: Callable[[Mapping[tuple[str, int], int]], None] = staticmethod(lambda _: None)
-    on_failed_try: Callable[[], None] = staticmethod(lambda: None)  # offsets could not be committed, for now
-    lake: Lake | None = None  # where offsets may be committed batch by batch, while the next ones are under way
     has_started_sinks: bool = False  # before the loop, where a failure is still one of the start
     last_chance: bool = False  # the process ends: there is no later turn of the loop to try again
     _next_try: float = 0.0
+    _is_due_when_asked: bool = False  # else when the commit interval is over
 
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(**fields)
-        self._next: dict[tuple[str, int], int] = {}
-        self._due_at = 0.0
+    def __init__(
+        self,
+        *,
+        assignments: Assignments,
+        in_flight: OffsetsInFlight,
+        on_committed: Callable[[Offsets], None],
+        metrics: Metrics,
+        timings: Timings = DEFAULT,
+        **context: Any,
+    ) -> None:
+        super().__init__(**context)
+        self.in_flight = in_flight
+        self._assignments = assignments
+        self._on_committed = on_committed
+        self._metrics = metrics
+        self._timings = timings
+
+    @classmethod
+    def instead_of(cls, context: ProcessingContext, **arguments: Any) -> Self:
+        """The same context as this one, of this kind."""
+        return cls(**{field.name: getattr(context, field.name) for field in fields(context) if field.init}, **arguments)
 
     def __enter__(self) -> "Checkpoints":
         if not self.has_started_sinks:
@@ -72,29 +109,23 @@ class Checkpoints(ProcessingContext):
         """See ``ProcessingContext.init_checkpoint``."""
         former = self._checkpoint
         super().init_checkpoint()  # type: ignore[no-untyped-call]
-        self._sealed: list[tuple[int, dict[tuple[str, int], int]]] = []
-        self._under_way: _UnderWay | None = None
-        self._due_at = time.monotonic() + self.commit_interval
+        self.in_flight.begin(self.checkpoint._tp_offsets)
         if former and self.consumer.backpressured_tps:
-            self._next.update(former._starting_tp_offsets)  # the pause goes back to these, and leaves other partitions
+            for tp, offset in former._starting_tp_offsets.items():  # the pause goes back to these, and leaves others
+                self._assignments.expect(TopicPartition(*tp), offset)
 
-    def expect_anything(self) -> None:
-        """Offsets may go back from here: it is a new assignment."""
-        self._next.clear()
-
-    def expect(self, topic: str, partition: int, offset: int) -> None:
-        """No message before this offset is to come from this partition."""
-        self._next[topic, partition] = offset
-
-    def expected(self, topic: str, partition: int) -> int:
-        """The first offset that may come from this partition."""
-        return self._next.get((topic, partition), 0)
+    def wait_for_room(self) -> bool:
+        """The buffer is full: wait a moment for the pipeline; ``False`` where a checkpoint has to empty it."""
+        return False
 
     def store_offset(self, topic: str, partition: int, offset: int) -> None:
         """See ``ProcessingContext.store_offset``; a message that came out of turn was not processed and counts not."""
-        if offset >= self.expected(topic, partition):
-            self._next[topic, partition] = offset + 1
-            super().store_offset(topic, partition, offset)
+        assignment = self._assignments.find(topic, partition)
+        if assignment is not None:
+            if offset < assignment.expected:
+                return
+            assignment.expected = offset + 1
+        super().store_offset(topic, partition, offset)
 
     def store_offsets(self, topic: str, partition: int, first: int, last: int) -> None:
         """As if the offset of each message from the first to the last were stored."""
@@ -102,24 +133,16 @@ class Checkpoints(ProcessingContext):
         if last > first:
             self.store_offset(topic, partition, last)
 
-    def sealed(self, batch: int) -> None:
-        """All offsets stored so far are those of rows in batches up to this one."""
-        self._sealed.append((batch, dict(self.checkpoint._tp_offsets)))
-
     def answered(self, error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
-        """What became of a commit that nobody waits for; Kafka's client calls it on the thread that consumes."""
-        ends = {(each.topic, each.partition): each.offset - 1 for each in partitions}
-        if self._under_way and ends == self._under_way.offsets:  # others are of a checkpoint that is given up
-            self._under_way.is_answered = True
-            self._under_way.error = error or next((each.error for each in partitions if each.error), None)
+        """What became of a commit; Kafka's client calls it on the thread that consumes. Here each was waited for."""
 
     def commit_delivered(self, is_delivered: Callable[[int], bool]) -> None:
         """Commit what is in the lake of a checkpoint that is given up; without it that is read again."""
-        delivered = [offsets for batch, offsets in self._sealed if is_delivered(batch)]
-        if not delivered or not delivered[-1]:
+        _, offsets = self.in_flight.delivered(is_delivered) or (0, {})
+        if not offsets:
             return
         try:
-            self.consumer.commit(offsets=_after(delivered[-1]), asynchronous=False)
+            self.consumer.commit(offsets=_after(offsets), asynchronous=False)
         except KafkaException as error:
             logger.warning("offsets of what is in the lake already are not committed (%s)", error.args[0].str())
 
@@ -129,13 +152,11 @@ class Checkpoints(ProcessingContext):
         Raises:
             RetryableError: the process ends and the offsets could not be committed in a few tries.
         """
-        if self.lake and not (force or revoking or self.last_chance) and self._go_on(self.lake):
-            return
-        too_early = self._next_try - time.monotonic()
+        too_early = self._next_try - self._timings.clock()
         if too_early > 0 and not (revoking or self.last_chance):
             if not force:
                 return
-            time.sleep(too_early)  # the buffer is full: reading on would go beyond its bound
+            self._timings.sleep(too_early)  # the buffer is full: reading on would go beyond its bound
         for tries_left in reversed(range(_LAST_COMMIT_TRIES if self.last_chance else 1)):
             error = self._try_commit(force, revoking)
             if error is None:
@@ -149,71 +170,23 @@ class Checkpoints(ProcessingContext):
             if self.checkpoint._store_transactions:  # they are closed by now, and cannot take what comes next
                 doing = "committing offsets and the state of transform()"
                 raise RetryableError(doing, error.str(), FROM_LAST_COMMIT)
-            self._tell_of_failed_try(error)
+            self._log_failed_try(error)
             if self.last_chance:
-                time.sleep(_COMMIT_PAUSE_SECONDS)
-        self._next_try = time.monotonic() + _COMMIT_PAUSE_SECONDS
-
-    def _go_on(self, lake: Lake) -> bool:
-        """Commit what is in the lake by now, without waiting for the rest; ``False`` where it is to be waited for."""
-        now = time.monotonic()
-        if self._under_way:
-            self._look_for_answer(lake, self._under_way, now)
-        if not self._under_way and now >= self._next_try:
-            self._commit_what_is_in(lake, now)
-        if now < self._due_at:
-            return True
-        if not lake.begin_checkpoint():
-            return False
-        self._due_at = now + self.commit_interval
-        return True
-
-    def _commit_what_is_in(self, lake: Lake, now: float) -> None:
-        """Nobody waits for the answer: a broker that dies just then would hold up the loop for minutes."""
-        delivered = [sealed for sealed in self._sealed if lake.is_delivered(sealed[0])]
-        batch, offsets = delivered[-1] if delivered else (0, {})
-        if now >= self._due_at and lake.is_empty:  # there may be later messages, without rows or skipped
-            batch, offsets = lake.last_batch, dict(self.checkpoint._tp_offsets)
-        if not (delivered or offsets):
-            return
-        self._under_way = commit = _UnderWay(offsets, batch, now)
-        if offsets:
-            commit.error = self._try(lambda: self.consumer.commit(offsets=_after(offsets), asynchronous=True))
-        commit.is_answered = commit.error is not None or not offsets
-
-    def _look_for_answer(self, lake: Lake, commit: _UnderWay, now: float) -> None:
-        if not commit.is_answered:
-            if now < commit.since + _ANSWER_SECONDS:
-                return
-            commit.error = KafkaError(KafkaError._TIMED_OUT)
-        self._under_way = None
-        if commit.error is None:
-            self._sealed = [(batch, offsets) for batch, offsets in self._sealed if batch > commit.batch]
-            # Back-pressure goes back to here.
-            self.checkpoint._starting_tp_offsets.update({tp: offset + 1 for tp, offset in commit.offsets.items()})
-            lake.committed(commit.batch)
-            self.on_committed(commit.offsets)
-            if commit.offsets == self.checkpoint._tp_offsets:  # there is nothing left to commit
-                due_at = self._due_at
-                self.init_checkpoint()
-                self._due_at = due_at
-            return
-        _raise_if_lasting(commit.error)
-        self._tell_of_failed_try(commit.error)
-        self._next_try = now + _COMMIT_PAUSE_SECONDS
+                self._timings.sleep(self._timings.commit_pause_seconds)
+        self._next_try = self._timings.clock() + self._timings.commit_pause_seconds
 
     def _try_commit(self, force: bool, revoking: bool) -> KafkaError | None:
         """Commit if due; a passing error is returned, a lasting one raised."""
         before, offsets = self._checkpoint, self.checkpoint._tp_offsets
-        # Where offsets are committed batch by batch, it is due when the sink says so.
-        error = self._try(lambda: super(Checkpoints, self).commit_checkpoint(force or bool(self.lake), revoking))
+        is_due = force or self._is_due_when_asked
+        error = self._try(lambda: super(Checkpoints, self).commit_checkpoint(is_due, revoking))
         if error is None and self._checkpoint is not before and offsets and not revoking:
-            self.on_committed(offsets)
+            self._on_committed(offsets)
         return error
 
-    def _tell_of_failed_try(self, error: KafkaError) -> None:
+    def _log_failed_try(self, error: KafkaError) -> None:
         logger.warning("offsets not committed yet (%s); trying again", error.str())
-        self.on_failed_try()
+        self._metrics.failed_try("commit")
 
     def _try(self, commit: Callable[[], object]) -> KafkaError | None:
         """Commit; a passing error is returned, a lasting one raised."""
@@ -224,6 +197,131 @@ class Checkpoints(ProcessingContext):
             _raise_if_lasting(found)
             return found
         return None
+
+
+class Lake(Protocol):
+    """What is asked of the sink where offsets are committed batch by batch; see ``app.consumer.sink.LakeSink``."""
+
+    @property
+    def is_empty(self) -> bool: ...
+    @property
+    def last_batch(self) -> int: ...
+    def begin_checkpoint(self) -> bool: ...
+    def is_delivered(self, number: int) -> bool: ...
+    def committed(self, number: int) -> None: ...
+    def wait_for_room(self) -> bool: ...
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A commit that nobody waits for: what it commits, up to which batch, and since when (monotonic seconds)."""
+
+    offsets: Offsets
+    batch: int
+    since: float
+    is_answered: bool = False
+    error: KafkaError | None = None
+
+
+class BatchCheckpoints(Checkpoints):
+    """Commits offsets as batches reach the lake, while the next ones are under way.
+
+    Args:
+        lake: the sink.
+        arguments: those of ``Checkpoints``.
+    """
+
+    _is_due_when_asked = True  # the sink says when it is
+
+    def __init__(self, *, lake: Lake, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._lake = lake
+        self._due_at = 0.0
+        self._under_way: _UnderWay | None = None
+
+    @classmethod
+    def in_place_of(cls, former: Checkpoints, lake: Lake) -> Self:
+        """The same checkpoints, committed batch by batch; before the first one begins."""
+        return cls.instead_of(
+            former,
+            lake=lake,
+            assignments=former._assignments,
+            in_flight=former.in_flight,
+            on_committed=former._on_committed,
+            metrics=former._metrics,
+            timings=former._timings,
+        )
+
+    def init_checkpoint(self) -> None:
+        """See ``ProcessingContext.init_checkpoint``."""
+        super().init_checkpoint()
+        self._under_way = None
+        self._due_at = self._timings.clock() + self.commit_interval
+
+    def wait_for_room(self) -> bool:
+        """See ``Checkpoints.wait_for_room``."""
+        return self._lake.wait_for_room()
+
+    def answered(self, error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
+        """See ``Checkpoints.answered``; here most commits are not waited for."""
+        ends = {(each.topic, each.partition): each.offset - 1 for each in partitions}
+        if self._under_way and ends == self._under_way.offsets:  # others are of a checkpoint that is given up
+            self._under_way.is_answered = True
+            self._under_way.error = error or next((each.error for each in partitions if each.error), None)
+
+    def commit_checkpoint(self, force: bool = False, revoking: bool = False) -> None:
+        """See ``Checkpoints.commit_checkpoint``; it waits for nothing unless it is the last one."""
+        if not (force or revoking or self.last_chance) and self._go_on():
+            return
+        super().commit_checkpoint(force, revoking)
+
+    def _go_on(self) -> bool:
+        """Commit what is in the lake by now, without waiting for the rest; ``False`` where it is to be waited for."""
+        now = self._timings.clock()
+        if self._under_way:
+            self._look_for_answer(self._under_way, now)
+        if not self._under_way and now >= self._next_try:
+            self._commit_delivered_batches(now)
+        if now < self._due_at:
+            return True
+        if not self._lake.begin_checkpoint():
+            return False
+        self._due_at = now + self.commit_interval
+        return True
+
+    def _commit_delivered_batches(self, now: float) -> None:
+        """Nobody waits for the answer: a broker that dies just then would hold up the loop for minutes."""
+        delivered = self.in_flight.delivered(self._lake.is_delivered)
+        batch, offsets = delivered or (0, {})
+        if now >= self._due_at and self._lake.is_empty:  # there may be later messages, without rows or skipped
+            batch, offsets = self._lake.last_batch, dict(self.checkpoint._tp_offsets)
+        if not (delivered or offsets):
+            return
+        self._under_way = commit = _UnderWay(offsets, batch, now)
+        if offsets:
+            commit.error = self._try(lambda: self.consumer.commit(offsets=_after(offsets), asynchronous=True))
+        commit.is_answered = commit.error is not None or not offsets
+
+    def _look_for_answer(self, commit: _UnderWay, now: float) -> None:
+        if not commit.is_answered:
+            if now < commit.since + _ANSWER_SECONDS:
+                return
+            commit.error = KafkaError(KafkaError._TIMED_OUT)
+        self._under_way = None
+        if commit.error is None:
+            self.in_flight.committed(commit.batch)
+            # Back-pressure goes back to here.
+            self.checkpoint._starting_tp_offsets.update({tp: offset + 1 for tp, offset in commit.offsets.items()})
+            self._lake.committed(commit.batch)
+            self._on_committed(commit.offsets)
+            if commit.offsets == self.checkpoint._tp_offsets:  # there is nothing left to commit
+                due_at = self._due_at
+                self.init_checkpoint()
+                self._due_at = due_at
+            return
+        _raise_if_lasting(commit.error)
+        self._log_failed_try(commit.error)
+        self._next_try = now + self._timings.commit_pause_seconds
 
 
 def _raise_if_lasting(error: KafkaError) -> None:

@@ -131,7 +131,7 @@ class OfflineApplication(LakeApplication):
 
 
 class NoJournals:
-    """Claims each partition at once, from its first record on; for ``LakeApplication.connect()``."""
+    """Claims each partition at once, from its first record on; in place of ``app.journal.claims.Claims``."""
 
     def __init__(self) -> None:
         self._begun: dict[TopicPartition, str] = {}

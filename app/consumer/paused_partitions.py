@@ -1,28 +1,32 @@
 """Lets a partition be consumed once its journal is claimed, from where the claim says. For the consumer's thread."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from app.consumer.assignment import Assignments
 from app.errors import RetryableError
 from app.journal.claims import Claim
+from app.journal.kafka_watch import recreated_error
 from app.journal.start_offset import Start
-from app.journal.topic_ids import recreated_error
 from app.model import TopicPartition
+from app.monitoring.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
 
 class Claiming(Protocol):
-    """What is asked of ``app.journal.claims.Claims``."""
+    """What claims partitions and keeps their journals; see ``app.journal.claims.Claims``."""
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None: ...
     def finished(self) -> list[Claim]: ...
     def is_same_topic(self, tp: TopicPartition) -> bool | None: ...
     def check(self) -> None: ...
+    def topic_id(self, tp: TopicPartition) -> str: ...
+    def advance(self, ends: Mapping[str, int]) -> None: ...
 
 
 class PausedPartitions:
@@ -31,14 +35,19 @@ class PausedPartitions:
     Args:
         consumer: the consumer of quixstreams.
         claims: claims journals in the background.
-        begins: told where each admitted partition begins.
+        assignments: told where each admitted partition begins.
+        metrics: told the same.
     """
 
-    def __init__(self, consumer: Any, claims: Claiming, begins: Callable[[TopicPartition, Start], None]) -> None:
+    def __init__(
+        self, consumer: Any, claims: Claiming, assignments: Assignments, metrics: Metrics | None = None
+    ) -> None:
         self._consumer = consumer
         self._claims = claims
-        self._begins = begins
+        self._assignments = assignments
+        self._metrics = metrics or Metrics()
         self._waiting: dict[TopicPartition, Claim | None] = {}
+        self._away_since: float | None = None  # of the broker
 
     @property
     def is_complete(self) -> bool:
@@ -48,6 +57,14 @@ class PausedPartitions:
     def waits(self, tp: TopicPartition) -> bool:
         """Whether this partition waits for its claim."""
         return tp in self._waiting
+
+    def is_heard(self, tp: TopicPartition) -> bool:
+        """Whether the partition is being consumed right now: claimed, not paused, from a Kafka that is there.
+
+        A Kafka that is away is noticed when the client says so. That it is back shows with the next message or, where
+        none comes, with the client's statistics: every 30 seconds.
+        """
+        return not self._consumer.backpressured_tps and not self.waits(tp) and self._is_broker_there()
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
         """Pause these partitions, just assigned, and claim them for the assignments with these tokens."""
@@ -71,13 +88,25 @@ class PausedPartitions:
             return
         claims = self._claims.finished()
         self._waiting |= {claim.tp: claim for claim in claims if claim.tp in self._waiting}
-        _tell(claims)
+        _log(claims)
         if self._consumer.backpressured_tps:
             return  # everything is paused, and will be resumed together
         ready = [claim for claim in self._waiting.values() if claim and self._is_there(claim)]
         self._admit({claim.tp: claim.start for claim in ready})
         # The end of back-pressure resumes all partitions, these too.
         self._consumer.pause([_kafka(tp) for tp in self._waiting])
+
+    def _is_broker_there(self) -> bool:
+        since = self._consumer._broker_unavailable_since
+        if since is None:
+            return True
+        if since != self._away_since:
+            self._away_since = since
+            self._consumer._broker_states.clear()  # those are of before: only what comes now counts
+        if "UP" in self._consumer._broker_states.values():
+            self._consumer._broker_available()
+            return True
+        return False
 
     def _is_there(self, claim: Claim) -> bool:
         """Go to the claim's offset; ``False`` while the client is not that far."""
@@ -87,7 +116,8 @@ class PausedPartitions:
             if error.args[0].code() == KafkaError._STATE:
                 return False
             raise _not_there(claim.tp, claim.start.offset, error) from None
-        self._begins(claim.tp, claim.start)
+        self._assignments.start(claim.tp, claim.start.offset, claim.start.replayed_to)
+        self._metrics.begins(claim.tp, claim.start.offset)
         return True
 
     def _admit(self, starts: Mapping[TopicPartition, Start]) -> None:
@@ -101,7 +131,7 @@ class PausedPartitions:
         listed = (f"{tp} from {start.offset}" for tp, start in sorted(starts.items()))
         logger.info("claimed: %s", ", ".join(listed))
 
-    def put_right(self, tp: TopicPartition, given: int, expected: int) -> None:
+    def seek_to_expected(self, tp: TopicPartition, given: int, expected: int) -> None:
         """Go to the offset that is expected: the client gave one before it.
 
         librdkafka goes back to a topic's beginning when a seek overtakes its own search for that beginning, which was
@@ -149,7 +179,7 @@ def _kafka(tp: TopicPartition, *offset: int) -> KafkaTopicPartition:
     return KafkaTopicPartition(tp.topic, tp.partition, *offset)
 
 
-def _tell(claims: Iterable[Claim]) -> None:
+def _log(claims: Iterable[Claim]) -> None:
     skipped = {claim.tp: claim.start.skipped for claim in claims if claim.start.skipped}
     if skipped:
         logger.warning(

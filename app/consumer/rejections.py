@@ -1,17 +1,36 @@
-"""Reads messages with the topic's deserializers, and says why those that become no row are refused."""
+"""Messages that become no row: why, and that they are rejected and passed over."""
 
 from typing import Any
 
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
+from quixstreams.models import RawConfluentKafkaMessageProto, SuccessfulConfluentKafkaMessageProto, Topic
 from quixstreams.models import Row as FrameworkRow
-from quixstreams.models import Topic
+from quixstreams.state.exceptions import StateTransactionError
 
-from app.bad_records.big_messages import TooBigError, message_size
-from app.bad_records.policy import NotARowError, NullValueError, no_object
-from app.bad_records.refusals import LONGEST_REASON, Refusal, not_deserialized, rejected_row
+from app.bad_records.refusals import (
+    LONGEST_REASON,
+    NotARowError,
+    NullValueError,
+    Refusal,
+    TooBigError,
+    message_size,
+    no_object,
+    not_decompressed,
+    not_deserialized,
+    rejected_row,
+)
+from app.consumer.assignment import Assignments
+from app.consumer.checkpoints import Checkpoints
+from app.consumer.errors import cannot_be_decompressed, consuming_failed
+from app.consumer.paused_partitions import PausedPartitions
+from app.consumer.sink import LakeSink
 from app.consumer.user_code import at, line_of
-from app.error_text import cut
+from app.errors import ConnectorError, cut
 from app.model import Message, Row, TopicPartition
 
+# What was produced for an earlier record, or the framework itself, has failed; or Kafka does not take any more.
+_NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError, BufferError)
 _HINT_TRANSFORM = "Correct transform() in app/transform.py"
 
 
@@ -63,3 +82,120 @@ def refuse_too_big(topic: Topic, limit: int) -> None:
         return deserialize(message)
 
     topic.row_deserialize = row_deserialize  # type: ignore[method-assign] # the framework has no other place for it
+
+
+class CurrentMessage:
+    """The message whose record is processed; the framework hands on only what it has made of it.
+
+    Attributes:
+        message: it, where it holds one record and no other.
+    """
+
+    def __init__(self) -> None:
+        self.message: Message | None = None
+
+    def keep_of(self, topic: Topic) -> None:
+        """Keep the message of each record of this topic at hand."""
+        deserialize = topic.row_deserialize
+
+        def deserialize_and_keep(
+            message: SuccessfulConfluentKafkaMessageProto,
+        ) -> Any:
+            self.message = None
+            made = deserialize(message)
+            self.message = message if isinstance(made, FrameworkRow) else None  # type: ignore[assignment] # it has come
+            return made
+
+        vars(topic)["row_deserialize"] = deserialize_and_keep
+
+    def of(self, row: FrameworkRow) -> Message | None:
+        """The message of this row; ``None`` where the row has come from a topic of the framework's own."""
+        message = self.message
+        if message is None or (message.topic(), message.partition()) != (row.topic, row.partition):
+            return None
+        return message if message.offset() == row.offset else None
+
+
+class RejectedMessages:
+    """Gives messages that become no row to the sink as rejected records, and lets consuming go on behind them.
+
+    Args:
+        consumer: of quixstreams.
+        assignments: the present ones, with the offset that each expects.
+        sink: takes rejected records.
+        checkpoints: told their offsets.
+        paused: the partitions that wait for their claims.
+        current: the message whose record is processed.
+    """
+
+    def __init__(
+        self,
+        *,
+        consumer: Any,
+        assignments: Assignments,
+        sink: LakeSink,
+        checkpoints: Checkpoints,
+        paused: PausedPartitions,
+        current: CurrentMessage,
+    ) -> None:
+        self._consumer = consumer
+        self._assignments = assignments
+        self._sink = sink
+        self._checkpoints = checkpoints
+        self._paused = paused
+        self._current = current
+        self._poll = consumer.poll
+        consumer.poll = self._polled  # the framework keeps of a failed message the error alone
+
+    def consuming_failed(self, error: Exception, message: Message | None) -> bool:
+        """Whether the loop may go on; a message that does not deserialize is rejected and counts as consumed."""
+        if isinstance(error, KafkaConsumerException):
+            if message is not None and cannot_be_decompressed(error):
+                self.pass_over(message)
+                return True
+            return consuming_failed(error)
+        if message is None:
+            return False
+        refusal = not_deserialized(error, message)
+        tp, offset = refusal.rejected.tp, refusal.rejected.offset
+        expected = self._assignments.expected(tp)
+        if offset < expected:
+            self._paused.seek_to_expected(tp, offset, expected)
+            return True
+        self._reject(refusal)
+        return True
+
+    def processing_failed(self, error: Exception, row: FrameworkRow | None) -> bool:
+        """Whether the loop may go on; a record at which ``transform()`` failed, or that became no row, is rejected."""
+        if isinstance(error, _NOT_OF_THE_RECORD) or row is None:
+            return False
+        refusal = not_processed(error, row, self._current.of(row))
+        self._sink.reject(refusal.rejected, refusal.hint)
+        return True
+
+    def pass_over(self, message: Message) -> None:
+        """Go on behind a message that Kafka's client cannot decompress; what is known of it goes to the dead letter.
+
+        Where several were compressed together, the client fails again until the last of them is passed over.
+        """
+        tp = TopicPartition(message.topic(), message.partition())
+        if tp not in self._assignments or self._paused.waits(tp):
+            return
+        refusal = not_decompressed(message, max(message.offset(), self._assignments.expected(tp)))
+        self._reject(refusal)
+        self._consumer.seek(KafkaTopicPartition(*tp, refusal.rejected.offset + 1))
+
+    def _polled(self, timeout: float | None = None) -> RawConfluentKafkaMessageProto | None:
+        message: RawConfluentKafkaMessageProto | None = self._poll(timeout)
+        error = message.error() if message else None
+        if message is None or error is None or not cannot_be_decompressed(KafkaConsumerException(error=error)):
+            return message
+        self.pass_over(message)  # type: ignore[arg-type]
+        return None
+
+    def _reject(self, refusal: Refusal) -> None:
+        """The framework stores the offset of what it could read only: this would come again after each restart."""
+        rejected = refusal.rejected
+        self._sink.begin_record()
+        self._sink.reject(rejected, refusal.hint)
+        self._checkpoints.store_offset(*rejected.tp, rejected.offset)

@@ -7,94 +7,93 @@ Invariants kept here:
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from quixstreams.models import HeadersTuples
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.bad_records.policy import BadRecords
+from app.consumer.assignment import Assignments
 from app.consumer.buffer import Buffer
-from app.consumer.fences import Fences
-from app.consumer.flush import Delivering, FlushWait
+from app.consumer.flush import BatchWriter, FlushWait
+from app.consumer.sink_observer import SinkObserver
 from app.errors import RetryableError
-from app.model import Batch, Message, Rejected, TopicPartition
+from app.model import Message, Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
 _BATCHES_IN_BUFFER = 2  # so that one is converted while the next comes in
-_FULL_SECONDS = 60.0  # with the deadline of a flush less than the client may stay away from its broker
-_LOOK_SECONDS = 0.25
 
 
-class BatchWriter(Delivering, Protocol):
-    """What the sink asks of the pipeline; see ``app.pipeline.pipeline.Pipeline``."""
+@dataclass(frozen=True, slots=True)
+class SinkLimits:
+    """How much the sink takes before what.
 
-    @property
-    def is_idle(self) -> bool: ...
-    @property
-    def held_bytes(self) -> int: ...
-    def submit(self, batch: Batch) -> None: ...
-    def wait_for_change(self, seconds: float) -> None: ...
+    Attributes:
+        batch_size: rows that are worth a batch, over all partitions.
+        max_buffer_bytes: most bytes of rows held in Python.
+        max_record_bytes: the largest message that becomes a row.
+    """
+
+    batch_size: int
+    max_buffer_bytes: int
+    max_record_bytes: int
 
 
 class LakeSink(BaseSink):
     """Buffers rows per topic-partition and seals them into batches for the pipeline.
 
-    A batch is sealed when ``batch_size`` rows wait and the pipeline has been idle for ``gather_seconds``; when the
+    A batch is sealed when ``batch_size`` rows wait and the pipeline has been idle for a second; when the
     buffer is half full; and at flush. Under load batches thus grow instead of multiplying, which is what spreads
     Spark's fixed cost per job and per file.
 
     Args:
-        batch_size: rows that are worth a batch, over all partitions.
-        gather_seconds: the shortest time between two batches that are sealed for their size.
-        max_buffer_bytes: most bytes of rows held in Python.
-        max_record_bytes: the largest message that becomes a row.
-        flush_seconds, revoke_seconds, stop_seconds: deadlines of a flush; see ``app.consumer.flush``.
+        pipeline: writes the batches.
+        assignments: the present ones.
+        limits: of rows and bytes.
         bad_records: what becomes of records that cannot become rows.
-        metrics: told of pauses, and of partitions that another member writes.
-        clock: monotonic seconds.
+        on_sealed: told the number of each new batch.
+        metrics: told of pauses.
+        observer: told of assignments, records and turns; without one, ``None`` costs nothing for each record.
+        timings: deadlines of flushes, and the shortest time between two batches.
     """
 
     def __init__(
         self,
         *,
-        batch_size: int,
-        gather_seconds: float,
-        max_buffer_bytes: int,
-        max_record_bytes: int,
-        flush_seconds: float,
-        revoke_seconds: float,
-        stop_seconds: float,
+        pipeline: BatchWriter,
+        assignments: Assignments,
+        limits: SinkLimits,
         bad_records: BadRecords,
+        on_sealed: Callable[[int], None] = lambda _: None,
         metrics: Metrics | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        observer: SinkObserver | None = None,
+        timings: Timings = DEFAULT,
     ) -> None:
         # quixstreams calls these around setup(), of which there is none: everything is connected before it starts.
         super().__init__(on_client_connect_success=lambda: None)
-        self._pipeline: BatchWriter | None = None
-        self._batch_size = batch_size
-        self._gather_seconds = gather_seconds
-        self._max_buffer_bytes = max_buffer_bytes
-        self._wait = FlushWait(
-            flush_seconds=flush_seconds, revoke_seconds=revoke_seconds, stop_seconds=stop_seconds, clock=clock
-        )
-        self._clock = clock
+        self._pipeline = pipeline
+        self._assignments = assignments
+        self.limits = limits
+        self._wait = FlushWait(timings)
+        self._timings = timings
+        self._clock = timings.clock
         self._metrics = metrics or Metrics()
-        self.max_record_bytes = max_record_bytes
-        self._buffer = Buffer(max_record_bytes, bad_records)
-        self._fences = Fences(clock)
+        self._observer = observer
+        self._on_sealed = on_sealed
+        self._buffer = Buffer(assignments, limits.max_record_bytes, bad_records)
         self._last_batch = 0
         self._flushed_batch = 0
-        self._gathering_since = clock()
+        self._gathering_since = self._clock()
         self._full_since: float | None = None
         self._is_due = False  # a checkpoint waits for the writer to take what waits
         self._consumer_thread = threading.get_ident()
         self._revoking = False
         self._revocation = threading.Lock()  # held while a flush on another thread seals, and to end a revocation
-        self.on_sealed: Callable[[int], None] = lambda _: None  # told the number of each new batch
         self.last_flush_ok = True
         self.left_rows_behind = False  # when partitions were last given away, some rows were not committed yet
 
@@ -116,6 +115,8 @@ class LakeSink(BaseSink):
             NotARowError: the value is no dict, or the message is too big.
         """
         self._buffer.add(value, key, timestamp, headers, topic, partition, offset)
+        if self._observer is not None:
+            self._observer.row_added(TopicPartition(topic, partition), key)
 
     def flush(self) -> None:
         """Seal the rest and wait until all batches sealed so far are in the lake.
@@ -125,6 +126,14 @@ class LakeSink(BaseSink):
             RetryableError: the same while partitions are revoked or the process stops, where nothing can be paused.
             ConnectorError: the pipeline failed for good.
         """
+        try:
+            self._flush()
+        finally:
+            # Another thread flushes what is revoked; observers belong to the consumer's.
+            if self._observer is not None and threading.get_ident() == self._consumer_thread:
+                self._observer.flushed()
+
+    def _flush(self) -> None:
         with self._revocation:
             revoking = self._revoking
             if threading.get_ident() != self._consumer_thread and not revoking:
@@ -132,8 +141,8 @@ class LakeSink(BaseSink):
             self._seal("buffer full" if self.is_full else "checkpoint")
             last_batch = self._last_batch
         try:
-            self._wait.until_delivered(self._writer, last_batch, revoking=revoking)
-            self._fences.refuse_flush(self._buffer.owners, self._wait.pause_seconds(revoking=revoking))
+            self._wait.until_delivered(self._pipeline, last_batch, revoking=revoking)
+            self._assignments.refuse_flush(self._wait.pause_seconds(revoking=revoking))
         except SinkBackpressureError:
             self._metrics.paused()
             self.on_paused()
@@ -157,10 +166,6 @@ class LakeSink(BaseSink):
     def start(self) -> None:
         """Nothing to connect: the store, the catalog and Spark are up before the application runs."""
 
-    def connect(self, pipeline: BatchWriter) -> None:
-        """Give the sink the pipeline that writes its batches, before the first row comes."""
-        self._pipeline = pipeline
-
     def assign(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         """Begin a new life for each of these topic-partitions, on the thread that consumes them.
 
@@ -168,55 +173,34 @@ class LakeSink(BaseSink):
             The tokens of the new assignments.
         """
         self._consumer_thread = threading.get_ident()
-        tokens = self._buffer.assign(tps)
+        tokens = self._assignments.begin(tps)
+        self._buffer.count_waiting()
         self._flushed_batch = self._last_batch  # whatever became of them, they were of the former life
         self.left_rows_behind = False
         self.last_flush_ok = True  # a failed one of the former life says nothing about this one
+        if self._observer is not None:
+            self._observer.assigned(tokens)
         return tokens
 
-    def replay(self, tp: TopicPartition, first: int, last: int) -> None:
-        """Records of this partition from the first to the last offset will come again, and are in the lake already."""
-        self._buffer.replay(tp, first, last)
-
-    def unassign(self, tps: Iterable[TopicPartition]) -> None:
+    def unassign(self, tps: Sequence[TopicPartition]) -> None:
         """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""
+        if self._observer is not None:
+            self._observer.unassigned(tps)
         # A batch that came through during a pause, after the flush that gave up on it, is not committed either.
         uncommitted = self._buffer.rows > 0 or self._last_batch > self._flushed_batch
         self.left_rows_behind = self.left_rows_behind or uncommitted
-        self._buffer.unassign(tps)
-
-    @property
-    def is_assigned(self) -> bool:
-        return bool(self._buffer.owners)
-
-    @property
-    def assigned(self) -> Iterable[TopicPartition]:
-        """The assigned partitions."""
-        return self._buffer
-
-    def is_assigned_to(self, tp: TopicPartition) -> bool:
-        return tp in self._buffer
+        self._assignments.end(tps)
+        self._buffer.count_waiting()
 
     def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
         """Buffer messages of an assigned partition, by rising offsets; the pipeline makes rows of them."""
         self._buffer.add_messages(tp, messages)
+        if self._observer is not None:
+            self._observer.messages_added(tp, messages)
 
     def room_for(self, message_bytes: int) -> int:
         """How many more messages of this size the buffer takes."""
-        return self._buffer.messages_in(self._max_buffer_bytes - self.held_bytes, message_bytes)
-
-    def is_owner(self, token: str) -> bool:
-        """Whether the assignment with this token still stands; safe from any thread."""
-        return token in self._buffer.owners
-
-    def token(self, tp: TopicPartition) -> str | None:
-        """Token of the partition's assignment, if it has one now."""
-        return self._buffer.token(tp)
-
-    def fenced(self, token: str, reason: str) -> None:
-        """Another member writes this assignment's partition: its rows are dropped; safe from any thread."""
-        self._metrics.fenced()
-        self._fences.add(token, reason)
+        return self._buffer.messages_in(self.limits.max_buffer_bytes - self.held_bytes, message_bytes)
 
     def turn(self) -> None:
         """One turn of the consumer's loop is over: all offsets seen are complete. Seal if it is time to.
@@ -224,32 +208,35 @@ class LakeSink(BaseSink):
         Raises:
             ConnectorError: the pipeline failed for good.
         """
-        self.raise_failure()
-        self._fences.end_if_lasting(self._buffer.owners)
+        if self._observer is not None:
+            self._observer.turn(is_in_trouble=self._is_in_trouble)
+        if self._pipeline.failure is not None:
+            raise self._pipeline.failure
+        self._assignments.end_if_fenced_for_long()
         if not self.is_full:
             self._full_since = None
-        if self._buffer.bytes >= self._max_buffer_bytes // _BATCHES_IN_BUFFER:
+        if self._buffer.bytes >= self.limits.max_buffer_bytes // _BATCHES_IN_BUFFER:
             self._seal("buffer half full")
-        elif not self._writer.is_idle:
+        elif not self._pipeline.is_idle:
             self._gathering_since = self._clock()
         elif self._is_due:
             self._seal("checkpoint")
-        elif self._buffer.rows >= self._batch_size and self._has_gathered:
+        elif self._buffer.rows >= self.limits.batch_size and self._has_gathered:
             self._seal(f"{self._buffer.rows:,} rows waiting, writer idle")
 
     @property
     def _has_gathered(self) -> bool:
-        return self._clock() - self._gathering_since >= self._gather_seconds
+        return self._clock() - self._gathering_since >= self._timings.gather_seconds
 
     @property
     def is_full(self) -> bool:
         """Whether the buffer has reached its bound, so that a checkpoint is due."""
-        return self.held_bytes >= self._max_buffer_bytes
+        return self.held_bytes >= self.limits.max_buffer_bytes
 
     @property
     def held_bytes(self) -> int:
         """Size of all rows held in Python, waiting or under way; safe from any thread."""
-        return self._buffer.bytes + self._writer.held_bytes
+        return self._buffer.bytes + self._pipeline.held_bytes
 
     def begin_record(self, message: Message | None = None) -> None:
         """The processing of a record begins; a message may hold several, all with its offset.
@@ -266,6 +253,8 @@ class LakeSink(BaseSink):
             DataError: bad records are to end the process.
         """
         self._buffer.reject(rejected, hint)
+        if self._observer is not None:
+            self._observer.record_rejected(rejected)
 
     def discard(self, tp: TopicPartition, offset: int) -> None:
         """Drop all rows of a message that ends the process."""
@@ -286,7 +275,7 @@ class LakeSink(BaseSink):
 
     def is_delivered(self, number: int) -> bool:
         """Whether all batches up to this one are in the lake; unknown, thus not, where rows of them were dropped."""
-        return self._writer.wait_delivered(number, 0.0) and not self._fences.any_of(self._buffer.owners)
+        return self._pipeline.wait_delivered(number, 0.0) and not self._assignments.is_any_fenced
 
     @property
     def is_empty(self) -> bool:
@@ -303,7 +292,7 @@ class LakeSink(BaseSink):
 
         A flush waits until the pipeline is empty, and then the pipeline waits for the next rows.
         """
-        if self._is_in_trouble or self._fences.any_of(self._buffer.owners):
+        if self._is_in_trouble or self._assignments.is_any_fenced:
             return False
         self._is_due = self._buffer.rows > 0
         return True
@@ -319,30 +308,26 @@ class LakeSink(BaseSink):
         Returns:
             Whether to go on; ``False`` where a flush has to find out why it stays full.
         """
-        self._full_since = self._full_since or self._clock()
-        if self._is_in_trouble or self._clock() - self._full_since > _FULL_SECONDS:
-            return False
-        if self._buffer.rows and self._writer.is_idle:
-            self._seal("buffer full")
-        self._writer.wait_for_change(_LOOK_SECONDS)
-        return True
+        try:
+            return self._wait_for_room()
+        finally:
+            if self._observer is not None:
+                self._observer.waited()
 
-    def raise_failure(self) -> None:
-        """Raise what stopped the pipeline, if anything did."""
-        failure = self._writer.failure
-        if failure is not None:
-            raise failure
+    def _wait_for_room(self) -> bool:
+        self._full_since = self._full_since or self._clock()
+        if self._is_in_trouble or self._clock() - self._full_since > self._timings.full_seconds:
+            return False
+        if self._buffer.rows and self._pipeline.is_idle:
+            self._seal("buffer full")
+        self._pipeline.wait_for_change(self._timings.look_seconds)
+        return True
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
     @property
     def _is_in_trouble(self) -> bool:
-        return self._writer.obstacle is not None or self._writer.failure is not None
-
-    @property
-    def _writer(self) -> BatchWriter:
-        assert self._pipeline is not None, "connect() comes before the first row"  # noqa: S101
-        return self._pipeline
+        return self._pipeline.obstacle is not None or self._pipeline.failure is not None
 
     def _seal(self, reason: str) -> None:
         self._is_due = False
@@ -350,8 +335,8 @@ class LakeSink(BaseSink):
         if batch:
             self._last_batch = batch.number
             self._gathering_since = self._clock()
-            self._writer.submit(batch)
-            self.on_sealed(batch.number)
+            self._pipeline.submit(batch)
+            self._on_sealed(batch.number)
 
 
 def _too_late() -> RetryableError:

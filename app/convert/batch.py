@@ -13,16 +13,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from app.bad_records.bad_rows import BadRowsError
 from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import ReadMessage, Refusal, not_written
-from app.bad_records.rescued import Rescue
-from app.convert.chunks import FEW, Chunk, Pace, chunks
+from app.bad_records.refusals import BadRowsError, ReadMessage, Refusal, not_written
+from app.convert.chunks import FEW, Chunk, Pace, Rows, chunks, in_one
 from app.convert.json_batch import OneByOneError, WholeBatches
 from app.convert.kafka_columns import lost_metadata, metadata_columns
 from app.convert.partition_values import partition_columns, refuse_too_long
-from app.convert.pieces import Rows, in_one
 from app.convert.rows import Conversion, Rules, convert, most_scalars
+from app.convert.values import Rescue
 from app.model import KEY_COLUMN, Batch, Rejected, Row
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
@@ -71,17 +69,17 @@ class _Lines:
 
 @dataclass(slots=True)
 class _Work:
-    """A batch, and what has become of it so far: rows in pieces, and refused records with their places in it."""
+    """A batch, and what has become of it so far: rows by chunk, and refused records with their places in it."""
 
     batch: Batch
     patiently: Patiently
     most_scalars: int
-    pieces: list[Rows] = field(default_factory=list)
+    converted: list[Rows] = field(default_factory=list)
     refused: list[tuple[int, Refusal]] = field(default_factory=list)
     rescued: dict[str, Rescue] = field(default_factory=dict)
 
     def add(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
-        self.pieces.append(rows)
+        self.converted.append(rows)
         for name, more in rescued.items():
             so_far = self.rescued.get(name)
             self.rescued[name] = Rescue(so_far.count + more.count, so_far.example) if so_far else more
@@ -97,6 +95,7 @@ class BatchConverter:
         metadata: names of ``METADATA_COLUMNS``.
         bad_records: what becomes of rows that cannot be written.
         whole_batches, read_message: convert messages, many at once and one by one; batches of rows need neither.
+        few: how many messages are not worth converting at once.
     """
 
     def __init__(
@@ -110,6 +109,7 @@ class BatchConverter:
         bad_records: BadRecords,
         whole_batches: WholeBatches | None = None,
         read_message: ReadMessage | None = None,
+        few: int = FEW,
     ) -> None:
         self._spec = spec
         self._table_root = table_root
@@ -119,6 +119,7 @@ class BatchConverter:
         self._bad_records = bad_records
         self._whole_batches = whole_batches
         self._read_message = read_message
+        self._few = few
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Convert a batch.
@@ -135,7 +136,7 @@ class BatchConverter:
         work = _Work(batch, patiently, most)
         self._convert_in_turn(work)
         rows = self._in_one(work)
-        if rows is None and work.pieces:  # a column has become double, and there are whole numbers too long for one
+        if rows is None and work.converted:  # a column has become double, and there are whole numbers too long for one
             work = _Work(batch, patiently, most)
             self._convert_all_one_by_one(work, before)
             rows = self._in_one(work)
@@ -162,9 +163,10 @@ class BatchConverter:
     def _convert_chunk(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> None:
         if self._is_done_at_once(work, chunk, whole_batches):
             return
-        few, rest = chunk.split(FEW)
+        few, rest = chunk.split(self._few)
         # If it is only that the table is new, or has a new column, all the rest can be tried.
-        pace = Pace(len(rest) if self._has_taught(work, few, whole_batches) else FEW)
+        has_taught = self._has_taught(work, few, whole_batches)
+        pace = Pace(len(rest) if has_taught else self._few, self._few)
         while rest:
             few, after = rest.split(pace.size)
             if self._is_done_at_once(work, few, whole_batches):
@@ -246,7 +248,7 @@ class BatchConverter:
     # --- together ---------------------------------------------------------------------------------------------------
 
     def _in_one(self, work: _Work) -> Rows | None:
-        rows = in_one(work.pieces, self._schema.current.columns) if work.pieces else None
+        rows = in_one(work.converted, self._schema.current.columns) if work.converted else None
         if rows is None or rows.table.column_names:
             return rows
         # A table without columns would have no rows either.
@@ -265,5 +267,5 @@ def _rows_of(batch: Batch) -> _Lines:
 
 
 def _is_blank(table: pa.Table) -> bool:
-    """Whether there is no value in it, but the column that stands in for all of them."""
+    """Whether there is no value in it: only the key column, which replaces a missing table, and that is null."""
     return table.column_names == [KEY_COLUMN] and bool(table[KEY_COLUMN].null_count == table.num_rows)

@@ -1,14 +1,17 @@
-"""Which messages of a batch are converted at once: as many as are worth it, and fewer where some of them are odd.
+"""The chunks of a batch: which messages are converted at once, and how their rows become one table again.
 
-The chunks of a batch follow each other in the order of its messages, for it is the first value of a column that
-decides on its type.
+A chunk holds as many messages as are worth it, and fewer where some of them are odd. Chunks follow each other in the
+order of the messages, for the first value of a column decides its type.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+import pyarrow as pa
+
+from app.convert.columns import CONVERSION_ERRORS, accepts, recast
 from app.model import Batch, Message
 
 FEW = 256  # parsing fewer at once than this is not worth it
@@ -66,10 +69,12 @@ class Pace:
 
     Args:
         first: how many to try first.
+        few: fewer are never tried.
     """
 
-    def __init__(self, first: int) -> None:
-        self.size = max(FEW, first)
+    def __init__(self, first: int, few: int = FEW) -> None:
+        self._few = few
+        self.size = max(few, first)
         self._failures = 0
 
     def succeeded(self) -> None:
@@ -78,8 +83,56 @@ class Pace:
 
     def failed(self, tried: int) -> int:
         """How many of those that were tried, and more, are to be looked at one by one; 0 while fewer can be tried."""
-        if tried > FEW:
-            self.size = max(FEW, min(self.size, tried) // _SHRINK)
+        if tried > self._few:
+            self.size = max(self._few, min(self.size, tried) // _SHRINK)
             return 0
         self._failures += 1
-        return min(FEW << (self._failures - 1), _MOST_ONE_BY_ONE)
+        return min(self._few << (self._failures - 1), _MOST_ONE_BY_ONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Converted rows: their columns, one array per partition column, and the part that each row belongs to (int32).
+
+    Rows without any value have a table without columns.
+    """
+
+    table: pa.Table
+    partition_values: Sequence[pa.Array]
+    parts: pa.Array
+
+
+def in_one(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows | None:
+    """All rows, with the columns in the order of ``kinds``; ``None`` where values do not fit the types of ``kinds``.
+
+    Args:
+        converted: rows of one chunk each, at least one; their types are those of ``kinds``, or such as these grew from.
+        kinds: all columns and their types.
+    """
+    tables = []
+    for rows in converted:
+        table = _in_types(rows.table, kinds)
+        if table is None:
+            return None
+        tables.append(table)
+    if len(converted) == 1:
+        return Rows(tables[0], converted[0].partition_values, converted[0].parts)
+    table = pa.concat_tables(tables, promote_options="default")
+    table = table.select([name for name in kinds if name in table.column_names])
+    values = [pa.concat_arrays(arrays) for arrays in zip(*(rows.partition_values for rows in converted), strict=True)]
+    return Rows(table, values, pa.concat_arrays([rows.parts for rows in converted]))
+
+
+def _in_types(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table | None:
+    for index, column in enumerate(table.schema):
+        kind = kinds.get(column.name)
+        if kind == column.type:
+            continue
+        if kind is None or not accepts(kind, column.type):
+            return None
+        try:
+            chunks = [recast(chunk, kind) for chunk in table.column(index).chunks]
+        except CONVERSION_ERRORS:  # whole numbers with more digits than a double has
+            return None
+        table = table.set_column(index, pa.field(column.name, kind), pa.chunked_array(chunks, kind))
+    return table

@@ -1,10 +1,10 @@
-"""The fast way to fit a column: as a whole, in C++, from the types that Arrow infers.
+"""Converts a column as a whole, in C++, from the type that Arrow infers.
 
 Arrow refuses most columns of mixed kinds, but not all: it makes 1.0 of ``True`` among floats, drops the time of day of
 a datetime among dates, and the zone of one among datetimes without. These are looked for among the original values.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -20,24 +20,6 @@ _CHUNK_ROWS = 4096
 _DAYS = (-719_162, 2_932_896)  # of the years 1 to 9999, since 1970
 _MICROSECONDS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32())
-
-
-class FieldValues(Sequence[Any]):
-    """One field of all records, without a copy."""
-
-    def __init__(self, records: Sequence[dict[str, Any]], name: str) -> None:
-        self._records = records
-        self._name = name
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def __getitem__(self, row: Any) -> Any:
-        return self._records[row].get(self._name)
-
-    def __iter__(self) -> Iterator[Any]:
-        name = self._name
-        return (record.get(name) for record in self._records)
 
 
 def infer(values: Sequence[Any]) -> pa.Array | None:
@@ -59,7 +41,7 @@ def coerce_array(
         values: the values themselves, one per row.
         kind: the column's type; ``None`` where it is new.
         fixed: whether the type was given by the user.
-        room: for leaves that have no type yet.
+        room: for scalar fields that have no type yet.
     """
     fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, room=room)
     return fast or _fit_in_chunks(list(values), kind, fixed=fixed, room=room)

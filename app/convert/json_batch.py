@@ -1,4 +1,4 @@
-"""Messages → columns and partition values, many at once.
+"""Converts many messages at once into columns and partition values.
 
 Gives the same result as ``rows`` and ``partition_values`` record by record, and refuses messages where the result could
 differ.
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.bad_records.big_messages import message_size
+from app.bad_records.refusals import headers_size, message_size
 from app.convert.columns import coerce_array, infer, is_void
 from app.convert.json_parser import has_field, is_native, parse
-from app.convert.kafka_columns import lost_metadata, metadata_columns
+from app.convert.kafka_columns import in_form_of, lost_metadata, metadata_columns
 from app.convert.partition_values import fill_null
-from app.convert.rows import Rules, in_form_of
+from app.convert.rows import Rules
 from app.convert.timestamps import time_parts_of_column
 from app.message_headers import headers_of
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, known_timestamp
@@ -94,18 +94,32 @@ class WholeBatches:
         largest = max(map(len, values)) + _longest(keys)
         if largest > self._max_record_bytes:
             raise OneByOneError
+        headers = list(map(headers_of, messages))
+        if any(headers):
+            self._refuse_too_big(messages, largest + max(map(headers_size, headers)))
         arrays = {name: self._stored(name, array, schema.columns) for name, array in fields.items()}
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
-        arrays |= self._metadata_columns(messages, tp, schema.columns, largest)
+        arrays |= self._metadata_columns(messages, headers, tp, schema.columns)
         in_file = (name for name in schema.columns if name in arrays and name not in self._rules.partition_columns)
         stored = {name: arrays[name] for name in in_file if _has_values(arrays[name])}
         if not stored:
             raise OneByOneError
         return Columns(pa.table(stored), self._partition_values(fields, moments, keys))
 
+    def _refuse_too_big(self, messages: Sequence[Message], at_most: int) -> None:
+        """Measures each message only if the longest value, key and headers together are too long.
+
+        Args:
+            messages: to measure.
+            at_most: bytes of the longest value, the longest key and the longest headers together.
+        """
+        most = self._max_record_bytes
+        if at_most > most and any(message_size(one) > most for one in messages):
+            raise OneByOneError
+
     def _fields(self, values: Sequence[bytes], known: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array]:
-        """All fields that count, in the types of the table, or as text where a rule of ours stands between."""
+        """All fields that count, in the types of the table, or as text where a rule of ours converts it."""
         wanted = {
             name: kind if is_native(kind) else pa.string() for name, kind in known.items() if name not in self._own
         }
@@ -166,18 +180,18 @@ class WholeBatches:
         return {KEY_COLUMN: keys}
 
     def _metadata_columns(
-        self, messages: Sequence[Message], tp: TopicPartition, known: Mapping[str, pa.DataType], largest: int
+        self,
+        messages: Sequence[Message],
+        headers: Sequence[Headers | None],
+        tp: TopicPartition,
+        known: Mapping[str, pa.DataType],
     ) -> Mapping[str, pa.Array]:
         if not self._metadata:
             return {}
-        origins = [_Origin(one.offset(), one.timestamp()[1], headers_of(one)) for one in messages]
+        origins = [_Origin(one.offset(), one.timestamp()[1], its) for one, its in zip(messages, headers, strict=True)]
         if lost_metadata(self._metadata, origins):
             raise OneByOneError
         columns = metadata_columns(self._metadata, origins, [tp] * len(messages))
-        most = self._max_record_bytes
-        headers_bytes = columns["__headers"].nbytes if "__headers" in columns else 0  # of all messages: seldom too many
-        if largest + headers_bytes > most and any(message_size(one) > most for one in messages):
-            raise OneByOneError
         if any(_has_values(array) and known.get(name) != array.type for name, array in columns.items()):
             raise OneByOneError
         return columns

@@ -1,7 +1,6 @@
-"""JSON messages → Arrow columns in one go, in C++: only where the outcome is surely that of the way record by record.
+"""Parses JSON messages with Arrow; returns ``None`` where Arrow could differ from a JSON library.
 
-Whatever Arrow's parser sees otherwise than a JSON library would, or might, is not parsed here: ``parse`` says so, and
-the messages go the slow way. What is told apart, and how:
+Such messages are then converted record by record. These differences are detected:
 
 - One message, one object. Messages are parsed as lines, but to the parser a line ends nothing. If every message begins
   with a brace and ends with one and none holds a line break, an object that is open at the end of a message makes a

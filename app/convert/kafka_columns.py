@@ -1,6 +1,7 @@
-"""Where a row comes from, as columns of its own: METADATA_COLUMNS."""
+"""Columns of what Kafka knows of a record: METADATA_COLUMNS, and the timestamp of records without one."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from app.message_headers import HEADERS
 from app.model import Headers, TopicPartition, known_timestamp
 
 RESCUED_TIMESTAMP = "__kafka_timestamp"  # in _rescued_data: there __timestamp is the record's own field
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The years 1 to 9999. Producers set timestamps as they like, nanoseconds for instance, and readers know no others.
 _READABLE_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 
@@ -44,6 +46,25 @@ def lost_metadata(names: Sequence[str], rows: Sequence[Origin]) -> Mapping[str, 
     stamps = ((row, known_timestamp(origin.timestamp)) for row, origin in enumerate(rows))
     lost = {row: ms for row, ms in stamps if ms is not None and ms not in _READABLE_MS}
     return {RESCUED_TIMESTAMP: lost} if lost else {}
+
+
+def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
+    """A Kafka timestamp (ms since the epoch) in the form of a column's type; as it is where the type has none.
+
+    It does not fit the column then, and is rescued as any other value.
+    """
+    if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return ms
+    forms: tuple[tuple[Callable[[pa.DataType], bool], Callable[[datetime], Any]], ...] = (
+        (pa.types.is_timestamp, lambda moment: moment if kind.tz else moment.replace(tzinfo=None)),
+        (pa.types.is_date, lambda moment: moment.date()),
+        (pa.types.is_string, lambda moment: moment.isoformat(timespec="milliseconds")),
+    )
+    try:
+        moment = _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return ms
+    return next((form(moment) for fits, form in forms if fits(kind)), ms)
 
 
 def _timestamp(origin: Origin) -> int | None:

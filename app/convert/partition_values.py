@@ -1,4 +1,4 @@
-"""The partition values of rows: the text that each folder of the table shows, and which rows share all of them."""
+"""Partition values of rows: the text in the table's folders, and which rows share all values."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.bad_records.bad_rows import BadRowsError
+from app.bad_records.refusals import BadRowsError
 from app.convert.timestamps import time_parts
 from app.convert.values import is_empty
 from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp

@@ -1,12 +1,11 @@
-"""Rows as they came → one Arrow table in the types of the table's schema, and the schema as they leave it.
+"""Converts rows into one Arrow table in the types of the table's schema, and extends the schema by new columns.
 
 A value that fits its column in no lossless way is kept in ``_rescued_data``, the rest of its row stays. Columns are
 converted as a whole, in C++; value by value only where they mix kinds (``app.convert.values``).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,15 +13,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.bad_records.bad_rows import BadRowsError
-from app.bad_records.rescued import Rescue
-from app.convert.columns import FieldValues, coerce_array, infer
-from app.convert.sparse import sparse_fields
+from app.convert.columns import coerce_array, infer
+from app.convert.fields import FieldValues, field_names, infer_fields, sparse_fields
+from app.convert.kafka_columns import in_form_of
 from app.convert.values import (
     FULL,
     MAX_LEAVES,
     MAX_NEW_LEAVES,
     Column,
+    Rescue,
     Room,
     coerce_column,
     fit,
@@ -30,14 +29,13 @@ from app.convert.values import (
     leaves,
     refusal_of_name,
 )
-from app.error_text import shown
+from app.errors import shown
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
 
 RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_EXTRA: Mapping[str, pa.Array] = MappingProxyType({})
 _NO_LOSSES: Mapping[str, Mapping[int, Any]] = MappingProxyType({})
 _CASE = "has a name that differs only in case from another one"
@@ -136,10 +134,10 @@ class _Batch:
         self._own = frozenset(own)
         self._folded = frozenset(name.lower() for name in (*own, *schema.columns))
         self._room = room
-        names = _names(self._values)
+        names = field_names(self._values)
         self._without_surplus(names - self._known.keys() - self._own - rules.fixed.keys())
         self._sparse = frozenset(sparse_fields(self._values, names))
-        self._inferred = _infer(self._values, self._sparse)
+        self._inferred = infer_fields(self._values, self._sparse)
 
     def _without_surplus(self, unknown: Set[str]) -> None:
         """Rescue the fields for which the table has no place, before anything makes columns of them."""
@@ -304,67 +302,6 @@ class _Batch:
         for row, fields in self._left_over.items():
             texts[row] = to_json(_by_name(fields))
         return pa.array(texts, pa.string())
-
-
-def _names(values: list[dict[str, Any]]) -> Set[str]:
-    """The names of all fields.
-
-    Raises:
-        BadRowsError: records that cannot be rows.
-    """
-    if all(issubclass(kind, dict) for kind in set(map(type, values))):
-        names: set[Any] = set().union(*values)
-        if all(isinstance(name, str) and _is_unicode(name) for name in names):
-            return names
-    raise BadRowsError({row: reason for row, value in enumerate(values) if (reason := _refusal(value))})
-
-
-def _infer(values: list[dict[str, Any]], sparse: Collection[str]) -> dict[str, pa.Array | None]:
-    """The fields of all records in the order they are first seen, as Arrow infers them: at once, if it can."""
-    records = None if sparse else infer(values)
-    if records is not None and pa.types.is_struct(records.type):
-        return dict(zip((field.name for field in records.type), records.flatten(), strict=True))
-    names = dict.fromkeys(name for value in values for name in value)
-    return {name: None if name in sparse else infer(FieldValues(values, name)) for name in names}
-
-
-def _refusal(value: Any) -> str | None:
-    """Why a record cannot be a row."""
-    if not isinstance(value, dict):
-        return f"it is no object with fields, but {shown(value)}"
-    for name in value:
-        if not isinstance(name, str):
-            return f"its field name {shown(name)} is not text"
-        if not _is_unicode(name):
-            return f"its field name {shown(name)} is not Unicode"
-    return None
-
-
-def _is_unicode(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
-    """A Kafka timestamp (ms since the epoch) in the form of a column's type; as it is where the type has none.
-
-    It does not fit the column then, and is rescued as any other value.
-    """
-    if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return ms
-    forms: tuple[tuple[Callable[[pa.DataType], bool], Callable[[datetime], Any]], ...] = (
-        (pa.types.is_timestamp, lambda moment: moment if kind.tz else moment.replace(tzinfo=None)),
-        (pa.types.is_date, lambda moment: moment.date()),
-        (pa.types.is_string, lambda moment: moment.isoformat(timespec="milliseconds")),
-    )
-    try:
-        moment = _EPOCH + timedelta(milliseconds=ms)
-    except OverflowError:
-        return ms
-    return next((form(moment) for fits, form in forms if fits(kind)), ms)
 
 
 def _by_name(fields: Mapping[str | _OfKafka, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Values that are neither list nor struct: their natural type, and which types of column take them without loss."""
+"""Converts values that are neither list nor struct: their natural type, and the column types that lose nothing."""
 
 import math
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Time parts of timestamps, whatever form they have; what one value means never depends on the others.
+"""Year, month, day and hour of timestamps in any form; the meaning of a value never depends on the others.
 
-Whole numbers and fractions are epochs whose unit is told by their size, row by row, because one topic may carry several
+Whole numbers and fractions are epochs whose unit follows from their size, row by row: a topic may have several
 producers; strings are ISO-8601, with or without a zone (without: UTC); datetimes and dates are what they are.
 """
 
@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.bad_records.bad_rows import BadRowsError
+from app.bad_records.refusals import BadRowsError
+from app.errors import shown
 
 # |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
@@ -24,7 +25,6 @@ _SECOND = timedelta(seconds=1)
 _FIRST_SECOND = -62_135_596_800  # 0001-01-01T00:00:00Z
 _LAST_SECOND = 253_402_300_799  # 9999-12-31T23:59:59Z
 _INT64 = range(-(2**63), 2**63)
-_LONGEST_SHOWN = 80
 _LONGEST_TEXT = 64  # characters; ISO 8601 with nanoseconds and seconds in the zone's offset has 44
 
 
@@ -192,7 +192,7 @@ def _reason(value: Any) -> str:
     """Why a value is no usable timestamp."""
     converter = _converter(type(value))
     if converter is _seconds_of_texts and _seconds_of_text(value) is None:
-        return f"{_shown(value)} is no ISO-8601 timestamp"
+        return f"{shown(value)} is no ISO-8601 timestamp"
     is_number = converter in (_seconds_of_integers, _seconds_of_floats)
     if not is_number and converter([value]).null_count:
         cause = f"a {type(value).__name__} is no timestamp"
@@ -200,12 +200,12 @@ def _reason(value: Any) -> str:
         cause = "not a finite number"
     else:
         cause = "outside the years 1 to 9999"
-    return f"{_shown(value)} is no usable timestamp: {cause}"
+    return f"{_quoted(value)} is no usable timestamp: {cause}"
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
+    """The value in quotes; a number of more digits than Python writes is shown by its size."""
     try:
-        text = value if isinstance(value, str) else str(value)
-        return f"{text[:_LONGEST_SHOWN]!r}"
-    except ValueError:  # Python writes no whole number of more than 4,300 digits
-        return f"a number of {value.bit_length():,} bits"
+        return shown(str(value))
+    except ValueError:
+        return shown(value)

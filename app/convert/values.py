@@ -1,4 +1,4 @@
-"""One value and the type of its column: what is stored, how the type grows, and what fits nowhere.
+"""Converts one value to the type of its column: the stored value, the type as it grows, and misfits.
 
 This is the slow way, value by value in the order of the rows, for columns whose values differ in kind or are new and
 nested. ``app.convert.columns`` has the fast way, which comes to the same.
@@ -6,15 +6,15 @@ nested. ``app.convert.columns`` has the fast way, which comes to the same.
 
 import math
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from app.bad_records.rescued import joined
 from app.convert.scalars import coerce_scalar, to_python
-from app.error_text import shown
+from app.errors import shown
 from app.lenient_json import to_json
 from app.table.type_names import type_name
 
@@ -30,7 +30,7 @@ FULL = "has no place: no more fields can be added"
 
 
 class Room:
-    """How many leaves (fields with a value of their own, at whatever depth) may still be added; counts them down."""
+    """How many scalar fields, at whatever depth, may still be added; counts them down."""
 
     __slots__ = ("left",)
 
@@ -50,6 +50,14 @@ class Misfit(NamedTuple):
 
     value: Any
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """What was rescued of one column in a batch: how many values, and why, by the example of the first."""
+
+    count: int
+    example: str
 
 
 class Fit(NamedTuple):
@@ -75,7 +83,7 @@ def fit(
         value: as it came.
         kind: the column's type; ``None`` as long as no value has shown it.
         fixed: whether the type was given by the user: it takes more, and never grows.
-        room: for leaves that have no type yet.
+        room: for scalar fields that have no type yet.
         depth: 1 for a column, one more for every level below.
         lists: how many of the levels around it are lists.
     """
@@ -306,3 +314,13 @@ def _has_doubles(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return any(_has_doubles(field.type) for field in kind)
     return _has_doubles(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_floating(kind))
+
+
+def joined(first: Any, second: Any) -> Any:
+    """What was rescued of one value in two steps: of a struct, fields are gathered."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        both = dict(first)
+        for name, value in second.items():
+            both[name] = joined(both[name], value) if name in both else value
+        return both
+    return second

@@ -7,34 +7,33 @@ fail. So partitions are paused there, and resumed by the consumer's loop once th
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.entry import JournaledFile, JournalEntry
+from app.journal.entry import JournaledFile, JournalEntry, ids_differ
 from app.journal.entry_store import FencedError
+from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import Journal
-from app.journal.kafka_watch import KafkaWatch
+from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.journal.ownership import JournalOwnership
-from app.journal.start_offset import KafkaPosition, Start, StartFrom, check_cluster, differ, lacks_offset, start_of
-from app.journal.topic_ids import TopicIds
+from app.journal.start_offset import Start, StartFrom, check_cluster, lacks_offset, start_of
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.retry import Stopped, until_it_works
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_ADVANCE_SECONDS = 60.0
 
 
-class Positions(Protocol):
-    """What Kafka says of a topic-partition; see ``app.journal.group_offsets``."""
+class Offsets(Protocol):
+    """Asks Kafka about a topic-partition; ``app.journal.group_offsets.GroupOffsets`` in production."""
 
-    def of(self, tp: TopicPartition) -> KafkaPosition: ...
+    def of(self, tp: TopicPartition) -> PartitionOffsets: ...
     def cluster_id(self) -> str: ...
 
 
@@ -53,19 +52,20 @@ class Claims:
     Args:
         new_journal: makes the journal of a topic-partition for the assignment with this token.
         ownership: keeps the claimed journals; ``None`` for at-least-once delivery: a journal that is found is then
-            settled and switched off, and none is begun.
-        positions: asks Kafka.
+            recovered and switched off, and none is begun.
+        offsets: asks Kafka.
         register: makes files of a former owner's batch known to the catalog.
-        is_current: whether the assignment with this token stands.
+        is_current: whether the assignment with this token is current.
         first_offset: where a partition begins of which the group has neither an offset nor a journal.
-        topic_ids: told in which life of its topic a partition is claimed.
+        topic_ids: keeps the id of the topic that a partition is claimed in.
         start_from: which counts where journal and group differ, the first time that a partition is claimed. Later the
             group's offset differs for other reasons than a user's hand.
         keeps_state: whether ``transform()`` keeps state, or repartitions.
         workers: claims at the same time.
         check_group: returns the error to end with where nothing may be claimed in this consumer group.
         watch: asks Kafka from time to time, from the first assignment on.
-        metrics: told of each try that failed.
+        metrics: counts tries that failed.
+        timings: how long to pause between tries, and between two times that ``advance`` writes journals.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Claims:
         *,
         new_journal: Callable[[TopicPartition, str], Journal],
         ownership: JournalOwnership | None,
-        positions: Positions,
+        offsets: Offsets,
         register: Callable[[Sequence[JournaledFile]], None],
         is_current: Callable[[str], bool],
-        first_offset: Callable[[TopicPartition, KafkaPosition], int],
+        first_offset: Callable[[TopicPartition, PartitionOffsets], int],
         topic_ids: TopicIds,
         start_from: StartFrom,
         keeps_state: bool,
@@ -84,10 +84,11 @@ class Claims:
         check_group: Callable[[], ConnectorError | None] = lambda: None,
         watch: KafkaWatch | None = None,
         metrics: Metrics | None = None,
+        timings: Timings = DEFAULT,
     ) -> None:
         self._new_journal = new_journal
         self._ownership = ownership
-        self._positions = positions
+        self._offsets = offsets
         self._register = register
         self._is_current = is_current
         self._first_offset = first_offset
@@ -99,7 +100,8 @@ class Claims:
         self._metrics = metrics or Metrics()
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="claim")
         self._stop = threading.Event()
-        self._advanced_at = time.monotonic()
+        self._timings = timings
+        self._advanced_at = timings.clock()
         self._through: queue.SimpleQueue[Claim | ConnectorError] = queue.SimpleQueue()
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
@@ -110,7 +112,7 @@ class Claims:
             self._pool.submit(self._claim, tp, token)
 
     def finished(self) -> list[Claim]:
-        """The claims that came through since the last call, of assignments that still stand.
+        """The claims that came through since the last call, of assignments that are still current.
 
         Raises:
             ConnectorError: a claim failed for good.
@@ -127,7 +129,7 @@ class Claims:
                 claims.append(item)
 
     def is_same_topic(self, tp: TopicPartition) -> bool | None:
-        """Whether the topic is the one that was there when this partition was claimed; ``None`` if Kafka tells not."""
+        """Whether the topic is the one that was claimed; ``None`` if Kafka does not say."""
         try:
             return self._topic_ids.is_same(tp)
         except ConnectorError as error:
@@ -153,8 +155,8 @@ class Claims:
         Rows filtered out are in no batch: without this, a restart would read them again from the last batch on. Now and
         then is enough for that.
         """
-        now = time.monotonic()
-        if self._ownership and now - self._advanced_at >= _ADVANCE_SECONDS:
+        now = self._timings.clock()
+        if self._ownership and now - self._advanced_at >= self._timings.advance_seconds:
             self._advanced_at = now
             self._pool.submit(self._advance, self._ownership, ends)
 
@@ -204,7 +206,7 @@ class Claims:
             work,
             stop=self._stop,
             on_wait=lambda error: self._raise_if_ended(token, error),
-            clock=time.monotonic,
+            timings=self._timings,
         )
 
     def _raise_if_ended(self, token: str, error: RetryableError | None) -> None:
@@ -214,13 +216,13 @@ class Claims:
                 raise Stopped from error
 
     def _start_of(self, tp: TopicPartition, token: str, journal: Journal) -> Start:
-        cluster_id = self._positions.cluster_id()
+        cluster_id = self._offsets.cluster_id()
         found = journal.claim(
             lambda: self._is_current(token), lambda entry: check_cluster(entry, cluster_id, tp, self._start_from)
         )
         if found is not None:
-            journal.settle(self._register, lambda entry: _left_in(self._positions.of(tp), entry))
-        kafka = self._positions.of(tp)
+            journal.recover(self._register, lambda entry: _left_in(self._offsets.of(tp), entry))
+        kafka = self._offsets.of(tp)
         first = self._first_offset(tp, kafka) if lacks_offset(journal.entry, kafka) else kafka.low
         if not self._is_current(token):  # that may have taken long, and the next owner's first journal would meet ours
             raise FencedError("the assignment ended before its start was known")
@@ -243,9 +245,9 @@ class Claims:
         return start
 
 
-def _left_in(kafka: KafkaPosition, entry: JournalEntry) -> range:
+def _left_in(kafka: PartitionOffsets, entry: JournalEntry) -> range:
     """Which of a batch's offsets Kafka still has: a recreated topic, or another cluster, has other records."""
-    if differ(entry.topic_id, kafka.topic_id) or differ(entry.cluster_id, kafka.cluster_id):
+    if ids_differ(entry.topic_id, kafka.topic_id) or ids_differ(entry.cluster_id, kafka.cluster_id):
         return range(0)
     return range(max(entry.start, kafka.low), min(entry.end + 1, kafka.high))
 

@@ -10,18 +10,24 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from app.model import TopicPartition
+from app.table.layout import journal_folder
 
 VERSION: Final = 1
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
-_PLAIN = 1_000  # revoked objects in the open; a longer list is compressed, for each batch writes the object twice
+_PLAIN = 1_000  # objects rolled back in the open; a longer list is compressed, for each batch writes the object twice
 _PACKED: Final = "revoked_packed"
-_ZERO_ID = "A" * 22  # sixteen bytes of zero as Kafka spells them: what clients get from a broker that tells no id
+_ZERO_ID = "A" * 22  # sixteen bytes of zero as Kafka spells them: what clients get from a broker without ids
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def told_id(text: str | None) -> str:
-    """The id of a topic, or of a cluster, as Kafka tells it; empty for the zero id, which stands for none."""
+def known_id(text: str | None) -> str:
+    """The id of a topic, or of a cluster, as Kafka gives it; empty for the zero id, which means none."""
     return text if text and text != _ZERO_ID else ""
+
+
+def ids_differ(one: str, other: str) -> bool:
+    """Whether two ids of topics, or of clusters, are surely different: an unknown one differs from none."""
+    return bool(one and other and one != other)
 
 
 class _Frozen(BaseModel):
@@ -37,10 +43,10 @@ class JournaledFile(_Frozen):
     partition_values: dict[str, str]
 
 
-class Revoked(_Frozen):
+class RolledBack(_Frozen):
     """The key of an object that belongs to a batch rolled back at ``since`` (seconds since the epoch).
 
-    ``deleted`` tells that it was deleted since, once at least; an upload that was under way may bring it back.
+    ``deleted``: it was deleted since, once at least; an upload that was under way may bring it back.
     """
 
     key: str
@@ -60,15 +66,15 @@ class JournalEntry(_Frozen):
             yet; ``off``: at-least-once delivery has taken over, and what follows is not known.
         start: first offset of the batch.
         end: last offset of the batch.
-        topic_id: of the topic's present life; empty where the broker does not tell.
-        cluster_id: of the Kafka cluster whose offsets these are; empty where the broker does not tell, and in entries
-            of former releases.
-        marks_commits: whether the group's offsets carry the connector's mark since (``app.journal.commit_mark``).
+        topic_id: of the present topic of that name; empty where the broker does not give it.
+        cluster_id: of the Kafka cluster whose offsets these are; empty where the broker does not give it, and in
+            entries of former releases.
+        marks_commits: whether the group's offsets carry the connector's mark since (``app.journal.group_offsets``).
         files: data files of a pending batch; of a kept one those that were there.
         also: keys of its other objects, which roll back with it and are never registered.
-        also_first: whether ``also`` is uploaded before the last data file: then the data files alone tell whether the
+        also_first: whether ``also`` is uploaded before the last data file: then the data files alone show whether the
             batch is complete, also where somebody has cleaned away the rest. Earlier releases uploaded in any order.
-        revoked: objects that are not valid whenever they appear.
+        revoked: objects of batches that were rolled back: they are not valid whenever they appear.
     """
 
     version: Literal[1] = VERSION
@@ -84,29 +90,29 @@ class JournalEntry(_Frozen):
     files: tuple[JournaledFile, ...] = ()
     also: tuple[str, ...] = ()
     also_first: bool = False
-    revoked: tuple[Revoked, ...] = ()
+    revoked: tuple[RolledBack, ...] = ()
 
     @field_validator("topic_id")
     @classmethod
     def _zero_is_no_id(cls, value: str) -> str:
-        return told_id(value)
+        return known_id(value)
 
     @model_validator(mode="after")
-    def _only_unsettled_has_files(self) -> "JournalEntry":
-        if not self.is_unsettled and (self.files or self.also):
+    def _only_unfinished_has_files(self) -> "JournalEntry":
+        if not self.is_unfinished and (self.files or self.also):
             raise ValueError(f"an entry that is {self.state} has files")
-        if self.is_unsettled and self.end < self.start - 1:
+        if self.is_unfinished and self.end < self.start - 1:
             raise ValueError("the batch ends before it starts")
         return self
 
     @property
-    def is_unsettled(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether a batch is not finished."""
         return self.state in ("pending", "kept")
 
     @property
     def deciding(self) -> tuple[str, ...]:
-        """The objects of a pending batch that tell whether it is complete: the last ones to be uploaded."""
+        """The objects of a pending batch that show whether it is complete: the last ones to be uploaded."""
         return tuple(file.key for file in self.files) if self.files and self.also_first else self.objects
 
     @property
@@ -122,11 +128,11 @@ class JournalEntry(_Frozen):
         """The JSON to store."""
         if len(self.revoked) <= _PLAIN:
             return self.model_dump_json().encode()
-        packed = base64.b64encode(zlib.compress(_REVOKED.dump_json(self.revoked), level=1)).decode()
+        packed = base64.b64encode(zlib.compress(_ROLLED_BACK.dump_json(self.revoked), level=1)).decode()
         return json.dumps({**json.loads(self.model_dump_json(exclude={"revoked"})), _PACKED: packed}).encode()
 
 
-_REVOKED = TypeAdapter(tuple[Revoked, ...])
+_ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
 
 
 def parse(body: bytes, roots: tuple[str, ...]) -> JournalEntry:
@@ -145,14 +151,14 @@ def parse(body: bytes, roots: tuple[str, ...]) -> JournalEntry:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
-    for key in (*entry.objects, *(revoked.key for revoked in entry.revoked)):
+    for key in (*entry.objects, *(item.key for item in entry.revoked)):
         if not key.startswith(roots) or ".." in key.split("/"):
             raise ValueError(f"it names {key}, which is not below {' or '.join(roots)}")
     return entry
 
 
 def _unpacked(body: bytes) -> bytes:
-    """The JSON with the list of revoked objects in the open."""
+    """The JSON with the list of objects rolled back in the open."""
     if f'"{_PACKED}"'.encode() not in body:
         return body
     fields = json.loads(body)
@@ -161,11 +167,6 @@ def _unpacked(body: bytes) -> bytes:
     except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
         raise ValueError(f"{_PACKED}: {error}") from None
     return json.dumps(fields).encode()
-
-
-def journal_folder(table_root: str) -> str:
-    """Where the journals of a table lie, with a slash at the end. Deleting the table forgets its offsets too."""
-    return f"{table_root}/_journal/"
 
 
 def group_folder(table_root: str, group: str) -> str:

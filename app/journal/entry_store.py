@@ -92,7 +92,7 @@ class EntryStore:
         self.entry = entry
         self.known_at = asked_at
 
-    def look(self) -> None:
+    def verify_ownership(self) -> None:
         """See whether the entry in the store still is ours.
 
         Raises:
@@ -108,7 +108,7 @@ class EntryStore:
         """Go on from a later version that is our own, from a write that got no answer and was not repeated.
 
         Raises:
-            FencedError: it is not ours; our own objects that it revokes are deleted before.
+            FencedError: it is not ours; our own objects that it rolls back are deleted before.
         """
         if found is None:
             raise FencedError(f"{self.where} is gone: the table was deleted")
@@ -120,8 +120,8 @@ class EntryStore:
             self.entry, self._etag = entry, found.etag
             return
         if self.entry is not None:
-            revoked = {item.key for item in entry.revoked}
-            for key in filter(revoked.__contains__, self.entry.objects):
+            rolled_back = {item.key for item in entry.revoked}
+            for key in filter(rolled_back.__contains__, self.entry.objects):
                 self._delete_if_possible(key)
         raise FencedError(f"{self.where} was taken over by another member of the consumer group")
 

@@ -28,9 +28,9 @@ from typing import Literal, Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.errors import FatalError, RetryableError
-from app.journal.entry import topic_folder
+from app.journal.entry import ids_differ, topic_folder
 from app.journal.entry_store import read_entry
-from app.journal.start_offset import KafkaPosition
+from app.journal.group_offsets import PartitionOffsets
 from app.model import TopicPartition
 from app.storage.base import ChangedError, ObjectStore
 
@@ -40,8 +40,8 @@ _NAME = "first-offsets"  # without the ending that journals have
 _BIRTH_SECONDS = 3600
 
 
-class GroupOffsets(Protocol):
-    """What Kafka says of a whole topic; see ``app.journal.group_offsets``."""
+class TopicOffsets(Protocol):
+    """Asks Kafka about all partitions of a topic; ``app.journal.group_offsets.GroupOffsets`` in production."""
 
     def begun(self, topic: str, topic_id: str) -> set[int]: ...
     def ends(self, topic: str) -> dict[int, int]: ...
@@ -58,10 +58,9 @@ class _Birth(BaseModel):
     since: int
     offsets: dict[str, int]
 
-    def is_of_another(self, kafka: KafkaPosition) -> bool:
+    def is_of_another(self, kafka: PartitionOffsets) -> bool:
         """Whether it is surely about another topic or cluster than the present ones."""
-        pairs = ((self.topic_id, kafka.topic_id), (self.cluster_id, kafka.cluster_id))
-        return any(before and now and before != now for before, now in pairs)
+        return ids_differ(self.topic_id, kafka.topic_id) or ids_differ(self.cluster_id, kafka.cluster_id)
 
 
 class FirstOffsets:
@@ -85,7 +84,7 @@ class FirstOffsets:
         group: str,
         *,
         roots: tuple[str, ...],
-        kafka: GroupOffsets,
+        kafka: TopicOffsets,
         reset: Literal["earliest", "latest"],
         keeps_journals: bool,
         internal: Collection[str] = (),
@@ -102,7 +101,7 @@ class FirstOffsets:
         self._now = now
         self._lock = threading.Lock()
 
-    def of(self, tp: TopicPartition, kafka: KafkaPosition) -> int:
+    def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int:
         """The first offset to consume.
 
         Raises:
@@ -119,7 +118,7 @@ class FirstOffsets:
             if birth is None or (not has_begun and self._is_over(birth, kafka)):
                 birth = self._write(tp.topic, kafka, etag)
         if birth.is_of_another(kafka):
-            return self._at_low(tp, kafka, "the topic was made anew since the consumer group began")
+            return self._at_low(tp, kafka, "the topic was recreated since the consumer group began")
         offset = birth.offsets.get(str(tp.partition))
         if offset is None:
             return self._at_low(tp, kafka, "the partition was added after the consumer group began")
@@ -127,25 +126,23 @@ class FirstOffsets:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _at_low(self, tp: TopicPartition, kafka: KafkaPosition, why: str) -> int:
+    def _at_low(self, tp: TopicPartition, kafka: PartitionOffsets, why: str) -> int:
         logger.info("%s: %s: it begins with its first record, %d", tp, why, kafka.low)
         return kafka.low
 
-    def _has_begun(self, tp: TopicPartition, kafka: KafkaPosition) -> bool:
+    def _has_begun(self, tp: TopicPartition, kafka: PartitionOffsets) -> bool:
         """Whether the group has read another partition of this very topic."""
         if self._kafka.begun(tp.topic, kafka.topic_id) - {tp.partition}:
             return True
         for found in self._store.list(topic_folder(self._table_root, self._group, tp.topic)):
             read = read_entry(self._store, found.key, self._roots) if found.key.endswith(".json") else None
-            if read is None or read[0].state == "off":
-                continue
-            if not (kafka.cluster_id and read[0].cluster_id not in ("", kafka.cluster_id)):
+            if read and read[0].state != "off" and not ids_differ(read[0].cluster_id, kafka.cluster_id):
                 return True
         return False
 
-    def _is_over(self, birth: _Birth, kafka: KafkaPosition) -> bool:
-        """Whether what the object tells of is over, where the group has no offset and no journal."""
-        if birth.cluster_id and kafka.cluster_id and birth.cluster_id != kafka.cluster_id:
+    def _is_over(self, birth: _Birth, kafka: PartitionOffsets) -> bool:
+        """Whether the beginning that the object describes is over, where the group has no offset and no journal."""
+        if ids_differ(birth.cluster_id, kafka.cluster_id):
             return True
         return not self._keeps_journals and self._now() - birth.since > _BIRTH_SECONDS
 
@@ -166,7 +163,7 @@ class FirstOffsets:
                 "not read yet then begin with their first record",
             ) from None
 
-    def _write(self, topic: str, kafka: KafkaPosition, replaces: str | None) -> _Birth:
+    def _write(self, topic: str, kafka: PartitionOffsets, replaces: str | None) -> _Birth:
         birth = _Birth(
             topic_id=kafka.topic_id,
             cluster_id=kafka.cluster_id,

@@ -1,6 +1,12 @@
-"""Asks Kafka about a topic-partition: the group's offset, what is there, and which topic of which cluster."""
+"""Offsets of a topic-partition as Kafka knows them: the group's, what is there, and which topic of which cluster.
+
+Beside each offset that it commits, the connector leaves a mark: by whom an offset in Kafka was put there. Kafka keeps a
+text for that. A tool or another program that commits for the group leaves it empty, or copies it to another offset: so
+the mark names the offset that it belongs to.
+"""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
@@ -8,15 +14,14 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.commit_mark import is_of_another, read_mark
-from app.journal.entry import told_id
-from app.journal.start_offset import KafkaPosition
+from app.journal.entry import ids_differ, known_id
 from app.model import TopicPartition
+from app.timings import DEFAULT
 
-_ANSWER_SECONDS = 20.0
+_WRITER = "ts-datalake-sink"
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 # The broker is too old to be asked, or does not know the question.
-_NOT_TOLD = frozenset(
+_NOT_GIVEN = frozenset(
     {
         KafkaError._UNSUPPORTED_FEATURE,
         KafkaError._NOT_IMPLEMENTED,
@@ -24,6 +29,71 @@ _NOT_TOLD = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,  # it is asked for the cluster's id alone
     }
 )
+_NO_DEFAULT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMark:
+    """The mark of a committed offset.
+
+    Args:
+        topic_id: of the topic whose offset it is; empty where the broker did not give it.
+    """
+
+    topic_id: str
+
+
+def mark_of(offset: int, topic_id: str) -> str:
+    """The text to commit beside this offset."""
+    return f"{_WRITER} {offset} {topic_id}".rstrip()
+
+
+def read_mark(offset: int, metadata: str | None) -> CommitMark | None:
+    """What the text beside a committed offset says; ``None`` where the connector did not commit this very offset."""
+    words = (metadata or "").split(" ")
+    if words[:2] != [_WRITER, str(offset)]:
+        return None
+    return CommitMark(words[2] if len(words) > 2 else "")  # noqa: PLR2004 - the third word
+
+
+def _is_of_another(mark: CommitMark | None, topic_id: str) -> bool:
+    """Whether the mark's offset is surely of another topic of that name than the one with this id."""
+    return mark is not None and ids_differ(mark.topic_id, topic_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """What Kafka says of a topic-partition.
+
+    Args:
+        committed: the group's offset, ``None`` without one.
+        low: the first offset that is still there.
+        high: the offset of the next record to come.
+        topic_id: of the present topic of that name; empty where the broker does not give it.
+        cluster_id: of the cluster; empty where the broker does not give it.
+        mark: the connector's mark of the group's offset; ``None`` where somebody else has committed it.
+    """
+
+    committed: int | None
+    low: int
+    high: int
+    topic_id: str
+    cluster_id: str = ""
+    mark: CommitMark | None = None
+
+    @property
+    def has_foreign_offset(self) -> bool:
+        """Whether the group's offset was committed by somebody else: a tool, or another program."""
+        return self.committed is not None and self.mark is None
+
+    @property
+    def has_offset_of_deleted_topic(self) -> bool:
+        """Whether the group's offset belongs to another topic of this name, deleted since or in another cluster."""
+        return _is_of_another(self.mark, self.topic_id)
+
+    def is_led_by_others(self, in_table: int) -> bool:
+        """Whether somebody else has committed an offset beyond what is in the table."""
+        return self.has_foreign_offset and self.committed is not None and self.committed > in_table + 1
 
 
 class GroupOffsets:
@@ -32,14 +102,16 @@ class GroupOffsets:
     Args:
         consumer: of the same group.
         admin: describes topics and the cluster.
+        answer_seconds: how long Kafka may take to answer.
     """
 
-    def __init__(self, consumer: Any, admin: AdminClient) -> None:
+    def __init__(self, consumer: Any, admin: AdminClient, answer_seconds: float = DEFAULT.kafka_answer_seconds) -> None:
         self._consumer = consumer
         self._admin = admin
+        self._answer_seconds = answer_seconds
         self._cluster_id: str | None = None
 
-    def of(self, tp: TopicPartition) -> KafkaPosition:
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
         """Ask the brokers; nothing is taken from a cache.
 
         Raises:
@@ -50,10 +122,10 @@ class GroupOffsets:
         low, high = self._watermarks(tp)
         offset = committed.offset if committed.offset >= 0 else None
         mark = None if offset is None else read_mark(offset, committed.metadata)
-        return KafkaPosition(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), mark)
+        return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), mark)
 
     def topic_id(self, topic: str) -> str:
-        """The id of the topic's present life; empty where the broker does not tell, which is not a change of it.
+        """The id of the present topic of that name; empty where the broker does not give it, which is no change.
 
         Raises:
             RetryableError: it does not answer, or not yet.
@@ -62,13 +134,13 @@ class GroupOffsets:
         what = f"the id of topic {topic}"
 
         def ask() -> str:
-            answer = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)
-            return told_id(str(answer[topic].result().topic_id or ""))
+            answer = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_seconds)
+            return known_id(str(answer[topic].result().topic_id or ""))
 
-        return str(_asked(what, ask, not_told=""))
+        return str(self._asked(what, ask, if_not_given=""))
 
     def cluster_id(self) -> str:
-        """The id of the cluster; empty where the broker does not tell. It is asked for once.
+        """The id of the cluster; empty where the broker does not give it. It is asked for once.
 
         Raises:
             RetryableError: the broker does not answer, or not yet.
@@ -76,13 +148,13 @@ class GroupOffsets:
         if self._cluster_id is None:
 
             def ask() -> str:
-                return told_id(self._admin.describe_cluster(request_timeout=_ANSWER_SECONDS).result().cluster_id)
+                return known_id(self._admin.describe_cluster(request_timeout=self._answer_seconds).result().cluster_id)
 
-            self._cluster_id = str(_asked("the id of the cluster", ask, not_told=""))
+            self._cluster_id = str(self._asked("the id of the cluster", ask, if_not_given=""))
         return self._cluster_id
 
     def begun(self, topic: str, topic_id: str) -> set[int]:
-        """The partitions for which the group has an offset, of the topic's life with this id as far as that is known.
+        """The partitions for which the group has an offset, of the topic with this id as far as that is known.
 
         Raises:
             ConnectorError: as for ``of``.
@@ -92,7 +164,7 @@ class GroupOffsets:
         return {
             each.partition
             for each in found
-            if each.offset >= 0 and not is_of_another(read_mark(each.offset, each.metadata), topic_id)
+            if each.offset >= 0 and not _is_of_another(read_mark(each.offset, each.metadata), topic_id)
         }
 
     def ends(self, topic: str) -> dict[int, int]:
@@ -103,25 +175,36 @@ class GroupOffsets:
         """
 
         def ask() -> dict[int, int]:
-            described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_SECONDS)
+            described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_seconds)
             asked = {
                 KafkaTopicPartition(topic, partition.id): OffsetSpec.latest()
                 for partition in described[topic].result().partitions
             }
             answers = self._admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_SECONDS
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._answer_seconds
             )
             return {tp.partition: answer.result().offset for tp, answer in answers.items()}
 
-        found: dict[int, int] = _asked(f"the ends of topic {topic}", ask)
+        found: dict[int, int] = self._asked(f"the ends of topic {topic}", ask)
         return found
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
+    def _asked(self, what: str, question: Callable[[], Any], if_not_given: Any = _NO_DEFAULT) -> Any:
+        try:
+            answer = question()
+        except KafkaException as error:
+            if if_not_given is not _NO_DEFAULT and error.args[0].code() in _NOT_GIVEN:
+                return if_not_given
+            raise _failed(what, error.args[0]) from None
+        if answer is None:
+            raise _unknown(what, f"no answer in {self._answer_seconds:.0f} s")
+        return answer
+
     def _committed(self, tps: Iterable[TopicPartition]) -> list[Any]:
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
         what = f"the offsets of {', '.join(f'{tp.topic}[{tp.partition}]' for tp in wanted)}"
-        answers: list[Any] = _asked(what, lambda: self._consumer.committed(wanted, timeout=_ANSWER_SECONDS))
+        answers: list[Any] = self._asked(what, lambda: self._consumer.committed(wanted, timeout=self._answer_seconds))
         for answer in answers:
             if answer.error:
                 raise _failed(what, answer.error)
@@ -136,39 +219,26 @@ class GroupOffsets:
             except KafkaException as error:
                 if error.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                     raise
-            # A consumer that never subscribes learns of new partitions only when it is told to look.
-            self._consumer.list_topics(tp.topic, timeout=_ANSWER_SECONDS)
+            # A consumer that never subscribes learns of new partitions only when it asks for them.
+            self._consumer.list_topics(tp.topic, timeout=self._answer_seconds)
             return self._ask_watermarks(wanted)
 
-        low, high = _asked(what, ask)
+        low, high = self._asked(what, ask)
         if min(low, high) < 0:
             raise _unknown(what, f"the broker answers {low} and {high}")
         return low, high
 
     def _ask_watermarks(self, wanted: KafkaTopicPartition) -> tuple[int, int] | None:
         found: tuple[int, int] | None = self._consumer.get_watermark_offsets(
-            wanted, timeout=_ANSWER_SECONDS, cached=False
+            wanted, timeout=self._answer_seconds, cached=False
         )
         return found
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
-        known = _asked(f"the partitions of {topic}", lambda: self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS))
+        known = self._asked(
+            f"the partitions of {topic}", lambda: self._consumer.list_topics(topic, timeout=self._answer_seconds)
+        )
         return [TopicPartition(topic, partition) for partition in sorted(known.topics[topic].partitions)]
-
-
-_no_default = object()
-
-
-def _asked(what: str, question: Callable[[], Any], not_told: Any = _no_default) -> Any:
-    try:
-        answer = question()
-    except KafkaException as error:
-        if not_told is not _no_default and error.args[0].code() in _NOT_TOLD:
-            return not_told
-        raise _failed(what, error.args[0]) from None
-    if answer is None:
-        raise _unknown(what, f"no answer in {_ANSWER_SECONDS:.0f} s")
-    return answer
 
 
 def _failed(what: str, error: KafkaError) -> ConnectorError:

@@ -1,24 +1,25 @@
-"""Exactly once: the journal of one topic-partition in the hands of one assignment.
+"""Exactly once: the journal of one topic-partition, written by one assignment.
 
 The protocol. Every write is conditional on the version last seen and carries the assignment's token:
 
 claim      at assignment, before the first row: write the entry with our token, its state as it was. Only then look:
            whoever looked first could see uploads unfinished that their owner, not yet fenced, finishes afterwards.
-settle     a pending batch of the former owner: all its data files are there → ``kept``, and only then register the
-           same files again and write ``done``. Some are missing → ``done`` up to its start, its objects on the revoked
-           list, and only then deleted. Some are missing and Kafka has not all of the batch's rows any more → ``kept``
-           with the files that are there. Whoever claims later follows what is written, whatever it sees itself.
+recover    a pending batch of the former owner. All its data files are there: roll forward. Write ``kept``, and only
+           then register the same files again and write ``done``. Some are missing: roll back. Write ``done`` up to its
+           start, with its objects on the list ``revoked``, and only then delete these. Some are missing and Kafka has
+           not all of the batch's rows any more: ``kept`` with the files that are there. Whoever claims later follows
+           what is written, whatever it sees itself.
 intend     before the first upload of a batch: ``pending`` with its files.
-look       after the uploads and before registering: still our version? Else another assignment owns the partition.
+verify     after the uploads and before registering: still our version? Else another assignment owns the partition.
 done       after registering. The next ``intend`` implies it.
 
-A batch's dead letters and index files are uploaded before its last data file, so the data files alone tell whether it
+A batch's dead letters and index files are uploaded before its last data file, so the data files alone show whether it
 is complete; of a batch without any, its dead letters.
 
 Whoever finds that the entry is no longer its own is fenced: it registers nothing and deletes nothing but its own
-objects that the new owner has revoked. An upload of a fenced member may land after they were deleted, so every owner
-deletes revoked objects again from time to time, for a day; at its claim those that nobody has deleted yet, and the
-latest.
+objects that the new owner has rolled back. An upload of a fenced member may land after they were deleted, so every
+owner deletes objects of the list ``revoked`` again from time to time, for a day; at its claim those that nobody has
+deleted yet, and the latest.
 """
 
 import logging
@@ -28,9 +29,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.journal.entry import JournaledFile, JournalEntry, Revoked
+from app.journal.entry import JournaledFile, JournalEntry, RolledBack
 from app.journal.entry_store import EntryStore, FencedError
-from app.journal.rolled_back import Revocations
+from app.journal.rolled_back import RolledBackObjects
 from app.storage.base import ObjectStore, find
 
 logger = logging.getLogger(__name__)
@@ -84,24 +85,24 @@ class Journal:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._object = EntryStore(store, key, owner, roots, clock)
+        self._stored = EntryStore(store, key, owner, roots, clock)
         self._store = store
         self._owner = owner
         self._each = each
         self._clock = clock
         self._now = now
         self._lock = threading.RLock()
-        self._revocations = Revocations(store.delete, each, now)
+        self._rolled_back = RolledBackObjects(store.delete, each, now)
 
     @property
     def entry(self) -> JournalEntry | None:
         """What it says, as far as is known here; ``None`` without one."""
-        return self._object.entry
+        return self._stored.entry
 
     @property
-    def seconds_since_look(self) -> float:
+    def seconds_since_verified(self) -> float:
         """How long ago the entry was known to be ours."""
-        return self._clock() - self._object.known_at
+        return self._clock() - self._stored.known_at
 
     # --- at assignment ----------------------------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class Journal:
         """Make the entry ours, as it is.
 
         Args:
-            is_wanted: whether the assignment still stands; a claim that goes on after its end would fence the
+            is_wanted: whether the assignment still is current; a claim that goes on after its end would fence the
                 next one.
             check: raises where the entry is not to be claimed, whose owner is then left alone.
 
@@ -124,25 +125,25 @@ class Journal:
         """
         with self._lock:
             for _ in range(_CLAIMS_TRIED):
-                found = self._object.read()
+                found = self._stored.read()
                 if not is_wanted():
                     raise FencedError("the assignment ended before its journal was claimed")
                 if found is None:
                     return None
                 check(found)
                 try:
-                    self._object.write(found.changed(owner=self._owner))
+                    self._stored.write(found.changed(owner=self._owner))
                 except FencedError:
                     continue
                 return found
-            raise FencedError(f"others write {self._object.where} at the same time")
+            raise FencedError(f"others write {self._stored.where} at the same time")
 
     def begin(self, end: int, topic_id: str, cluster_id: str = "", *, marks_commits: bool = True) -> None:
         """Write ``done`` up to ``end``: for a partition without an entry, or to go on from another offset.
 
         Args:
             end: the last offset that is in the table, or is to be in none.
-            topic_id: whose offsets these are; empty where that is not told.
+            topic_id: whose offsets these are; empty where that is not known.
             cluster_id: the same of the cluster.
             marks_commits: whether an offset beyond ``end`` without the connector's mark is surely of others from now
                 on; an entry that says so already keeps that.
@@ -151,7 +152,7 @@ class Journal:
             FencedError: somebody else was quicker.
         """
         with self._lock:
-            entry = self._object.entry
+            entry = self._stored.entry
             if entry is None:
                 first = JournalEntry(
                     seq=1,
@@ -164,45 +165,45 @@ class Journal:
                     cluster_id=cluster_id,
                     marks_commits=marks_commits,
                 )
-                self._object.write(first)
+                self._stored.write(first)
                 return
             goes_on = (entry.state, entry.end) == ("done", end)
-            facts = {  # an id that is not told is no other one
+            facts = {  # an unknown id changes nothing
                 "topic_id": topic_id or (entry.topic_id if goes_on else ""),
                 "cluster_id": cluster_id or entry.cluster_id,
                 "marks_commits": marks_commits or entry.marks_commits,
             }
             if not goes_on or any(getattr(entry, name) != value for name, value in facts.items()):
-                self._object.write(self._settled(start=end + 1, end=end, **facts))
+                self._stored.write(self._without_batch(start=end + 1, end=end, **facts))
 
-    def settle(
+    def recover(
         self,
         register: Callable[[Sequence[JournaledFile]], None],
         left_in_kafka: Callable[[JournalEntry], range],
     ) -> None:
-        """Finish or undo the batch that the former owner left behind, if any, and delete what was undone before.
+        """Roll the batch that the former owner left behind forward or back, and delete what was rolled back before.
 
-        After an error it is to be claimed again: undoing it may have come through, or do so later, and must not meet a
-        second look that finds everything there by now.
+        After an error the entry is to be claimed again: rolling back may have come through, or do so later, and must
+        not meet a second look that finds everything there by now.
 
         Args:
             register: makes files known to the catalog; safe to repeat.
-            left_in_kafka: asks which offsets of a pending batch Kafka still has; only before something is undone.
+            left_in_kafka: asks which offsets of a pending batch Kafka still has; only before something is rolled back.
         """
         with self._lock:
             if self._claimed.state == "pending":
                 self._decide(left_in_kafka)
             if self._claimed.state == "kept":
                 register(self._claimed.files)
-                self._object.write(self._settled())
-            revoked = self._claimed.revoked
-        self._revocations.delete(self._revocations.due_at_claim(revoked))
+                self._stored.write(self._without_batch())
+            listed = self._claimed.revoked
+        self._rolled_back.delete(self._rolled_back.due_at_claim(listed))
 
     def switch_off(self) -> None:
         """Say that rows come from now on which the journal knows nothing of."""
         with self._lock:
             if self._claimed.state != "off":
-                self._object.write(self._settled(state="off"))
+                self._stored.write(self._without_batch(state="off"))
 
     # --- batch by batch ---------------------------------------------------------------------------------------------
 
@@ -216,7 +217,7 @@ class Journal:
             entry = self._claimed
             if entry.state == "pending" and entry.batch == intent.batch:
                 return
-            self._object.write(
+            self._stored.write(
                 entry.changed(
                     batch=intent.batch,
                     state="pending",
@@ -225,18 +226,18 @@ class Journal:
                     files=intent.files,
                     also=intent.also,
                     also_first=True,
-                    revoked=self._revocations.still(self._claimed.revoked),
+                    revoked=self._rolled_back.still(self._claimed.revoked),
                 )
             )
 
-    def look(self) -> None:
+    def verify_ownership(self) -> None:
         """See whether the entry still is our version.
 
         Raises:
             FencedError: it is not.
         """
         with self._lock:
-            self._object.look()
+            self._stored.verify_ownership()
 
     def done(self, batch: int) -> None:
         """This batch of ours is in the lake and registered; nothing is to be said if the next one is intended already.
@@ -246,7 +247,7 @@ class Journal:
         """
         with self._lock:
             if (self._claimed.state, self._claimed.batch) == ("pending", batch):
-                self._object.write(self._settled())
+                self._stored.write(self._without_batch())
 
     def advance(self, end: int) -> None:
         """Offsets up to ``end`` gave no more rows than those in the lake.
@@ -256,25 +257,26 @@ class Journal:
         """
         with self._lock:
             if self._claimed.state == "done" and end > self._claimed.end:
-                self._object.write(self._settled(start=end + 1, end=end))
+                self._stored.write(self._without_batch(start=end + 1, end=end))
 
-    def delete_revoked(self) -> None:
-        """Delete what is on the revoked list and due again: it may have appeared since."""
+    def delete_rolled_back(self) -> None:
+        """Delete what was rolled back and is due again: it may have appeared since."""
         with self._lock:
-            revoked = self._claimed.revoked
-        self._revocations.delete(self._revocations.due(revoked))  # outside of the lock, for it may take long
+            listed = self._claimed.revoked
+        self._rolled_back.delete(self._rolled_back.due(listed))  # outside of the lock, for it may take long
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
     @property
     def _claimed(self) -> JournalEntry:
-        assert self._object.entry is not None, "claim() or begin() comes first"  # noqa: S101
-        return self._object.entry
+        assert self._stored.entry is not None, "claim() or begin() comes first"  # noqa: S101
+        return self._stored.entry
 
-    def _settled(self, **values: object) -> JournalEntry:
-        revoked = self._revocations.still(self._claimed.revoked)
-        settled = {"state": "done", "files": (), "also": (), "also_first": False, "revoked": revoked}
-        return self._claimed.changed(**{**settled, **values})
+    def _without_batch(self, **values: object) -> JournalEntry:
+        """The next version: no batch is under way, and these values."""
+        listed = self._rolled_back.still(self._claimed.revoked)
+        without = {"state": "done", "files": (), "also": (), "also_first": False, "revoked": listed}
+        return self._claimed.changed(**{**without, **values})
 
     def _size_of(self, key: str) -> int | None:
         found = find(self._store, key)
@@ -285,8 +287,8 @@ class Journal:
         entry = self._claimed
         missing = self._missing(entry, entry.deciding)
         if not missing:
-            self._object.write(entry.changed(state="kept", also=()))
-            logger.info("%s: batch %d of a former owner was complete: kept", self._object.where, entry.batch)
+            self._stored.write(entry.changed(state="kept", also=()))
+            logger.info("%s: batch %d of a former owner was complete: kept", self._stored.where, entry.batch)
             return
         left = left_in_kafka(entry)
         if len(left) < entry.end + 1 - entry.start and self._keep_what_is_there(entry, left):
@@ -303,13 +305,13 @@ class Journal:
         files = tuple(file for file in entry.files if file.key not in missing)
         if not files and (left or len(missing) == len(entry.objects)):
             return False
-        self._object.write(entry.changed(state="kept", files=files, also=()))
+        self._stored.write(entry.changed(state="kept", files=files, also=()))
         rows = sum(file.rows for file in entry.files if file.key in missing)
         logger.error(
             "%s: batch %d of a former owner (offsets %d to %d) is not complete, and Kafka has %s of its records any "
             "more: what is there is kept, %d of %d objects with %s rows are missing: %s. Bring them back if there is a "
             "copy, and raise the topic's retention",
-            self._object.where,
+            self._stored.where,
             entry.batch,
             entry.start,
             entry.end,
@@ -329,11 +331,11 @@ class Journal:
 
     def _roll_back(self, entry: JournalEntry, missing: Sequence[str]) -> None:
         since = int(self._now())
-        revoked = (*entry.revoked, *(Revoked(key=key, since=since) for key in entry.objects))
-        self._object.write(self._settled(end=entry.start - 1, revoked=revoked))
+        listed = (*entry.revoked, *(RolledBack(key=key, since=since) for key in entry.objects))
+        self._stored.write(self._without_batch(end=entry.start - 1, revoked=listed))
         logger.info(
             "%s: batch %d of a former owner was not complete (%d of %d objects missing): undone, its rows come again",
-            self._object.where,
+            self._stored.where,
             entry.batch,
             len(missing),
             len(entry.objects),

@@ -1,19 +1,89 @@
-"""Asks Kafka from time to time what no message tells: whether topic and group are still as they were found.
+"""Whether topic and consumer group are still as they were when partitions were claimed.
 
-It has a thread of its own, for an answer may take long, and the consumer's loop must not wait for it.
+A topic that is deleted and recreated under its name has other records at the same offsets. Kafka's client does not
+always notice: where the new topic already goes beyond the position, it reads on there without an error. So the topics'
+ids are kept (``TopicIds``), and Kafka is asked for them from time to time (``KafkaWatch``).
 """
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from app.errors import ConnectorError
+from app.errors import ConnectorError, RetryableError
+from app.journal.entry import ids_differ
+from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 
+class TopicIds:
+    """Which topic, by its id, each partition was claimed in, and whether Kafka still has that one. Thread-safe.
+
+    Args:
+        ask: returns the id of the present topic of a name, empty where the broker does not give it; may raise
+            ``ConnectorError``.
+    """
+
+    def __init__(self, ask: Callable[[str], str]) -> None:
+        self._ask = ask
+        self._claimed: dict[TopicPartition, str] = {}
+        self._lock = threading.Lock()
+
+    def claimed(self, tp: TopicPartition, topic_id: str) -> None:
+        """The partition was claimed while its topic had this id; empty where the broker did not give it."""
+        with self._lock:
+            self._claimed[tp] = topic_id
+
+    def was_claimed(self, tp: TopicPartition) -> bool:
+        """Whether this process has ever claimed the partition."""
+        return tp in self._claimed
+
+    def of(self, tp: TopicPartition) -> str:
+        """The id that the topic had when the partition was claimed; empty where that is not known."""
+        return self._claimed.get(tp, "")
+
+    def is_same(self, tp: TopicPartition) -> bool | None:
+        """Whether the topic is the one that was claimed; ``None`` if Kafka does not say.
+
+        Raises:
+            ConnectorError: Kafka does not answer, or refuses to.
+        """
+        before = self.of(tp)
+        now = self._ask(tp.topic) if before else ""
+        return now == before if now and before else None
+
+    def recreated(self, tps: Iterable[TopicPartition]) -> RetryableError | None:
+        """The error to end with where a topic is not the one any more that was there when a partition was claimed.
+
+        Each topic is asked for once. What was read before this call began is of the claimed topic where this returns
+        ``None``, for an id never comes back.
+
+        Raises:
+            ConnectorError: as for ``is_same``.
+        """
+        now: dict[str, str] = {}
+        for tp in tps:
+            before = self.of(tp)
+            if before and tp.topic not in now:
+                now[tp.topic] = self._ask(tp.topic)
+            if before and ids_differ(before, now[tp.topic]):
+                return recreated_error(tp, f"it has the id {now[tp.topic]}, and had {before} when it was claimed")
+        return None
+
+
+def recreated_error(tp: TopicPartition, cause: str) -> RetryableError:
+    """The error to end with: the next claim finds the new topic and begins with its first record."""
+    hint = (
+        "The next start finds out and goes on from the right place. Records that were read and are not in the table "
+        "yet are not written, for nothing tells which of the two topics they are from"
+    )
+    return RetryableError(f"consuming {tp}", f"{cause}: the topic was recreated", hint)
+
+
 class KafkaWatch:
     """Asks once ``start()`` was called; what it finds ends the process.
+
+    It has a thread of its own, for an answer may take long, and the consumer's loop must not wait for it.
 
     Args:
         questions: each returns the error to end with, or ``None`` where all is well. May raise ``ConnectorError``

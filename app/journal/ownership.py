@@ -18,12 +18,12 @@ from app.journal.journal import Intent, Journal
 class Ownership(Protocol):
     """What the pipeline asks before and after its steps. Tokens are those of assignments.
 
-    Methods may raise the store's errors, and can then be repeated. A token that is not held any more is left out
-    without an error.
+    Methods may raise the store's errors, and can then be repeated. A token that owns nothing any more is
+    left out without an error.
     """
 
-    def holds(self, token: str) -> bool:
-        """Whether the assignment stands and its files may be uploaded now."""
+    def is_owner(self, token: str) -> bool:
+        """Whether the assignment is current and its files may be uploaded now."""
         ...
 
     def intend(self, intents: Mapping[str, Intent]) -> None:
@@ -47,13 +47,13 @@ class AssignmentOwnership:
     """At least once: whoever has the partition may write, and nothing is noted down.
 
     Args:
-        is_current: whether the assignment with this token stands.
+        is_current: whether the assignment with this token is current.
     """
 
     def __init__(self, is_current: Callable[[str], bool]) -> None:
         self._is_current = is_current
 
-    def holds(self, token: str) -> bool:
+    def is_owner(self, token: str) -> bool:
         """As ``Ownership``."""
         return self._is_current(token)
 
@@ -75,11 +75,11 @@ class JournalOwnership:
     """Exactly once: whoever has the partition's journal may write.
 
     Args:
-        is_current: whether the assignment with this token stands.
-        on_fenced: told the token and the reason when a journal is found to be somebody else's.
+        is_current: whether the assignment with this token is current.
+        on_fenced: called with the token and the reason when a journal is found to be somebody else's.
         workers: requests to the store at the same time.
-        fresh_seconds: for how long after a look at its journal a partition cannot have another owner yet. A process
-            that was frozen for longer looks again before it uploads anything more.
+        fresh_seconds: for how long after its journal was verified a partition cannot have another owner yet. A process
+            that was frozen for longer verifies it again before it uploads anything more.
     """
 
     def __init__(
@@ -103,29 +103,29 @@ class JournalOwnership:
     def take(self, token: str, journal: Journal) -> None:
         """The journal is claimed by the assignment with this token."""
         with self._lock:
-            self._journals = {held: other for held, other in self._journals.items() if self._is_current(held)} | {
+            self._journals = {owner: other for owner, other in self._journals.items() if self._is_current(owner)} | {
                 token: journal
             }
 
     # --- by the pipeline --------------------------------------------------------------------------------------------
 
-    def holds(self, token: str) -> bool:
-        """As ``Ownership``; looks at the journal when the last look is long ago."""
+    def is_owner(self, token: str) -> bool:
+        """As ``Ownership``; reads the journal again when it was verified long ago."""
         journal = self._journals.get(token)
         if journal is None or not self._is_current(token):
             return False
-        if journal.seconds_since_look > self._fresh_seconds:
-            return self._try(token, journal.look)
+        if journal.seconds_since_verified > self._fresh_seconds:
+            return self._try(token, journal.verify_ownership)
         return True
 
     def intend(self, intents: Mapping[str, Intent]) -> None:
         """As ``Ownership``; the journals of several partitions are written side by side."""
-        held = self._held(intents)
-        self._all({token: partial(journal.intend, intents[token]) for token, journal in held.items()})
+        owned = self._owned(intents)
+        self._all({token: partial(journal.intend, intents[token]) for token, journal in owned.items()})
 
     def confirm(self, tokens: Collection[str]) -> set[str]:
         """As ``Ownership``."""
-        return self._all({token: journal.look for token, journal in self._held(tokens).items()})
+        return self._all({token: journal.verify_ownership for token, journal in self._owned(tokens).items()})
 
     def registered(self, intents: Mapping[str, Intent]) -> None:
         """As ``Ownership``."""
@@ -135,7 +135,7 @@ class JournalOwnership:
         """As ``Ownership``."""
         registered = self._registered
         self._all(
-            {token: partial(journal.done, registered[token]) for token, journal in self._held(registered).items()}
+            {token: partial(journal.done, registered[token]) for token, journal in self._owned(registered).items()}
         )
         self._registered = {}
 
@@ -143,16 +143,16 @@ class JournalOwnership:
 
     def advance(self, ends: Mapping[str, int]) -> None:
         """Offsets up to these, by token, gave no more rows than those in the lake."""
-        held = self._held(ends)
-        self._all({token: partial(journal.advance, ends[token]) for token, journal in held.items()})
+        owned = self._owned(ends)
+        self._all({token: partial(journal.advance, ends[token]) for token, journal in owned.items()})
 
-    def delete_revoked(self) -> None:
-        """Delete objects of batches that were undone, should they have appeared since.
+    def delete_rolled_back(self) -> None:
+        """Delete objects of batches that were rolled back, should they have appeared since.
 
         One partition after the other, on the caller's thread: batches must not wait for it.
         """
-        for journal in self._held(self._journals).values():
-            journal.delete_revoked()
+        for journal in self._owned(self._journals).values():
+            journal.delete_rolled_back()
 
     def stop(self) -> None:
         """End the threads, as far as they are not stuck in a call."""
@@ -160,7 +160,7 @@ class JournalOwnership:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _held(self, tokens: Iterable[str]) -> dict[str, Journal]:
+    def _owned(self, tokens: Iterable[str]) -> dict[str, Journal]:
         journals = self._journals
         return {token: journals[token] for token in tokens if token in journals and self._is_current(token)}
 
@@ -197,7 +197,7 @@ class JournalOwnership:
 
     def _fenced(self, token: str, error: FencedError) -> None:
         with self._lock:
-            known = token in self._journals
-            self._journals = {held: journal for held, journal in self._journals.items() if held != token}
-        if known:
+            was_owner = token in self._journals
+            self._journals = {owner: journal for owner, journal in self._journals.items() if owner != token}
+        if was_owner:
             self._on_fenced(token, str(error))

@@ -1,4 +1,7 @@
-"""Registers again what a former owner of a partition has stored and perhaps not registered."""
+"""Rolls forward: registers again what a former owner of a partition has stored and perhaps not registered.
+
+What is rolled back instead, see ``app.journal.rolled_back``; ``Journal.recover`` decides.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 

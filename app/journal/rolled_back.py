@@ -1,17 +1,25 @@
-"""Deletes the objects of batches that were rolled back, again and again: an upload under way may bring them back."""
+"""Deletes the objects of batches that were rolled back, again and again: an upload under way may bring them back.
 
+At each claim, and from time to time whether or not anything is consumed.
+"""
+
+import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from app.journal.entry import Revoked
+from app.errors import ConnectorError
+from app.journal.entry import RolledBack
+
+logger = logging.getLogger(__name__)
 
 _SECONDS = 24 * 3600  # that an object stays on the list
 _EACH_TIME_SECONDS = 3600  # for so long it is deleted with each sweep
 _LATEST = 1_000  # objects that each claim deletes again
 
 
-class Revocations:
-    """What is known of the deletions of one journal's revoked objects. Not safe from several threads by itself.
+class RolledBackObjects:
+    """Deletes what one journal names as rolled back, and knows what is due. Not thread-safe by itself.
 
     Args:
         delete: deletes one object; one that is not there counts as deleted.
@@ -31,16 +39,16 @@ class Revocations:
         self._next: dict[str, float] = {}  # when to delete again, by key; these are deleted once at least
         self._forgotten: set[str] = set()
 
-    def due(self, revoked: Sequence[Revoked]) -> list[Revoked]:
-        """Those to delete now. The longer ago one was revoked, the less likely it comes back, and the less often."""
+    def due(self, listed: Sequence[RolledBack]) -> list[RolledBack]:
+        """Those to delete now. The longer ago one was rolled back, the less likely it comes back: the less often."""
         now = self._now()
-        return [item for item in revoked if now >= self._next.get(item.key, 0.0)]
+        return [item for item in listed if now >= self._next.get(item.key, 0.0)]
 
-    def due_at_claim(self, revoked: Sequence[Revoked]) -> list[Revoked]:
+    def due_at_claim(self, listed: Sequence[RolledBack]) -> list[RolledBack]:
         """Those that may be there when their rows come again; however long a list is, a claim does not wait for all."""
-        return [item for item in revoked[:-_LATEST] if not item.deleted] + list(revoked[-_LATEST:])
+        return [item for item in listed[:-_LATEST] if not item.deleted] + list(listed[-_LATEST:])
 
-    def delete(self, items: Sequence[Revoked]) -> None:
+    def delete(self, items: Sequence[RolledBack]) -> None:
         """Delete them; may raise the store's errors."""
         now = self._now()
         for _ in self._each(self._delete, [item.key for item in items]):
@@ -49,13 +57,49 @@ class Revocations:
             self._next[item.key] = now + max(0.0, now - item.since - _EACH_TIME_SECONDS) / 2
         self._forgotten |= {item.key for item in items if item.since < now - _SECONDS}
 
-    def still(self, revoked: Sequence[Revoked]) -> tuple[Revoked, ...]:
+    def still(self, listed: Sequence[RolledBack]) -> tuple[RolledBack, ...]:
         """The list for the next version of the entry.
 
         Without what was deleted when it had been on it for a day, however long nobody was there to do so.
         """
         return tuple(
             item if item.deleted or item.key not in self._next else item.model_copy(update={"deleted": True})
-            for item in revoked
+            for item in listed
             if item.key not in self._forgotten
         )
+
+
+class Sweeper:
+    """Deletes them on a thread of its own, for they may be many and the store slow.
+
+    Args:
+        delete: one round, for all partitions of this process; may raise the store's errors.
+        seconds: between two rounds.
+    """
+
+    def __init__(self, delete: Callable[[], None], seconds: float) -> None:
+        self._delete = delete
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first round is after the first pause, for claims delete what they find."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin no other round."""
+        self._stop.set()
+
+    def sweep(self) -> None:
+        """One round. Never raises."""
+        try:
+            self._delete()
+        except ConnectorError as error:
+            logger.info("%s. The next sweep tries again, in %.0f s", error, self._seconds)
+        except Exception as error:
+            logger.warning("deleting rolled-back files again: %r. Please report this as a bug", error, exc_info=True)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._seconds):
+            self.sweep()

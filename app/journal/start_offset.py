@@ -1,58 +1,26 @@
-"""Where consuming begins after a claim, from what the journal and Kafka say. Pure."""
+"""Where consuming begins after a claim, from what the journal and Kafka say. Pure.
+
+Where neither of them says anything, ``app.journal.first_offsets`` decides.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.errors import ConfigError
-from app.journal.commit_mark import CommitMark, is_of_another
-from app.journal.entry import JournalEntry
+from app.journal.entry import JournalEntry, ids_differ
+from app.journal.group_offsets import PartitionOffsets
 from app.model import TopicPartition
 
 StartFrom = Literal["auto", "journal", "committed"]
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaPosition:
-    """What Kafka says of a topic-partition.
-
-    Args:
-        committed: the group's offset, ``None`` without one.
-        low: the first offset that is still there.
-        high: the offset of the next record to come.
-        topic_id: of the topic's present life; empty where the broker does not tell.
-        cluster_id: of the cluster; empty where the broker does not tell.
-        mark: the connector's mark of the group's offset; ``None`` where somebody else has committed it.
-    """
-
-    committed: int | None
-    low: int
-    high: int
-    topic_id: str
-    cluster_id: str = ""
-    mark: CommitMark | None = None
-
-    @property
-    def has_foreign_offset(self) -> bool:
-        """Whether the group's offset was committed by somebody else: a tool, or another program."""
-        return self.committed is not None and self.mark is None
-
-    @property
-    def has_offset_of_another_life(self) -> bool:
-        """Whether the group's offset is one of records that another topic of this name had, here or elsewhere."""
-        return is_of_another(self.mark, self.topic_id)
-
-    def is_led_by_others(self, in_table: int) -> bool:
-        """Whether somebody else has committed an offset beyond what is in the table."""
-        return self.committed is not None and self.mark is None and self.committed > in_table + 1
-
-
-@dataclass(frozen=True, slots=True)
 class Start:
     """Where consuming begins, and what the user should know about it.
 
-    ``remark`` is empty for the ordinary case; ``is_loss`` tells that records are gone from Kafka which the table lacks;
+    ``remark`` is empty for the ordinary case; ``is_loss``: records are gone from Kafka which the table lacks;
     ``skipped`` counts those that are after the group's offset and in the table already, after a crash for example;
-    ``moves_group`` tells that the group's offset in Kafka, if it has one, is another; ``replayed_to`` is the last
+    ``moves_group``: the group's offset in Kafka, if it has one, is another; ``replayed_to`` is the last
     offset that is in the table already, where records up to it come again for the state that ``transform()`` keeps.
     """
 
@@ -75,7 +43,7 @@ def check_cluster(entry: JournalEntry, cluster_id: str, tp: TopicPartition, star
     Raises:
         ConfigError: it is another's, and the user has not said that the topic has moved.
     """
-    if entry.state == "off" or not differ(entry.cluster_id, cluster_id) or start_from == "committed":
+    if entry.state == "off" or not ids_differ(entry.cluster_id, cluster_id) or start_from == "committed":
         return
     raise ConfigError(
         f"claiming {tp}",
@@ -87,16 +55,16 @@ def check_cluster(entry: JournalEntry, cluster_id: str, tp: TopicPartition, star
     )
 
 
-def lacks_offset(entry: JournalEntry | None, kafka: KafkaPosition) -> bool:
+def lacks_offset(entry: JournalEntry | None, kafka: PartitionOffsets) -> bool:
     """Whether neither journal nor group says where to begin."""
-    has_journal = entry is not None and entry.state != "off" and not differ(entry.cluster_id, kafka.cluster_id)
+    has_journal = entry is not None and entry.state != "off" and not ids_differ(entry.cluster_id, kafka.cluster_id)
     return not has_journal and kafka.committed is None
 
 
 def start_of(
     tp: TopicPartition,
     entry: JournalEntry | None,
-    kafka: KafkaPosition,
+    kafka: PartitionOffsets,
     *,
     first: int,
     start_from: StartFrom,
@@ -106,7 +74,7 @@ def start_of(
 
     Args:
         tp: the partition, for messages.
-        entry: the settled journal, ``None`` without one; of another cluster only where ``check_cluster`` lets it pass.
+        entry: the recovered journal, ``None`` without one; of another cluster only after ``check_cluster``.
         kafka: what Kafka says.
         first: where to begin if ``lacks_offset``.
         start_from: which counts where journal and group differ. ``auto``: the journal, unless another program has
@@ -120,41 +88,41 @@ def start_of(
     start = _start_of(tp, entry, kafka, first, start_from, keeps_state)
     # A foreign offset that was followed becomes ours, so that a restart does not go back to it.
     was_followed = start_from == "committed" and kafka.has_foreign_offset
-    is_told_anew = was_followed or kafka.has_offset_of_another_life
-    return replace(start, moves_group=start.offset != kafka.committed or is_told_anew)
+    is_committed_again = was_followed or kafka.has_offset_of_deleted_topic
+    return replace(start, moves_group=start.offset != kafka.committed or is_committed_again)
 
 
 def _start_of(
     tp: TopicPartition,
     entry: JournalEntry | None,
-    kafka: KafkaPosition,
+    kafka: PartitionOffsets,
     first: int,
     start_from: StartFrom,
     keeps_state: bool,
 ) -> Start:
     if entry is None or entry.state == "off":
         return _by_kafka(kafka, first)
-    if differ(entry.cluster_id, kafka.cluster_id):
+    if ids_differ(entry.cluster_id, kafka.cluster_id):
         # What copies offsets between clusters may copy the mark too: its topic is the former cluster's.
         moved = _by_kafka(replace(kafka, mark=None), first)
         return _followed(moved, f"the cluster is {kafka.cluster_id} now and was {entry.cluster_id}")
     is_another_topic = _is_another_topic(entry, kafka)
     is_elsewhere = is_another_topic or kafka.committed != entry.end + 1
     if start_from == "committed" and kafka.has_foreign_offset and is_elsewhere:
-        journal = "of the topic's former life" if is_another_topic else f"at {entry.end + 1}"
+        journal = "of a deleted topic of the same name" if is_another_topic else f"at {entry.end + 1}"
         return _followed(_by_kafka(kafka, first), f"the journal is {journal}")
     if is_another_topic:
         return Start(
             kafka.low,
-            f"the topic was made anew since offset {entry.end} was written: going on from its beginning, {kafka.low}",
+            f"the topic was recreated since offset {entry.end} was written: going on from its beginning, {kafka.low}",
         )
     return _after_journal(tp, entry, kafka, start_from, keeps_state)
 
 
 def _after_journal(
-    tp: TopicPartition, entry: JournalEntry, kafka: KafkaPosition, start_from: StartFrom, keeps_state: bool
+    tp: TopicPartition, entry: JournalEntry, kafka: PartitionOffsets, start_from: StartFrom, keeps_state: bool
 ) -> Start:
-    if kafka.has_offset_of_another_life:  # the journal was begun anew, and then the group's offset could not be
+    if kafka.has_offset_of_deleted_topic:  # the journal begun for the new topic was not followed by a commit
         kafka = replace(kafka, committed=None, mark=None)
     remark = ""
     if kafka.is_led_by_others(entry.end) and kafka.committed is not None and kafka.committed <= kafka.high:
@@ -189,13 +157,13 @@ def _after_journal(
     return Start(entry.end + 1, written if remark else "", skipped=max(behind, 0))
 
 
-def _by_kafka(kafka: KafkaPosition, first: int) -> Start:
+def _by_kafka(kafka: PartitionOffsets, first: int) -> Start:
     if kafka.committed is None:
         return Start(first)
-    if kafka.has_offset_of_another_life:
+    if kafka.has_offset_of_deleted_topic:
         return Start(
             kafka.low,
-            f"the topic was made anew since offset {kafka.committed} was committed: going on from its beginning, "
+            f"the topic was recreated since offset {kafka.committed} was committed: going on from its beginning, "
             f"{kafka.low}",
         )
     if kafka.committed < kafka.low:
@@ -206,8 +174,8 @@ def _by_kafka(kafka: KafkaPosition, first: int) -> Start:
 
 
 def _followed(start: Start, why: str) -> Start:
-    told = f"START_FROM=committed: going on from {start.offset}, {why}. {start.remark}"
-    return replace(start, remark=told.rstrip(". "))
+    remark = f"START_FROM=committed: going on from {start.offset}, {why}. {start.remark}"
+    return replace(start, remark=remark.rstrip(". "))
 
 
 def _gone_on(tp: TopicPartition, cause: str) -> ConfigError:
@@ -225,15 +193,10 @@ def _for_state(first: int, end: int) -> Start:
     return Start(first, remark, replayed_to=end)
 
 
-def _is_another_topic(entry: JournalEntry, kafka: KafkaPosition) -> bool:
+def _is_another_topic(entry: JournalEntry, kafka: PartitionOffsets) -> bool:
     if entry.topic_id and kafka.topic_id:
         return entry.topic_id != kafka.topic_id
     return kafka.high <= entry.end
-
-
-def differ(one: str, other: str) -> bool:
-    """Whether two ids are surely different: one that is not told is no other one."""
-    return bool(one and other and one != other)
 
 
 def _expired(wanted: int, low: int) -> Start:

@@ -1,23 +1,28 @@
-"""Which of a table's objects are not settled: on their way into it, or undone and perhaps not deleted yet."""
+"""Reads all journals of a table: which objects are on their way into it, and which were rolled back."""
 
 import logging
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from app.journal.entry import group_folder, journal_folder
+from app.journal.entry import group_folder
 from app.journal.entry_store import read_entry
 from app.storage.base import ObjectStore
-from app.table.layout import object_roots
+from app.table.layout import journal_folder, object_roots
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Keys of objects: ``pending`` ones may become part of the table, ``revoked`` ones never do."""
+    """Keys of objects: ``pending`` ones may become part of the table, ``rolled_back`` ones never do."""
 
     pending: frozenset[str]
-    revoked: frozenset[str]
+    rolled_back: frozenset[str]
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """What does not belong to the table, or not yet. Survey after a listing: what is finished by then stays so."""
+        return self.pending | self.rolled_back
 
 
 def survey(store: ObjectStore, table_root: str) -> Survey:
@@ -29,7 +34,7 @@ def survey(store: ObjectStore, table_root: str) -> Survey:
     folder = journal_folder(table_root)
     roots = object_roots(table_root)
     pending: set[str] = set()
-    revoked: set[str] = set()
+    rolled_back: set[str] = set()
     for found in store.list(folder):
         below = found.key.removeprefix(folder)
         if "/" not in below or not below.endswith(".json"):  # the table's schema, a probe
@@ -39,12 +44,12 @@ def survey(store: ObjectStore, table_root: str) -> Survey:
             continue  # the table is being deleted
         entry, _ = read
         pending.update(entry.objects)
-        revoked.update(item.key for item in entry.revoked)
-    return Survey(frozenset(pending), frozenset(revoked))
+        rolled_back.update(item.key for item in entry.revoked)
+    return Survey(frozenset(pending), frozenset(rolled_back))
 
 
 def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> None:
-    """Tell of journals of other consumer groups in the table: each group writes every row once.
+    """Warn of journals of other consumer groups in the table: each group writes every row once.
 
     Raises:
         ConnectorError: of the store.

@@ -1,4 +1,4 @@
-"""A line over time as an SVG picture, drawn here: the status page loads nothing and runs no script."""
+"""Draws a line chart over time as SVG: the status page loads nothing and runs no script."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""What was counted, in the form that Prometheus and its kin scrape. The only importer of prometheus_client.
+"""The metrics in the format of Prometheus. The only importer of prometheus_client.
 
-It is made anew at each scrape, from numbers that are at hand: nothing is asked over the network for it, and nothing of
-it costs anything between two scrapes.
+The text is made at each scrape, from numbers in memory: nothing is asked over the network for it, and nothing costs
+anything between two scrapes.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,8 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from app.monitoring.live import STATES, Identity, Live
-from app.monitoring.metrics import BUCKETS, Counts, Durations
+from app.monitoring.metrics import BUCKETS, STATES, Counts, Durations, Identity, Live
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

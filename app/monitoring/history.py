@@ -1,4 +1,4 @@
-"""What a running sink did lately: a sample every few seconds, for the pictures of the status page."""
+"""Samples of the last half hour, for the charts of the status page."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence

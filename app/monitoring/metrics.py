@@ -1,6 +1,6 @@
-"""What the connector counts while it works: by batch, by commit and by failure, never by record.
+"""Metrics: counts of the work, by batch, commit and failure but never by record; and the state at this moment.
 
-Safe from any thread. Those who count hold a ``Metrics``; those who tell take its ``counts()``.
+Safe from any thread. Those who count hold a ``Metrics``; those who show its numbers take its ``counts()``.
 """
 
 import threading
@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 from app.model import TopicPartition
 
@@ -17,6 +18,9 @@ STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
 # Upper bounds in seconds. A step takes tens of milliseconds where all is well, and minutes while a store is away.
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _REMEMBERED = 10  # batches, and files
+
+StateName = Literal["starting", "waiting", "consuming", "paused", "failing", "stopping"]
+STATES: tuple[StateName, ...] = get_args(StateName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the consumer group stands in an assigned partition.
+    """The offsets of the consumer group in an assigned partition.
 
     ``committed`` is the next offset after what is committed, ``committed_at`` when that was (seconds since the epoch,
     ``None`` before the first time), ``end`` the next offset to be produced, ``None`` as long as it is unknown.
@@ -104,6 +108,33 @@ class Counts:
         lags = [position.lag for position in self.positions.values()]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if lags and len(known) == len(lags) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which connector this is: what it reads, where it writes, and what it is made of.
+
+    ``table`` is the table's address, ``root`` the key of its folder in the store.
+    """
+
+    topic: str
+    group: str
+    table: str
+    root: str
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A look at the parts that run. Sizes are in bytes; ``detail`` says why the state is what it is."""
+
+    state: StateName = "starting"
+    detail: str = "Java, the store, the catalog and Kafka are being reached"
+    buffered: int = 0
+    buffer_limit: int = 0
+    under_way: int = 0
+    skipped: int = 0
+    java_pid: int | None = None
 
 
 class Metrics:

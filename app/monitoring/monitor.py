@@ -1,4 +1,4 @@
-"""Watches the running connector for those who ask over HTTP: platforms, scrapers, and people."""
+"""Serves probes, metrics and the status page over HTTP, and samples the running connector for them."""
 
 import json
 import logging
@@ -8,16 +8,15 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from app.logs import RecentWarnings
 from app.model import TopicPartition
 from app.monitoring.history import History, Sample
 from app.monitoring.http_server import Answer, HttpServer
-from app.monitoring.live import Identity, Live
-from app.monitoring.metrics import Metrics
+from app.monitoring.metrics import Identity, Live, Metrics
 from app.monitoring.probes import Health, Probe
-from app.monitoring.process_memory import resident_bytes
-from app.recent_warnings import RecentWarnings
 
 if TYPE_CHECKING:
     from app.monitoring.exposition import Exposition
@@ -40,7 +39,7 @@ class Monitor:
     Args:
         identity: which connector this is.
         metrics: what is counted.
-        health: what the probes are told.
+        health: answers the probes.
         look: how things are; later ``started`` gives a better one.
     """
 
@@ -112,8 +111,7 @@ class Monitor:
         return Answer(200, "text/plain; version=0.0.4; charset=utf-8", self._exposition.text())
 
     def _page(self) -> Answer:
-        from app.monitoring.status_page import View, render  # noqa: PLC0415 - see above
-        from app.monitoring.status_style import POLICY  # noqa: PLC0415
+        from app.monitoring.status_page import POLICY, View, render  # noqa: PLC0415 - see above
 
         live, now = self._live(), time.monotonic()
         view = View(
@@ -134,3 +132,12 @@ class Monitor:
 def _probed(probe: Probe) -> Answer:
     body = json.dumps({"ok": probe.ok, "detail": probe.detail}).encode() + b"\n"
     return Answer(200 if probe.ok else 503, "application/json", body)
+
+
+def resident_bytes(pid: int) -> int | None:
+    """What the process holds in memory; ``None`` where it is gone, or the system has no ``/proc``."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -13,7 +13,7 @@ class Probe:
 
 
 class Health:
-    """What the probes are told.
+    """Answers the probes.
 
     Args:
         loop_seconds: the longest a turn of the consumer's loop may take, a flush included.
@@ -31,7 +31,7 @@ class Health:
     def started(
         self, *, spark_alive: Callable[[], bool], ready: Callable[[], Probe], recovers: Callable[[], bool]
     ) -> None:
-        """From now on the loop turns, Spark lives, and readiness can be told; the loop rests while state recovers."""
+        """From now on the loop turns, Spark lives, and readiness is known; the loop rests while state recovers."""
         self._recovers = recovers
         self._spark_alive = spark_alive
         self._ready = ready

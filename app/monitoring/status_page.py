@@ -1,22 +1,23 @@
-"""The status page: what a person wants to know of a running connector, in one piece of HTML.
+"""The status page for people, as one HTML document.
 
-It shows what ``/metrics`` tells, and what numbers cannot. Whatever comes from outside is escaped where it is put in.
+It shows the metrics, and the last batches, files and warnings. Text from outside is escaped where it is inserted.
 """
 
+import base64
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from pathlib import Path
 from urllib.parse import quote
 
 from app import formatting
+from app.logs import Warned
 from app.model import TopicPartition
 from app.monitoring import chart
 from app.monitoring.history import History
-from app.monitoring.live import Identity, Live
-from app.monitoring.metrics import Counts, DeliveredBatch, Position
-from app.monitoring.status_style import STYLE
-from app.recent_warnings import Warned
+from app.monitoring.metrics import Counts, DeliveredBatch, Identity, Live, Position
 
 _REFRESH_SECONDS = 5
 _POINTS = 120  # of a picture: three of its pixels each
@@ -25,6 +26,15 @@ _RATE_SECONDS = 60.0
 _UNKNOWN = "\N{EN DASH}"
 _TONES = {"consuming": "good", "starting": "quiet", "stopping": "quiet", "waiting": "wait", "paused": "wait"}
 _COLOURS = {"good": "#1a9950", "quiet": "#7d8894", "wait": "#d68a00", "bad": "#d93636"}
+
+
+_STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+# This very style sheet, and pictures that are in the page itself, such as its icon. No script, nothing from elsewhere.
+POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ def render(view: View) -> str:
             f'<meta http-equiv="refresh" content="{_REFRESH_SECONDS}">',
             f"<title>{state}: {escape(identity.topic)}</title>",
             f'<link rel="icon" href="{_icon(_COLOURS[tone])}">',
-            f"<style>{STYLE}</style></head><body><main>",
+            f"<style>{_STYLE}</style></head><body><main>",
             "<header><h1>Quix TS Datalake Sink</h1>",
             f'<span class="state {tone}" id="state">{state}</span></header>',
             f'<p class="detail" id="detail">{escape(live.detail)}</p>' if live.detail else "",
@@ -91,13 +101,13 @@ def _tiles(view: View) -> str:
             "Last commit",
             "commit",
             _ago(view.now, counts.last_commit),
-            f"{formatting.several(live.under_way, 'batch', 'batches')} under way",
+            f"{formatting.counted(live.under_way, 'batch', 'batches')} under way",
         ),
         _tile(
             "Files",
             "files",
             f"{counts.files:,}",
-            f"{formatting.size(counts.size)} in {formatting.several(counts.batches, 'batch', 'batches')}",
+            f"{formatting.size(counts.size)} in {formatting.counted(counts.batches, 'batch', 'batches')}",
         ),
         _tile("Buffer", "buffer", formatting.size(live.buffered), f"of {formatting.size(live.buffer_limit)}"),
         _tile("Memory", "memory", memory, of_memory),
@@ -107,9 +117,9 @@ def _tiles(view: View) -> str:
 
 
 def _odd(counts: Counts, live: Live) -> str:
-    words = [f"{formatting.several(counts.rescued, 'value')} rescued"]
-    words += [f"{formatting.several(live.skipped, 'record')} skipped"] if live.skipped else []
-    words += [formatting.several(sum(counts.retries.values()), "retry", "retries")] if counts.retries else []
+    words = [f"{formatting.counted(counts.rescued, 'value')} rescued"]
+    words += [f"{formatting.counted(live.skipped, 'record')} skipped"] if live.skipped else []
+    words += [formatting.counted(sum(counts.retries.values()), "retry", "retries")] if counts.retries else []
     return ", ".join(words)
 
 

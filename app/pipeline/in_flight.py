@@ -1,24 +1,57 @@
-"""A batch on its way through the pipeline."""
+"""A batch on its way through the pipeline, and how one thread hands it to the next."""
 
 import logging
+import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from app.model import BatchPart, StoredFile
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile
 from app.pipeline.upload import UploadItem
+from app.retry import Stopped
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
 
+class Handover(Generic[_T]):
+    """Hands work from one thread to the next: a queue of one, whose waiting ends when ``stop`` is set."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._queue: queue.Queue[_T] = queue.Queue(maxsize=1)
+        self._stop = stop
+
+    @property
+    def is_empty(self) -> bool:
+        return self._queue.empty()
+
+    def put(self, item: _T) -> None:
+        while True:
+            if self._stop.is_set():
+                raise Stopped
+            try:
+                return self._queue.put(item, timeout=0.2)
+            except queue.Full:
+                continue
+
+    def get(self) -> _T:
+        while True:
+            if self._stop.is_set():
+                raise Stopped
+            try:
+                return self._queue.get(timeout=0.2)
+            except queue.Empty:
+                continue
+
+
 @dataclass(slots=True)
 class BatchInFlight:
-    """What is known of a batch; the rows themselves are left behind after step 2."""
+    """What is known of a batch on its way; its rows are dropped after step 2."""
 
     number: int
     reason: str
@@ -38,11 +71,11 @@ class BatchInFlight:
             self.seconds[step] = time.perf_counter() - begin
 
     def delivered(self, stored: Sequence[StoredFile], dropped: int) -> DeliveredBatch:
-        """What became of the batch, told in one line of the log as well.
+        """Returns what became of the batch, and logs it in one line.
 
         Args:
             stored: its files in the lake.
-            dropped: how many others were not made known, for their partition had been given away meanwhile.
+            dropped: how many others were not registered, for their partition had been given away meanwhile.
         """
         batch = DeliveredBatch(
             number=self.number,

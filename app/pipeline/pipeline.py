@@ -1,4 +1,4 @@
-"""A batch's way from rows to the catalog, off the consumer's thread.
+"""Steps 1 to 7 of a batch, from rows to the catalog, off the consumer's thread.
 
 1 convert   records → one Arrow table                   ┐ thread "stage"
 2 stage     uncompressed Parquet in the scratch folder  ┘
@@ -18,28 +18,23 @@ import logging
 import queue
 import shutil
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import pyarrow.parquet as pq
-
-from app.catalog.column_stats import column_stats
 from app.catalog.registrar import Registrar
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
 from app.monitoring.metrics import Metrics
-from app.pipeline.handover import Handover
-from app.pipeline.in_flight import BatchInFlight
+from app.pipeline.in_flight import BatchInFlight, Handover
 from app.pipeline.stage import Stager
-from app.pipeline.upload import Upload, UploadItem
-from app.pipeline.upload_items import data_file, dead_letters, intents, sidecars, stored_files
+from app.pipeline.upload import Destination, Upload, UploadItem
 from app.retry import Stopped, until_it_works
-from app.storage.base import ObjectStore, StoredObject
+from app.storage.base import StoredObject
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -58,16 +53,15 @@ class Pipeline:
     Args:
         writer: step 3.
         stager: steps 1 and 2.
-        store, table_root: where the table lies.
+        destination: where the table's objects go.
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
         workers: uploads at the same time.
         ownership: whose files may be uploaded and registered; steps 4 and 7.
-        recreated: asked with the partitions of each batch before anything of it leaves this machine; returns the error
+        recreated: called with the partitions of each batch before anything of it leaves this machine; returns the error
             to end with where the topic is not the one any more that they were read from. May raise as a step may.
-        virtual_columns: partition columns without folders.
-        stats_columns: the only columns to make zone maps of; ``None`` for all.
-        metrics: told of each batch that is in the lake, and of each try that failed.
+        metrics: counts batches that are in the lake, and tries that failed.
+        timings: how long to pause between tries.
     """
 
     def __init__(
@@ -75,28 +69,24 @@ class Pipeline:
         *,
         writer: Writer,
         stager: Stager,
-        store: ObjectStore,
-        table_root: str,
+        destination: Destination,
         registrar: Registrar,
         scratch: Path,
         workers: int,
         ownership: Ownership,
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
-        virtual_columns: Sequence[str] = (),
-        stats_columns: frozenset[str] | None = None,
         metrics: Metrics | None = None,
+        timings: Timings = DEFAULT,
     ) -> None:
+        self._timings = timings
         self._writer = writer
         self._stager = stager
-        self._store = store
-        self._table_root = table_root
+        self._destination = destination
         self._registrar = registrar
         self._scratch = scratch
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
         self._ownership = ownership
         self._recreated = recreated
-        self._virtual_columns = virtual_columns
-        self._stats_columns = stats_columns
         self._metrics = metrics or Metrics()
         self._stop = threading.Event()
         self._changed = threading.Condition()
@@ -152,7 +142,7 @@ class Pipeline:
 
     @property
     def obstacle(self) -> RetryableError | None:
-        """What the pipeline waits for to go away at present."""
+        """The error that the pipeline waits out at present."""
         return next(iter(self._obstacles.copy().values()), None)
 
     def wait_delivered(self, number: int, seconds: float) -> bool:
@@ -213,41 +203,41 @@ class Pipeline:
         self._staged.put(staged)
 
     def _stage(self, batch: Batch) -> tuple[BatchInFlight, StagedFile | None]:
-        job = BatchInFlight(batch.number, batch.reason, batch.parts, self._scratch / f"batch-{batch.number}")
-        job.folder.mkdir()
-        path = job.folder / "staged.parquet"
-        staged = self._stager.stage(batch, path, partial(self._until_it_works, "schema"), job.timed)
-        job.rescued = staged.rescued
-        job.rejected = sum(len(records) for _, records in staged.rejected)
-        job.dead_letters = dead_letters(staged.rejected, self._table_root, job.folder)
+        in_flight = BatchInFlight(batch.number, batch.reason, batch.parts, self._scratch / f"batch-{batch.number}")
+        in_flight.folder.mkdir()
+        path = in_flight.folder / "staged.parquet"
+        staged = self._stager.stage(batch, path, partial(self._until_it_works, "schema"), in_flight.timed)
+        in_flight.rescued = staged.rescued
+        in_flight.rejected = sum(len(records) for _, records in staged.rejected)
+        in_flight.dead_letters = self._destination.dead_letters(staged.rejected, in_flight.folder)
         with self._changed:
             self._held_bytes -= batch.size
             self._changed.notify_all()
-        return job, staged.file
+        return in_flight, staged.file
 
     def _write_next(self) -> None:
-        job, staged = _unless_failed(self._staged.get())
+        batch, staged = _unless_failed(self._staged.get())
         with self._changed:
-            self._taken_by_writer = job.number
+            self._taken_by_writer = batch.number
             self._changed.notify_all()
         files = []
         if staged:
-            files = job.timed("spark", lambda: self._writer.write(staged, job.folder / "written"))
+            files = batch.timed("spark", lambda: self._writer.write(staged, batch.folder / "written"))
             staged.path.unlink()
-        self._written.put((job, files))
+        self._written.put((batch, files))
 
     def _prepare(self, upload_items: Sequence[UploadItem]) -> None:
-        """Let the catalog have the table, if any of these files will be uploaded to it."""
-        if any(map(self._ownership.holds, {item.owner for item in upload_items})):
+        """Create or check the table in the catalog, if any of these files will be uploaded to it."""
+        if any(map(self._ownership.is_owner, {item.owner for item in upload_items})):
             self._registrar.prepare()
 
-    def _confirm_topics(self, job: BatchInFlight) -> None:
+    def _confirm_topics(self, batch: BatchInFlight) -> None:
         """End where a topic was recreated: rows of the new one would be written under the old one's offsets.
 
         It is asked after the batch was sealed, so that whatever it holds was read before; and before its intent, for
         the next owner finishes a batch whose files are all there.
         """
-        tps = [part.offsets.tp for part in job.parts]
+        tps = [part.offsets.tp for part in batch.parts]
         error = self._until_it_works("kafka", lambda: self._recreated(tps))
         if error is not None:
             raise error
@@ -260,46 +250,45 @@ class Pipeline:
             raise
 
     def _note_done(self) -> None:
-        """No batch follows that would say so of the one before; its files need not be looked at by the next start."""
+        """Write what no later batch will imply, so that the next start need not look for this batch's files."""
         try:
             self._ownership.done()
         except ConnectorError as error:
             logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
 
-    def _deliver(self, job: BatchInFlight, files: Sequence[WrittenFile]) -> None:
-        self._confirm_topics(job)
-        upload_items = [data_file(file, self._table_root) for file in files] + job.dead_letters
-        upload_items += sidecars(files, self._virtual_columns, self._table_root, job.folder)
-        announced = intents(job.parts, files, upload_items, self._table_root)
+    def _deliver(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
+        self._confirm_topics(batch)
+        to = self._destination
+        upload_items = [to.data_file(file) for file in files] + batch.dead_letters + to.sidecars(files, batch.folder)
+        announced = to.intents(batch.parts, files, upload_items)
         if files and not self._registrar.is_prepared:
             self._until_it_works("register", lambda: self._prepare(upload_items))
-        job.timed("intend", lambda: self._until_it_works("journal", lambda: self._ownership.intend(announced)))
+        batch.timed("intend", lambda: self._until_it_works("journal", lambda: self._ownership.intend(announced)))
         data = {file.key for intent in announced.values() for file in intent.files}
-        upload = Upload(upload_items, data, self._store, self._pool, self._ownership.holds)
-        job.timed("upload", lambda: self._until_it_works("upload", upload.run))
-        described = files if self._registrar.is_needed else []
-        stats = {file.path: column_stats(pq.read_metadata(file.path), self._stats_columns) for file in described}
+        upload = Upload(upload_items, data, to.store, self._pool, self._ownership.is_owner)
+        batch.timed("upload", lambda: self._until_it_works("upload", upload.run))
+        stats = to.stats(files if self._registrar.is_needed else [])
         registration = self._registrar.new_registration()
 
         def register() -> tuple[Mapping[str, StoredObject], list[StoredFile]]:
-            """Asked anew at each try: while a catalog is away, a partition may be given away."""
+            """Verifies the ownership at each try: while a catalog is away, a partition may be given away."""
             uploaded = upload.stored(self._ownership.confirm(announced))
-            stored = stored_files(files, uploaded, self._table_root, self._store.uri, stats)
+            stored = to.stored_files(files, uploaded, stats)
             registration.run(stored)
             return uploaded, stored
 
-        uploaded, stored = job.timed("register", lambda: self._until_it_works("register", register))
+        uploaded, stored = batch.timed("register", lambda: self._until_it_works("register", register))
         self._ownership.registered(announced)
         if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
-            job.timed("done", lambda: self._until_it_works("journal", self._ownership.done))
-        shutil.rmtree(job.folder)
-        self._metrics.delivered(job.delivered(stored, dropped=len(upload_items) - len(uploaded)))
+            batch.timed("done", lambda: self._until_it_works("journal", self._ownership.done))
+        shutil.rmtree(batch.folder)
+        self._metrics.delivered(batch.delivered(stored, dropped=len(upload_items) - len(uploaded)))
         with self._changed:
-            self._delivered = job.number
+            self._delivered = batch.number
             self._changed.notify_all()
 
     def _until_it_works(self, step: str, work: Callable[[], _T]) -> _T:
-        return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), clock=time.monotonic)
+        return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), timings=self._timings)
 
     def _set_obstacle(self, step: str, error: RetryableError | None) -> None:
         if error:

@@ -7,18 +7,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from app.bad_records.rescued import Rescue
+import pyarrow as pa
+
 from app.convert.batch import BatchConverter, Converted, Patiently
-from app.error_text import cut
-from app.model import Batch, BatchPart, Rejected, StagedFile
-from app.pipeline.output_files import output_files
-from app.spark.encodings import without_dictionary
+from app.convert.partition_values import group_ids, values_of
+from app.convert.values import Rescue
+from app.errors import cut
+from app.model import Batch, BatchPart, OutputFile, Rejected, StagedFile
+from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import write_staged
 from app.table.layout import PartitionSpec
 
 logger = logging.getLogger(__name__)
 
-_MOST_TOLD = 1_000  # columns, since the start
+_MOST_NAMED = 1_000  # columns, since the start
 _NAMED = 5  # columns, in one line
 _SHOWN = 80  # characters of a name
 _EXAMPLE = 300
@@ -62,7 +64,7 @@ class Stager:
         self._converter = converter
         self._spec = spec
         self._sort_column = sort_column
-        self._told: set[str] = set()
+        self._named: set[str] = set()
 
     def stage(self, batch: Batch, path: Path, patiently: Patiently, timed: Timed = _untimed) -> Staged:
         """Write the batch to ``path``, every row marked with the file it belongs to.
@@ -74,7 +76,7 @@ class Stager:
             batch: what is to be written.
             path: of the new file.
             patiently: calls again what the store refuses for a while.
-            timed: does each of the two steps.
+            timed: does the work of each of the two steps, and measures it.
 
         Raises:
             DataError: a row that cannot be written, where the user wants the process to end then.
@@ -87,8 +89,8 @@ class Stager:
         rows = converted.rows
         if rows is None:
             return Staged(None, rejected, 0)
-        self._tell(converted.rescued)
-        ids, groups = output_files(rows.partition_values, rows.parts, batch.parts, self._spec)
+        self._warn_of_rescued(converted.rescued)
+        ids, groups = _output_files(rows.partition_values, rows.parts, batch.parts, self._spec)
         group_column = _unused_name(rows.table.column_names)
         with_groups = rows.table.append_column(group_column, ids)
         write_staged(with_groups, path, without_dictionary(rows.table, ids, groups))
@@ -96,23 +98,47 @@ class Stager:
         rescued = sum(rescue.count for rescue in converted.rescued.values())
         return Staged(StagedFile(path, group_column, groups, sort_column), rejected, rescued)
 
-    def _tell(self, rescued: Mapping[str, Rescue]) -> None:
-        """Tell once of each column, in one line a batch: names come with the data, of any length and number."""
-        if len(self._told) >= _MOST_TOLD:
+    def _warn_of_rescued(self, rescued: Mapping[str, Rescue]) -> None:
+        """Log each column once, in one line a batch: names come with the data, of any length and number."""
+        if len(self._named) >= _MOST_NAMED:
             return
-        news = {key: rescue for name, rescue in rescued.items() if (key := name[:_SHOWN]) not in self._told}
+        news = {key: rescue for name, rescue in rescued.items() if (key := name[:_SHOWN]) not in self._named}
         if not news:
             return
-        self._told.update(islice(news, _MOST_TOLD - len(self._told)))
+        self._named.update(islice(news, _MOST_NAMED - len(self._named)))
         named = [f"column {cut(repr(key), _SHOWN)}: {cut(one.example, _EXAMPLE)}" for key, one in news.items()]
         more = f"; {len(news) - _NAMED:,} more columns" if len(news) > _NAMED else ""
-        last = "" if len(self._told) < _MOST_TOLD else ". No further columns are told, batches count their values"
+        last = "" if len(self._named) < _MOST_NAMED else ". No further columns are named, batches count their values"
         logger.warning(
             "%s%s; such values are kept in _rescued_data. COLUMN_TYPES can fix a column's type%s",
             "; ".join(named[:_NAMED]),
             more,
             last,
         )
+
+
+def _output_files(
+    values: Sequence[pa.Array], parts: pa.Array, of: Sequence[BatchPart], spec: PartitionSpec
+) -> tuple[pa.Array, tuple[OutputFile, ...]]:
+    """Which rows make up which file: one file per Hive partition and topic-partition.
+
+    Args:
+        values: one array per partition column.
+        parts: the part of every row.
+        of: the parts.
+        spec: names the columns.
+
+    Returns:
+        The number of every row's file (int32), and the files by their numbers.
+    """
+    ids = group_ids([*values, parts])
+    counted = pa.table({"id": ids, "row": pa.arange(0, len(ids))})
+    counted = counted.group_by("id").aggregate([("row", "min"), ("row", "count")]).sort_by("id")
+    groups = [
+        OutputFile(of[parts[first].as_py()], values_of(first, values, spec), count)
+        for first, count in zip(counted["row_min"].to_pylist(), counted["row_count"].to_pylist(), strict=True)
+    ]
+    return ids, tuple(groups)
 
 
 def _by_part(batch: Batch, rejected: Sequence[Rejected]) -> tuple[tuple[BatchPart, list[Rejected]], ...]:

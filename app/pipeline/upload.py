@@ -1,28 +1,141 @@
-"""Step 5: upload the written files with a pool of threads."""
+"""Step 5: the objects of a batch that go to the store, each with its key, and their upload by a pool of threads."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
+
+from app.bad_records.dead_letter import write as write_dead_letter
+from app.catalog.column_stats import column_stats
+from app.catalog.virtual_index import write_index
 from app.errors import RetryableError
+from app.journal.entry import JournaledFile
+from app.journal.journal import Intent
+from app.model import BatchPart, Rejected, StoredFile, WrittenFile
 from app.retry import Stopped
 from app.storage.base import ObjectStore, StoredObject
+from app.table.layout import data_key, dead_letter_key, file_name, index_key
+
+ColumnStats = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class UploadItem:
-    """A local file that is to be stored under ``key``, as long as the assignment with this token stands."""
+    """A local file that is to be stored under ``key``, as long as the assignment with this token is current."""
 
     path: Path
     key: str
     owner: str
 
 
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a table's objects go, and what is made of its columns.
+
+    Args:
+        store: connected.
+        table_root: key of the table's folder.
+        virtual_columns: partition columns without folders (virtual partitions).
+        stats_columns: the only columns to collect bounds and counts of (zone maps); ``None`` for all.
+    """
+
+    store: ObjectStore
+    table_root: str
+    virtual_columns: Sequence[str] = ()
+    stats_columns: frozenset[str] | None = None
+
+    def data_file(self, file: WrittenFile) -> UploadItem:
+        """The item of a file that Spark wrote."""
+        group = file.group
+        key = data_key(self.table_root, group.partition_values, file_name(group.part))
+        return UploadItem(file.path, key, group.part.owner)
+
+    def dead_letters(self, rejected: Sequence[tuple[BatchPart, Sequence[Rejected]]], folder: Path) -> list[UploadItem]:
+        """Write the rejected records of each topic-partition into a file of its own below ``folder``."""
+        upload_items = []
+        for index, (part, records) in enumerate(rejected):
+            path = folder / f"dead-letter-{index}.parquet"
+            write_dead_letter(records, path)
+            upload_items.append(UploadItem(path, dead_letter_key(self.table_root, part), part.owner))
+        return upload_items
+
+    def sidecars(self, files: Sequence[WrittenFile], folder: Path) -> list[UploadItem]:
+        """Write the index of virtual partitions that goes beside each data file, below ``folder``."""
+        upload_items = []
+        for index, file in enumerate(files if self.virtual_columns else ()):
+            path = folder / f"sidecar-{index}.parquet"
+            if write_index(file.path, self.virtual_columns, file.group.partition_values, path):
+                data = self.data_file(file)
+                upload_items.append(UploadItem(path, index_key(data.key), data.owner))
+        return upload_items
+
+    def intents(
+        self, parts: Sequence[BatchPart], files: Sequence[WrittenFile], upload_items: Sequence[UploadItem]
+    ) -> dict[str, Intent]:
+        """What a batch is about to store, by the token of each assignment that has something to store.
+
+        Args:
+            parts: all of the batch.
+            files: what Spark wrote.
+            upload_items: everything that will be uploaded.
+        """
+        data: dict[str, dict[str, JournaledFile]] = {}
+        for file in files:
+            key, values = self.data_file(file).key, dict(file.group.partition_values)
+            journaled = JournaledFile(key=key, size=file.size, rows=file.group.rows, partition_values=values)
+            data.setdefault(file.group.part.owner, {})[key] = journaled
+        also: dict[str, list[str]] = {}
+        for item in upload_items:
+            if item.key not in data.get(item.owner, {}):
+                also.setdefault(item.owner, []).append(item.key)
+        return {
+            part.owner: Intent(
+                part.number,
+                part.offsets.last,
+                tuple(data.get(part.owner, {}).values()),
+                tuple(also.get(part.owner, ())),
+            )
+            for part in parts
+            if part.owner in data or part.owner in also
+        }
+
+    def stats(self, files: Sequence[WrittenFile]) -> dict[Path, ColumnStats]:
+        """Bounds and counts of the columns (zone maps), by the path of the file."""
+        return {file.path: column_stats(pq.read_metadata(file.path), self.stats_columns) for file in files}
+
+    def stored_files(
+        self, files: Sequence[WrittenFile], stored: Mapping[str, StoredObject], stats: Mapping[Path, ColumnStats]
+    ) -> list[StoredFile]:
+        """The files that reached the store, as they are registered.
+
+        Args:
+            files: what Spark wrote.
+            stored: what was uploaded, by key; files that are not among it are left out.
+            stats: those of the files; may be empty where nothing is registered.
+        """
+        keyed = [(self.data_file(file).key, file) for file in files]
+        return [
+            StoredFile(
+                key=key,
+                uri=f"{self.store.uri}/{key}",
+                size=stored[key].size,
+                rows=file.group.rows,
+                partition_values=file.group.partition_values,
+                last_modified=stored[key].last_modified,
+                column_stats=stats.get(file.path, {}),
+            )
+            for key, file in keyed
+            if key in stored
+        ]
+
+
 class Upload:
     """The upload of one batch's files. It remembers what is stored already, so that it can be repeated.
 
-    Whether a batch is complete is told by its data files. So of each assignment one of them waits until all other
+    The data files show whether a batch is complete. So of each assignment one of them waits until all other
     objects (dead letters, index files) are stored: batches that have none of these take one round less.
 
     Args:

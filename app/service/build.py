@@ -1,7 +1,6 @@
 """From settings to the parts: the one place, with ``service``, that knows the settings object."""
 
 import logging
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
-from app.catalog.registrar import Registrar
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
+from app.consumer.assignment import Assignments
 from app.consumer.group import OtherTables, client_id
-from app.consumer.sink import LakeSink
+from app.consumer.sink import SinkLimits
 from app.convert.batch import BatchConverter
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
@@ -25,41 +24,27 @@ from app.journal.entry import journal_key
 from app.journal.first_offsets import FirstOffsets
 from app.journal.group_offsets import GroupOffsets
 from app.journal.journal import Journal
-from app.journal.kafka_watch import KafkaWatch
+from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.journal.ownership import AssignmentOwnership, JournalOwnership
 from app.journal.recovery import Recovery
-from app.journal.sweeper import Sweeper
-from app.journal.topic_ids import TopicIds
+from app.journal.rolled_back import Sweeper
 from app.monitoring.metrics import Metrics
-from app.monitoring.probes import Health
 from app.pipeline.stage import Stager
-from app.storage.base import ObjectStore
+from app.service.lake import Lake
 from app.table.layout import PartitionSpec, object_roots
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.table.schema_store import SchemaStore
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-# The consumer is thrown out of its group when it does not poll for this long (librdkafka's default).
-_MAX_POLL_SECONDS = 300.0
-FLUSH_SECONDS = 0.6 * _MAX_POLL_SECONDS
-# quixstreams gives the flush of a revocation a fifth of it; ours ends just before, with a reason.
-REVOKE_SECONDS = 0.2 * _MAX_POLL_SECONDS - 5.0
-# How long a killed member's partitions stay without a reader. Heartbeats have a thread of their own in the client, so
-# a busy connector does not miss them; one that is thought dead by mistake is fenced by the journal.
-_SESSION_MS = 20_000
-# A partition gets another owner when no heartbeat has come for that long, and they come every 3 s: half of it is safe.
-_FRESH_SECONDS = _SESSION_MS / 1000 / 2
 # Half of the client's default: what a message takes beside its bytes does not count there.
 _FETCHED_AHEAD_KB = 32 * 1024
-# One Spark job a second at most: a job costs a tenth of a CPU-second, and another 5 ms for each file.
-_GATHER_SECONDS = 1.0
 _SWEEP_SECONDS = 600.0
 # How often the topic's id and the group's members are looked at.
 _WATCH_SECONDS = 20.0
 # New partitions are noticed after so long; the client's default is five minutes.
 _METADATA_MS = 60_000
-_STOP_SECONDS = 25.0  # below the 30 s that Kubernetes waits by default
 
 
 def new_bad_records(settings: Settings) -> BadRecords:
@@ -79,7 +64,7 @@ def can_read_whole_batches(settings: Settings) -> bool:
 
 def new_stager(
     settings: Settings,
-    place: Place,
+    location: TableLocation,
     spec: PartitionSpec,
     schema: SchemaStore,
     bad_records: BadRecords,
@@ -89,7 +74,7 @@ def new_stager(
     rules = Rules(spec.timestamp_column, frozenset(spec.columns), settings.column_types)
     converter = BatchConverter(
         spec=spec,
-        table_root=place.root,
+        table_root=location.root,
         schema=schema,
         rules=rules,
         metadata=settings.metadata_columns,
@@ -102,29 +87,25 @@ def new_stager(
     return Stager(converter, spec, settings.sort_column)
 
 
-def new_sink(
-    settings: Settings, bad_records: BadRecords, metrics: Metrics, special: Callable[..., LakeSink] | None = None
-) -> LakeSink:
-    """The sink, or the one that ``special`` makes, not connected to its pipeline yet."""
-    return (special or LakeSink)(
-        batch_size=settings.batch_size,
-        gather_seconds=_GATHER_SECONDS,
-        max_buffer_bytes=settings.memory.buffer_mb * 2**20,
-        max_record_bytes=settings.memory.max_record_bytes,
-        flush_seconds=FLUSH_SECONDS,
-        revoke_seconds=REVOKE_SECONDS,
-        stop_seconds=_STOP_SECONDS,
-        bad_records=bad_records,
-        metrics=metrics,
-    )
+def sink_limits(settings: Settings) -> SinkLimits:
+    """How much the sink takes before what."""
+    memory = settings.memory
+    return SinkLimits(settings.batch_size, memory.buffer_mb * 2**20, memory.max_record_bytes)
 
 
-def new_ownership(settings: Settings, sink: LakeSink) -> JournalOwnership | AssignmentOwnership:
+def new_ownership(
+    settings: Settings, assignments: Assignments, timings: Timings
+) -> JournalOwnership | AssignmentOwnership:
     """Who may write which partition."""
     if settings.delivery_guarantee == "at-least-once":
-        return AssignmentOwnership(sink.is_owner)
+        return AssignmentOwnership(assignments.is_current)
     return JournalOwnership(
-        sink.is_owner, sink.fenced, workers=settings.max_write_workers, fresh_seconds=_FRESH_SECONDS
+        assignments.is_current,
+        assignments.fence,
+        workers=settings.max_write_workers,
+        # A partition gets another owner when no heartbeat has come for that long, and they come every 3 s: half of it
+        # is safe.
+        fresh_seconds=timings.session_seconds / 2,
     )
 
 
@@ -132,41 +113,40 @@ def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership) -> Sweeper
     """Delete rolled-back files again from time to time; with at-least-once delivery none are known."""
     if not isinstance(ownership, JournalOwnership):
         return None
-    sweeper = Sweeper(ownership, _SWEEP_SECONDS)
+    sweeper = Sweeper(ownership.delete_rolled_back, _SWEEP_SECONDS)
     sweeper.start()
     return sweeper
 
 
-def new_client_id(settings: Settings, place: Place) -> str:
+def new_client_id(settings: Settings, location: TableLocation) -> str:
     """What other connectors of the consumer group see of this one."""
-    return client_id(settings.input_topic, place.uri)
+    return client_id(settings.input_topic, location.uri)
 
 
-def new_group_offsets(application: LakeApplication) -> tuple[GroupOffsets, TopicIds]:
+def new_group_offsets(application: LakeApplication, timings: Timings) -> tuple[GroupOffsets, TopicIds]:
     """What asks Kafka where partitions stand, and what remembers which topic they were claimed in."""
-    positions = GroupOffsets(_quiet_consumer(application), application.admin)
+    positions = GroupOffsets(_quiet_consumer(application), application.admin, timings.kafka_answer_seconds)
     return positions, TopicIds(positions.topic_id)
 
 
 def new_claims(
     settings: Settings,
-    store: ObjectStore,
-    place: Place,
-    registrar: Registrar,
+    lake: Lake,
     ownership: JournalOwnership | AssignmentOwnership,
     application: LakeApplication,
-    sink: LakeSink,
+    assignments: Assignments,
     metrics: Metrics,
     positions: GroupOffsets,
     topic_ids: TopicIds,
+    timings: Timings,
 ) -> Claims:
     """What claims partitions for the application."""
-    root, roots = place.root, object_roots(place.root)
+    store, root, roots = lake.store, lake.location.root, object_roots(lake.location.root)
     group = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
-    recovery = Recovery(store, registrar, frozenset(settings.stats_columns) or None, objects.map)
+    recovery = Recovery(store, lake.registrar, frozenset(settings.stats_columns) or None, objects.map)
     keeps_journals = isinstance(ownership, JournalOwnership)
-    other_tables = OtherTables(application.admin, group, new_client_id(settings, place))
+    other_tables = OtherTables(application.admin, group, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(
         store,
         root,
@@ -184,11 +164,12 @@ def new_claims(
             token,
             roots=roots,
             each=objects.map,
+            clock=timings.clock,
         ),
         ownership=ownership if isinstance(ownership, JournalOwnership) else None,
-        positions=positions,
+        offsets=positions,
         register=recovery.register,
-        is_current=sink.is_owner,
+        is_current=assignments.is_current,
         first_offset=first_offsets.of,
         topic_ids=topic_ids,
         start_from=settings.start_from,
@@ -199,6 +180,7 @@ def new_claims(
             [lambda: topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS
         ),
         metrics=metrics,
+        timings=timings,
     )
 
 
@@ -211,11 +193,11 @@ def _quiet_consumer(application: LakeApplication) -> BaseConsumer:
 
 def new_application(
     settings: Settings,
-    place: Place,
-    sink: LakeSink,
-    health: Health,
+    location: TableLocation,
+    assignments: Assignments,
     metrics: Metrics,
     scratch: Path,
+    timings: Timings = DEFAULT,
     kind: type[LakeApplication] | None = None,
     **others: Any,
 ) -> LakeApplication:
@@ -223,11 +205,11 @@ def new_application(
 
     Args:
         settings: the connector's settings.
-        place: what the group's other members are told that is written.
-        sink: where all rows go.
-        health: told of each turn of the loop.
-        metrics: told where partitions stand.
+        location: what the group's other members are told that is written.
+        assignments: the present ones.
+        metrics: told of commits that failed.
         scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
+        timings: of the consumer group and of commits.
         kind: of application, where it is to be a special one.
         others: further arguments of the application, or other ones.
 
@@ -235,9 +217,10 @@ def new_application(
         ConfigError: the Kafka client refuses its settings, or the platform does not tell where the broker is.
     """
     arguments: dict[str, Any] = {
-        "lake_sink": sink,
-        "on_turn": health.turn,
+        "assignments": assignments,
+        "max_record_bytes": settings.memory.max_record_bytes,
         "metrics": metrics,
+        "timings": timings,
         "broker_address": kafka_connection(settings),
         "quix_sdk_token": settings.sdk_token.get_secret_value() if settings.sdk_token else None,
         "quix_portal_api": settings.portal_api,
@@ -245,8 +228,8 @@ def new_application(
         # Claims decide where to begin. An offset that Kafka has lost later must not be passed over without a word.
         "auto_offset_reset": "error",
         "consumer_extra_config": {
-            "client.id": new_client_id(settings, place),
-            "session.timeout.ms": _SESSION_MS,
+            "client.id": new_client_id(settings, location),
+            "session.timeout.ms": int(timings.session_seconds * 1000),
             "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
             "max.partition.fetch.bytes": settings.memory.fetched_at_once_bytes,
             "topic.metadata.refresh.interval.ms": _METADATA_MS,

@@ -7,14 +7,17 @@ from app.catalog.query_api import QueryApi
 from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.config.settings import Settings
+from app.journal.survey import warn_of_other_groups
 from app.service.starting import patiently
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
+from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import open_table
-from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec
-from app.table.location import Place, adopted
+from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, journal_folder
+from app.table.location import TableLocation, adopted
 from app.table.schema_store import SchemaStore
+from app.timings import Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,45 +25,51 @@ class Lake:
     """What the connector's start has found: the connected store, and the table in it."""
 
     store: ObjectStore
-    place: Place
+    location: TableLocation
     spec: PartitionSpec
     registrar: Registrar
     query_api: QueryApi | None
 
 
-def open_lake(settings: Settings) -> Lake:
+def open_lake(settings: Settings, timings: Timings) -> Lake:
     """Connect to the catalog, then to the store where the table lies, and compare the settings with what is there.
 
     Raises:
         ConnectorError: of the catalog or the store, after a while where it may pass.
     """
     store, catalog = new_store(settings), new_catalog(settings)
-    known = patiently(catalog.check) if catalog else None
-    place = new_place(settings, store, known)
-    patiently(lambda: store.connect(f"{place.root}/"))
-    spec = patiently(lambda: new_spec(settings, store, place, known))
+    known = patiently(catalog.check, timings) if catalog else None
+    location = new_location(settings, store, known)
+    patiently(lambda: store.connect(f"{location.root}/"), timings)
+    spec = patiently(lambda: new_spec(settings, store, location, known), timings)
     query_api = new_query_api(settings)
-    return Lake(store, place, spec, new_registrar(settings, catalog, place, known, query_api), query_api)
+    return Lake(store, location, spec, new_registrar(settings, catalog, location, known, query_api), query_api)
 
 
-def new_place(settings: Settings, store: ObjectStore, known: CatalogTable | None) -> Place:
+def check_journals(lake: Lake, group: str) -> None:
+    """See that the store can keep journals and the schema, and whose journals there are."""
+    warn_of_other_groups(lake.store, lake.location.root, group)
+    try_out(lake.store, journal_folder(lake.location.root))
+
+
+def new_location(settings: Settings, store: ObjectStore, known: CatalogTable | None) -> TableLocation:
     """The table's folder: where the catalog has it, else where the settings say.
 
     Raises:
         ConfigError: the catalog has it out of the store's reach.
     """
-    configured = Place(store.uri, f"{settings.root}/{settings.table}")
+    configured = TableLocation(store.uri, f"{settings.root}/{settings.table}")
     return adopted(known, configured, settings.workspace_id if settings.uses_platform_storage else None)
 
 
-def find_table(settings: Settings) -> tuple[ObjectStore, Place]:
+def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
     """The store and the table's folder in it, for those who only look at what is there.
 
     Raises:
         ConnectorError: of the catalog, where there is one.
     """
     store, catalog = new_store(settings), new_catalog(settings)
-    return store, new_place(settings, store, catalog.check() if catalog else None)
+    return store, new_location(settings, store, catalog.check() if catalog else None)
 
 
 def new_catalog(settings: Settings) -> Catalog | None:
@@ -78,7 +87,7 @@ def new_catalog(settings: Settings) -> Catalog | None:
 
 
 def table_properties(settings: Settings) -> TableProperties:
-    """What the catalog gets to know of the table beside its place."""
+    """What the catalog gets to know of the table beside its location."""
     return TableProperties(
         settings.partition_order,
         settings.timestamp_column,
@@ -88,7 +97,9 @@ def table_properties(settings: Settings) -> TableProperties:
     )
 
 
-def new_spec(settings: Settings, store: ObjectStore, place: Place, known: CatalogTable | None) -> PartitionSpec:
+def new_spec(
+    settings: Settings, store: ObjectStore, location: TableLocation, known: CatalogTable | None
+) -> PartitionSpec:
     """The table's layout, compared with the table as the store and, if it knows it, the catalog have it.
 
     Raises:
@@ -98,7 +109,7 @@ def new_spec(settings: Settings, store: ObjectStore, place: Place, known: Catalo
     return open_table(
         store,
         known,
-        table_root=place.root,
+        table_root=location.root,
         hive_columns=settings.hive_columns,
         timestamp_column=settings.timestamp_column,
         null_partition=settings.null_partition,
@@ -123,14 +134,14 @@ def new_query_api(settings: Settings) -> QueryApi | None:
 def new_registrar(
     settings: Settings,
     catalog: Catalog | None,
-    place: Place,
+    location: TableLocation,
     known: CatalogTable | None,
     query_api: QueryApi | None = None,
 ) -> Registrar:
     """Step 6, with the table as the catalog held it when ``new_spec`` compared it."""
     return Registrar(
         catalog if settings.auto_discover else None,
-        place,
+        location,
         table_properties(settings),
         settings.input_topic,
         known,
@@ -138,6 +149,6 @@ def new_registrar(
     )
 
 
-def new_schema(settings: Settings, store: ObjectStore, place: Place) -> SchemaStore:
+def new_schema(settings: Settings, store: ObjectStore, location: TableLocation) -> SchemaStore:
     """The table's schema, not read yet."""
-    return SchemaStore(store, place.root, settings.column_types)
+    return SchemaStore(store, location.root, settings.column_types)

@@ -9,10 +9,11 @@ from app import __version__
 from app.bad_records.policy import BadRecords
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
+from app.consumer.assignment import Assignments
 from app.consumer.end_offsets import EndOffsets
+from app.consumer.loop import ConsumerLoop
 from app.consumer.sink import LakeSink
-from app.monitoring.live import Identity, Live, StateName
-from app.monitoring.metrics import Metrics
+from app.monitoring.metrics import Identity, Live, Metrics, StateName
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health, Probe
 from app.pipeline.pipeline import Pipeline
@@ -30,8 +31,10 @@ class Java(Protocol):
 class Parts:
     """The parts that there is something to see of."""
 
+    assignments: Assignments
     sink: LakeSink
     application: LakeApplication
+    loop: ConsumerLoop
     pipeline: Pipeline
     bad_records: BadRecords
     health: Health
@@ -59,21 +62,21 @@ def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
     """All parts are there: let the probes and the monitor look at them from now on."""
     parts.health.started(
         spark_alive=lambda: parts.java.alive,
-        ready=lambda: _readiness(parts.sink, parts.application),
+        ready=lambda: _readiness(parts),
         recovers=lambda: parts.application.recovers_state,
     )
     buffer_limit = settings.memory.buffer_mb * 2**20
     monitor.started(lambda: _look(parts, buffer_limit), EndOffsets(parts.application.admin))
 
 
-def _readiness(sink: LakeSink, application: LakeApplication) -> Probe:
-    if not sink.is_assigned:
+def _readiness(parts: Parts) -> Probe:
+    if not parts.assignments.tps:
         return Probe(ok=False, detail="no partitions assigned yet")
-    if application.recovers_state:
+    if parts.application.recovers_state:
         return Probe(ok=False, detail="the state of transform() is read from its changelog")
-    if not application.has_claimed_all:
+    if not parts.loop.has_claimed_all:
         return Probe(ok=False, detail="partitions wait for their journals")
-    if not sink.last_flush_ok:
+    if not parts.sink.last_flush_ok:
         return Probe(ok=False, detail="the last flush did not go through")
     return Probe(ok=True, detail="consuming")
 
@@ -99,11 +102,11 @@ def _state(parts: Parts) -> tuple[StateName, str]:
     failure, obstacle = parts.pipeline.failure, parts.pipeline.obstacle
     if failure or not live.ok:
         return "failing", str(failure or obstacle or live.detail)
-    if parts.application.is_paused:
+    if parts.loop.is_paused:
         return "paused", str(obstacle or "the destination takes longer than a commit may; it goes on by itself")
     if obstacle:
         return "waiting", str(obstacle)
-    ready = _readiness(parts.sink, parts.application)
+    ready = _readiness(parts)
     if not ready.ok:
         return "waiting", ready.detail
     return "consuming", "the buffer is full: consuming waits for room" if parts.sink.is_full else ""

@@ -16,28 +16,23 @@ from quixstreams.models.topics import Topic
 from app import logs
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
-from app.consumer.broker import find_topics
+from app.consumer.assignment import Assignments
+from app.consumer.broker import find_topics, open_topic
 from app.consumer.exact_json import new_deserializer
 from app.consumer.group import check_members, check_rights
+from app.consumer.loop import new_loop
+from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.rejections import MessageReader
 from app.consumer.sink import LakeSink
-from app.consumer.topics import open_topic
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.journal.claims import Claims
-from app.journal.entry import journal_folder
-from app.journal.ownership import Ownership
-from app.journal.survey import warn_of_other_groups
-from app.journal.sweeper import Sweeper
-from app.journal.topic_ids import TopicIds
+from app.journal.rolled_back import Sweeper
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.stage import Stager
-from app.service import starting
+from app.pipeline.upload import Destination
 from app.service.build import (
-    FLUSH_SECONDS,
-    REVOKE_SECONDS,
     begin_sweeping,
     can_read_whole_batches,
     new_application,
@@ -46,18 +41,19 @@ from app.service.build import (
     new_client_id,
     new_group_offsets,
     new_ownership,
-    new_sink,
     new_stager,
+    sink_limits,
 )
 from app.service.customised import Customised, load_customised
-from app.service.lake import Lake, new_schema, open_lake
+from app.service.lake import Lake, check_journals, new_schema, open_lake
 from app.service.overview import Parts, new_monitor, oversee
+from app.service.spark import new_spark_writer
 from app.service.starting import patiently, spare_the_garbage_collector, wait
-from app.service.stream_timeouts import Watch
+from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import make_scratch
-from app.spark.writer import SparkWriter
-from app.storage.probe import try_out
-from app.table.location import Place
+from app.stream_timeouts.events import Announcer
+from app.table.location import TableLocation
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -69,13 +65,17 @@ class _StopRequested(BaseException):
     """A signal came while the connector was still starting; no ``Exception``, so that nothing on the way eats it."""
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, timings: Timings = DEFAULT) -> int:
     """Run the connector until a signal or an error ends it.
+
+    Args:
+        settings: the connector's settings.
+        timings: how long it waits for what.
 
     Returns:
         The exit code: 0 stopped, 1 a lasting failure, 2 settings, 70 Spark lost, 75 worth trying again.
     """
-    service = _Service(settings)
+    service = _Service(settings, timings)
     try:
         service.run()
     except _StopRequested:
@@ -103,9 +103,10 @@ def run(settings: Settings) -> int:
 
 
 class _Service:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, timings: Timings = DEFAULT) -> None:
         self._settings = settings
-        self._health = Health(loop_seconds=FLUSH_SECONDS + REVOKE_SECONDS, clock=time.monotonic)
+        self._timings = timings
+        self._health = Health(loop_seconds=timings.flush_seconds + timings.revoke_seconds, clock=timings.clock)
         self._metrics = Metrics()
         self._scratch = make_scratch()
         self._stop = threading.Event()
@@ -113,16 +114,9 @@ class _Service:
         self._pipeline: Pipeline | None = None
         self._claims: Claims | None = None
         self._sweeper: Sweeper | None = None
-        self._watch: Watch | None = None
+        self._announcer: Announcer | None = None
         self._lake: Lake | None = None
-        self._spark = SparkWriter(
-            master=settings.spark_master,
-            driver_memory=f"{settings.memory.heap_mb}m",
-            scratch=self._scratch,
-            compression=settings.parquet_compression,
-            row_group_rows=settings.row_group_rows,
-            on_lost=_exit_without_spark,
-        )
+        self._spark = new_spark_writer(settings, self._scratch, _exit_without_spark)
         self.connected = False
 
     @property
@@ -134,58 +128,89 @@ class _Service:
         return self._stop.is_set() and not self.connected
 
     def run(self) -> None:
-        """Start, consume, and return once stopped."""
+        """Start, consume, and return once stopped.
+
+        Each part is made from those before it. First comes what needs no other system, then what ``transform()`` builds
+        on, and only then the parts that depend on what it has built: whether records come in batches, and where
+        consuming begins.
+        """
         self._listen_to_signals()
-        for line in self._settings.summary():
+        settings, timings, metrics = self._settings, self._timings, self._metrics
+        for line in settings.summary():
             logger.info("%s", line)
         customised = load_customised()
         monitor = self._new_monitor()
-        begin = time.monotonic()
-        bad_records = new_bad_records(self._settings)
-        self._watch = watch = Watch(self._settings, customised.on_stream_timeout)
-        sink = new_sink(self._settings, bad_records, self._metrics, watch.new_sink)
+        begin = timings.clock()
+        bad_records = new_bad_records(settings)
+        stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected
-        self._lake = lake = open_lake(self._settings)
-        monitor.found(lake.place.uri, lake.place.root)
-        schema = new_schema(self._settings, lake.store, lake.place)
-        patiently(schema.open)
-        application, topic = self._open_topics(sink, watch, lake.place)
+        self._lake = lake = open_lake(settings, timings)
+        # Probes are answered from the start; the monitor learns the rest later.
+        monitor.found(lake.location.uri, lake.location.root)
+        schema = new_schema(settings, lake.store, lake.location)
+        patiently(schema.open, timings)
+
+        assignments = Assignments(metrics, timings)
+        application = new_application(settings, lake.location, assignments, metrics, self._scratch, timings)
+        topic = self._open_topics(application, stream_timeouts, lake.location)
         transformed, is_untouched = _transformed(customised, application, topic)
-        is_raw = is_untouched and can_read_whole_batches(self._settings)
-        reader = MessageReader(topic, self._settings.memory.max_record_bytes).read if is_raw else None
-        stager = new_stager(self._settings, lake.place, lake.spec, schema, bad_records, reader)
-        patiently(lambda: self._check_journals(lake, application.config.consumer_group))
+        in_batches = is_untouched and can_read_whole_batches(settings)
+        reader = MessageReader(topic, settings.memory.max_record_bytes).read if in_batches else None
+        stager = new_stager(settings, lake.location, lake.spec, schema, bad_records, reader)
+        patiently(lambda: check_journals(lake, application.config.consumer_group), timings)
         wait(spark_up)
-        ownership = new_ownership(self._settings, sink)
-        positions, topic_ids = new_group_offsets(application)
-        pipeline = self._new_pipeline(lake, stager, ownership, topic_ids)
-        sink.connect(pipeline)
-        self._claims = new_claims(
-            self._settings,
-            lake.store,
-            lake.place,
-            lake.registrar,
-            ownership,
-            application,
-            sink,
-            self._metrics,
-            positions,
-            topic_ids,
+
+        ownership = new_ownership(settings, assignments, timings)
+        positions, topic_ids = new_group_offsets(application, timings)
+        self._pipeline = pipeline = Pipeline(
+            writer=self._spark,
+            stager=stager,
+            destination=Destination(
+                lake.store, lake.location.root, lake.spec.virtual, frozenset(settings.stats_columns) or None
+            ),
+            registrar=lake.registrar,
+            scratch=self._scratch,
+            workers=settings.max_write_workers,
+            ownership=ownership,
+            recreated=topic_ids.recreated,
+            metrics=metrics,
+            timings=timings,
         )
-        application.connect(self._claims)
+        self._claims = claims = new_claims(
+            settings, lake, ownership, application, assignments, metrics, positions, topic_ids, timings
+        )
         self._sweeper = begin_sweeping(ownership)
-        watch.connect(application)
+        paused = PausedPartitions(application.consumer, claims, assignments, metrics)
+        sink = LakeSink(
+            pipeline=pipeline,
+            assignments=assignments,
+            limits=sink_limits(settings),
+            bad_records=bad_records,
+            on_sealed=application.checkpoints.in_flight.sealed,
+            metrics=metrics,
+            observer=stream_timeouts.new_observer(paused.is_heard, self._announcer),
+            timings=timings,
+        )
         transformed.sink(sink)
-        if is_raw:
-            application.read_whole_batches()
-        application.start_sinks()
-        oversee(self._settings, monitor, Parts(sink, application, pipeline, bad_records, self._health, self._spark))
+        loop = new_loop(
+            application=application,
+            assignments=assignments,
+            sink=sink,
+            paused=paused,
+            claims=claims,
+            on_turn=self._health.turn,
+            in_batches=in_batches,
+            metrics=metrics,
+        )
+        application.start(loop)
+        parts = Parts(assignments, sink, application, loop, pipeline, bad_records, self._health, self._spark)
+        oversee(settings, monitor, parts)
         self._application = application  # from here on a signal stops the loop, and no longer the start
         if self.stopped_at_start:
             raise _StopRequested
         self.connected = True
         logs.announce_connected()
-        logger.info("ready to consume %s after %.1f s", topic.name, time.monotonic() - begin)
+        logger.info("ready to consume %s after %.1f s", topic.name, timings.clock() - begin)
         spare_the_garbage_collector()
         try:
             application.run()
@@ -206,8 +231,8 @@ class _Service:
 
     def close(self) -> None:
         """End what still runs. Never raises, for an exit code is on its way."""
-        if self._watch:
-            self._watch.close()
+        if self._announcer:
+            self._announcer.close()
         if self._pipeline:
             self._pipeline.stop()
         if self._sweeper:
@@ -262,13 +287,14 @@ class _Service:
             raise _StopRequested
         self._application.request_stop()
 
-    def _open_topics(self, sink: LakeSink, watch: Watch, place: Place) -> tuple[LakeApplication, Topic]:
-        application = new_application(self._settings, place, sink, self._health, self._metrics, self._scratch)
+    def _open_topics(
+        self, application: LakeApplication, stream_timeouts: StreamTimeouts, location: TableLocation
+    ) -> Topic:
         visible = find_topics(
             application.config.broker_address,
-            wait_seconds=starting.PATIENCE_SECONDS,
+            wait_seconds=self._timings.start_patience_seconds,
             stop=self._stop,
-            clock=time.monotonic,
+            clock=self._timings.clock,
         )
         topic = open_topic(
             application,
@@ -277,36 +303,15 @@ class _Service:
             variable="input",
             right="Read",
             value_deserializer=new_deserializer(self._settings.value_deserializer),
-            key_deserializer=watch.key_deserializer,
+            key_deserializer=stream_timeouts.key_deserializer,
         )
-        application.keep_messages(topic)
-        watch.open(application, visible)
+        application.current.keep_of(topic)
+        self._announcer = stream_timeouts.new_announcer(application, visible)
         group = application.config.consumer_group
         check_rights(application.admin, topic.name, group)
-        patiently(lambda: check_members(application.admin, group, new_client_id(self._settings, place)))
-        return application, topic
-
-    def _check_journals(self, lake: Lake, group: str) -> None:
-        """See that the store can keep journals and the schema, and whose journals there are."""
-        warn_of_other_groups(lake.store, lake.place.root, group)
-        try_out(lake.store, journal_folder(lake.place.root))
-
-    def _new_pipeline(self, lake: Lake, stager: Stager, ownership: Ownership, topic_ids: TopicIds) -> Pipeline:
-        self._pipeline = Pipeline(
-            writer=self._spark,
-            stager=stager,
-            store=lake.store,
-            table_root=lake.place.root,
-            registrar=lake.registrar,
-            scratch=self._scratch,
-            workers=self._settings.max_write_workers,
-            ownership=ownership,
-            recreated=topic_ids.recreated,
-            virtual_columns=lake.spec.virtual,
-            stats_columns=frozenset(self._settings.stats_columns) or None,
-            metrics=self._metrics,
-        )
-        return self._pipeline
+        own_id = new_client_id(self._settings, location)
+        patiently(lambda: check_members(application.admin, group, own_id), self._timings)
+        return topic
 
 
 def _transformed(customised: Customised, application: LakeApplication, topic: Topic) -> tuple[StreamingDataFrame, bool]:

@@ -2,33 +2,31 @@
 
 import gc
 import logging
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TypeVar
 
 from app.errors import RetryableError
+from app.timings import Timings
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 60.0  # with a broker, store or catalog that is not up yet
-PAUSE_SECONDS = 2.0
 _NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
 _T = TypeVar("_T")
 
 
-def patiently(work: Callable[[], _T]) -> _T:
+def patiently(work: Callable[[], _T], timings: Timings) -> _T:
     """Try again for a while what another system may not be ready for yet."""
-    give_up = time.monotonic() + PATIENCE_SECONDS
+    give_up = timings.clock() + timings.start_patience_seconds
     while True:
         try:
             return work()
         except RetryableError as error:
-            if time.monotonic() > give_up:
+            if timings.clock() > give_up:
                 raise
             logger.warning("%s. Trying again", str(error).rstrip("."))
-            time.sleep(PAUSE_SECONDS)
+            timings.sleep(timings.start_pause_seconds)
 
 
 def wait(future: Future[None]) -> None:

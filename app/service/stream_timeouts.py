@@ -2,30 +2,28 @@
 
 import logging
 from collections.abc import Callable, Collection
-from functools import partial
 
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
+from app.consumer.broker import open_topic
 from app.consumer.exact_json import new_deserializer
-from app.consumer.sink import LakeSink
-from app.consumer.topics import open_topic
 from app.errors import ConfigError
+from app.model import TopicPartition
 from app.stream_timeouts.events import Announcer, EventTopic, Hook
-from app.stream_timeouts.observer import RawKeys, WatchfulSink
+from app.stream_timeouts.observer import KeyObserver, RawKeys
 from app.stream_timeouts.tracker import TimeoutTracker
 
 logger = logging.getLogger(__name__)
 
 
-class Watch:
-    """What a service has of it; switched off, it does nothing.
+class StreamTimeouts:
+    """Makes the parts of stream timeouts, in the order in which the start can; switched off, it makes none.
 
     Args:
         settings: the connector's settings.
         hook: ``on_stream_timeout`` of ``app.transform``, if there is one.
 
     Attributes:
-        new_sink: makes the sink from the arguments of ``LakeSink``, where it is not to be the plain one.
         key_deserializer: reads the input topic's keys.
 
     Raises:
@@ -35,20 +33,17 @@ class Watch:
     def __init__(self, settings: Settings, hook: Hook | None) -> None:
         self._hook = hook
         self._topic = settings.stream_timeout_topic
-        self._announcer: Announcer | None = None
-        self._silence: TimeoutTracker | None = None
-        self.new_sink: Callable[..., LakeSink] | None = None
+        self._timeout_ms = settings.stream_timeout_ms
+        self._max_bytes = settings.memory.buffer_mb * 2**20 // 2
+        self._raw_keys: RawKeys | None = None
         self.key_deserializer = new_deserializer(settings.key_deserializer)
-        if settings.stream_timeout_ms:
+        if self._timeout_ms:
             _check_someone_listens(self._topic, self._hook)
-            half_of_buffer = settings.memory.buffer_mb * 2**20 // 2
-            self._silence = TimeoutTracker(timeout_ms=settings.stream_timeout_ms, max_bytes=half_of_buffer)
-            self.key_deserializer = raw_keys = RawKeys(self.key_deserializer)
-            self.new_sink = partial(WatchfulSink, self._silence, raw_keys)
+            self.key_deserializer = self._raw_keys = RawKeys(self.key_deserializer)
         elif self._hook:
             logger.warning("on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set")
 
-    def open(self, application: LakeApplication, visible: Collection[str]) -> None:
+    def new_announcer(self, application: LakeApplication, visible: Collection[str]) -> Announcer | None:
         """Find the topic for events, if there is to be one.
 
         Args:
@@ -58,24 +53,30 @@ class Watch:
         Raises:
             ConfigError: it does not exist.
         """
-        if self._silence is None:
-            return
+        if not self._timeout_ms:
+            return None
         events = None
         if self._topic:
             topic = open_topic(application, self._topic, visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
             config = application.config
             events = EventTopic(config.broker_address, config.producer_extra_config, topic.name)
-        self._announcer = Announcer(events, self._hook)
+        return Announcer(events, self._hook)
 
-    def connect(self, application: LakeApplication) -> None:
-        """Let the keys that fall silent be told, before the first record comes."""
-        if self._silence and self._announcer:
-            self._silence.connect(application.listening(), self._announcer)
+    def new_observer(
+        self, is_heard: Callable[[TopicPartition], bool], announcer: Announcer | None
+    ) -> KeyObserver | None:
+        """What tells the timers which keys come to the sink.
 
-    def close(self) -> None:
-        """Wait a moment for the events that are under way."""
-        if self._announcer:
-            self._announcer.close()
+        Args:
+            is_heard: whether a partition is being consumed.
+            announcer: told of keys that fall silent.
+        """
+        if not (announcer and self._raw_keys and self._timeout_ms):
+            return None
+        tracker = TimeoutTracker(
+            timeout_ms=self._timeout_ms, max_bytes=self._max_bytes, is_heard=is_heard, listener=announcer
+        )
+        return KeyObserver(tracker, self._raw_keys)
 
 
 def _check_someone_listens(topic: str | None, hook: Hook | None) -> None:

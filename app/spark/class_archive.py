@@ -30,7 +30,6 @@ from pyspark.sql import SparkSession
 
 from app.errors import ConnectorError
 from app.spark.java import Java, find_java
-from app.spark.jvm import spark_conf, use_scratch_file_system
 from app.spark.launch import (
     EXTRA_OPTIONS,
     INHERITED,
@@ -42,6 +41,7 @@ from app.spark.launch import (
     extra_options,
     start_java,
 )
+from app.spark.session import spark_conf, use_scratch_file_system
 
 logger = logging.getLogger(__name__)
 

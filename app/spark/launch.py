@@ -1,15 +1,19 @@
-"""Starts the Java process of Spark, and connects PySpark to it.
+"""Starts the Java process of Spark, connects PySpark to it, and hands its output to our log.
 
 PySpark's own way is the script ``spark-submit``: it starts a Java only to compute the command line of the next, which
 then inherits every variable of ours, the keys of the store among them.
 """
 
+import logging
 import os
+import re
 import shlex
 import shutil
 import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -22,6 +26,8 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from app.errors import ConfigError
 from app.spark.java import OLDEST, Java
 
+logger = logging.getLogger("spark")
+
 JARS = Path(pyspark.__file__).parent / "jars"
 START_HINT = (
     f"Spark needs Java {OLDEST} or newer, SPARK_DRIVER_MEMORY of at least 512m, "
@@ -33,6 +39,9 @@ _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _POLL_SECONDS = 0.02
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
+_NOTICE = "WARNING: "  # of the virtual machine itself
+_LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # as log4j2.properties writes it
 
 # All that Java gets of our environment: it looks there for programs, libraries, the home folder, the encoding of file
 # names, and options that people give to Java itself. Keys, passwords and tokens stay with us.
@@ -187,3 +196,24 @@ def extra_options() -> list[str]:
 def _ignore_ctrl_c() -> None:
     """Ctrl-C in a terminal reaches every process of the group: ours decides when Java is no longer needed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def java_log() -> Iterator[int]:
+    """Give a descriptor for the output of a process started in the block, whose lines are logged until it ends."""
+    read_end, write_end = os.pipe()
+    threading.Thread(target=_hand_on, args=(read_end,), name="java-log", daemon=True).start()
+    try:
+        yield write_end
+    finally:
+        os.close(write_end)
+
+
+def _hand_on(descriptor: int) -> None:
+    with open(descriptor, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if text := line.rstrip():
+                logged = _LOGGED.fullmatch(text)
+                otherwise = logging.DEBUG if text.startswith(_NOTICE) else logging.INFO
+                level, message = (_LEVELS[logged[1]], logged[2]) if logged else (otherwise, text)
+                logger.log(level, "%s", message)

@@ -1,9 +1,11 @@
-"""Options of Parquet's writer that follow from a batch: what its files hold decides what is worth looking at."""
+"""Options of Parquet's writer that follow from a batch: how often it checks sizes, its pages, its dictionaries."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from app.model import OutputFile
 from app.spark.staged_file import columns_without_dictionary, largest_row
 
 _BYTES_BETWEEN_CHECKS = 2**20
@@ -11,6 +13,7 @@ _ROWS_BETWEEN_CHECKS = 10_000
 _SMALLEST_PAGE = 2**12
 _LARGEST_PAGE = 2**20  # Parquet's own default
 _LENGTH_BYTES = 4  # of a text, before its bytes
+_FIRST_PAGE_ROWS = 20_000  # of Parquet's default page, after which it decides about a dictionary
 
 
 def parquet_options(schema: pa.Schema, rows: int) -> Mapping[str, str]:
@@ -45,3 +48,42 @@ def _encodings(schema: pa.Schema) -> dict[str, str]:
     # In a setting's name a dot would stand between a column and a field of it; others are left to Parquet.
     names = (name for name in columns_without_dictionary(schema) if name.isidentifier())
     return {f"parquet.enable.dictionary#{name}": "false" for name in names}
+
+
+def without_dictionary(table: pa.Table, ids: pa.Array, groups: Sequence[OutputFile]) -> list[str]:
+    """Names of the columns for which Parquet would give its dictionary up, judged by the largest file.
+
+    Parquet tries a dictionary for every column: it looks up each value of a column's first page, and where that saved
+    nothing it writes the page again without. Files of a batch often have one page, so columns whose values hardly
+    repeat are written twice. The same question is answered here from a sample.
+
+    Args:
+        table: the rows of a batch.
+        ids: the file of every row, as an index of ``groups``.
+        groups: at least one.
+    """
+    largest = max(range(len(groups)), key=lambda index: groups[index].rows)
+    candidates = [name for name in table.column_names if _has_dictionary(table.schema.field(name).type)]
+    rows = pc.indices_nonzero(pc.equal(ids, largest)).slice(0, _FIRST_PAGE_ROWS)
+    sample = table.select(candidates).take(rows)
+    return [name for name in candidates if not _is_smaller(sample[name])]
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return bool(is_number or pa.types.is_timestamp(kind) or pa.types.is_string(kind))
+
+
+def _is_smaller(values: pa.ChunkedArray) -> bool:
+    """Whether a dictionary and the indices into it take less than the values, as Parquet counts them."""
+    present = values.drop_null()
+    if not len(present):
+        return True
+    if pa.types.is_string(present.type):
+        plain = 4 * len(present) + pc.sum(pc.binary_length(present)).as_py()
+    else:
+        plain = present.type.bit_width // 8 * len(present)
+    distinct = pc.count_distinct(present).as_py()
+    dictionary = distinct * plain / len(present)
+    indices = len(present) * (distinct - 1).bit_length() / 8
+    return bool(dictionary + indices < plain)

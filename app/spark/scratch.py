@@ -1,4 +1,4 @@
-"""The private folder for staged and written files, and what killed processes left of theirs."""
+"""The private folder for staged and written files; removes the folders of killed processes."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""The file that a batch is handed to Spark in, and what it says of its rows.
+"""The Parquet file that hands a batch to Spark, and the facts about its rows in its metadata.
 
 It is uncompressed and without dictionaries or statistics: it is read once, on this machine, and 200,000 rows of it take
 30 ms to hand over.
@@ -23,7 +23,7 @@ def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] 
     Args:
         table: the rows.
         path: of the new file.
-        without_dictionary: columns that the files made of it are to hold as they are; see ``app.spark.encodings``.
+        without_dictionary: columns to hold as they are; see ``app.spark.parquet_options.without_dictionary``.
     """
     told = {_LARGEST_ROW: str(_largest_row(table)), _WITHOUT_DICTIONARY: json.dumps([*without_dictionary])}
     table = table.replace_schema_metadata(told)
@@ -35,7 +35,7 @@ def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] 
 
 
 def largest_row(schema: pa.Schema) -> int | None:
-    """Bytes that no row of the file exceeds, by the file's own schema; ``None`` where the file does not tell."""
+    """Bytes that no row of the file exceeds, by the file's own schema; ``None`` where the file does not state it."""
     told = (schema.metadata or {}).get(_LARGEST_ROW)
     return int(told) if told is not None else None
 

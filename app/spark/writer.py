@@ -31,16 +31,14 @@ from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.spark.class_archive import archive_options, make_in_background
 from app.spark.java import find_java
-from app.spark.java_log import java_log
-from app.spark.jvm import spark_conf, use_scratch_file_system
-from app.spark.launch import START_HINT, connect, start_java
+from app.spark.launch import START_HINT, connect, java_log, start_java
 from app.spark.parquet_options import parquet_options
+from app.spark.session import spark_conf, use_scratch_file_system
 from app.spark.staged_file import write_staged
 
 logger = logging.getLogger(__name__)
 
 _START_SECONDS = 180.0
-_JOB_SECONDS = 600.0
 _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
@@ -59,6 +57,7 @@ class SparkWriter:
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
         row_group_rows: most rows of one row group.
         on_lost: called once, from any thread, when the JVM died or hangs.
+        job_seconds: how long Spark may take for one call, before it counts as hanging.
     """
 
     def __init__(
@@ -70,12 +69,14 @@ class SparkWriter:
         compression: str,
         row_group_rows: int,
         on_lost: Callable[[SparkLostError], None],
+        job_seconds: float = 600.0,
     ) -> None:
         self._master = master
         self._heap = driver_memory
         self._conf = spark_conf(scratch, compression, row_group_rows)
         self._scratch = scratch
         self._on_lost = on_lost
+        self._job_seconds = job_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
         self._process: Popen[bytes] | None = None
@@ -106,7 +107,7 @@ class SparkWriter:
         Raises:
             SparkLostError, FatalError: as ``write``.
         """
-        return self._call(self._versions, _JOB_SECONDS, "asking Spark for its version")
+        return self._call(self._versions, "asking Spark for its version")
 
     def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
         """Write one Parquet file per group of the staged batch below the new folder ``out``.
@@ -118,7 +119,7 @@ class SparkWriter:
             SparkLostError: the JVM died, or the job took longer than its deadline.
             FatalError: Spark refused the batch or the disk is full, or the files do not hold what was staged.
         """
-        return self._call(lambda: self._write(staged, out), _JOB_SECONDS, "writing a batch with Spark")
+        return self._call(lambda: self._write(staged, out), "writing a batch with Spark")
 
     def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
         """Write these columns of a Parquet file, all rows in their order, as the one file below the new folder ``out``.
@@ -126,7 +127,7 @@ class SparkWriter:
         Raises:
             SparkLostError, FatalError: as ``write``.
         """
-        return self._call(lambda: self._write_whole(source, columns, out), _JOB_SECONDS, "writing a file with Spark")
+        return self._call(lambda: self._write_whole(source, columns, out), "writing a file with Spark")
 
     def close(self) -> None:
         """End the JVM at once: all it holds is in the scratch folder, which goes with it."""
@@ -138,13 +139,13 @@ class SparkWriter:
             self._archiving.stdin.close()  # ends it, and the Java that it has started
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _call(self, work: Callable[[], _T], seconds: float, doing: str) -> _T:
+    def _call(self, work: Callable[[], _T], doing: str) -> _T:
         if self._lost is not None:
             raise self._lost
         try:
-            return self._thread.submit(work).result(timeout=seconds)
+            return self._thread.submit(work).result(timeout=self._job_seconds)
         except FutureTimeout:
-            raise self._declare_lost(doing, f"no answer from Java for {seconds:.0f} s") from None
+            raise self._declare_lost(doing, f"no answer from Java for {self._job_seconds:.0f} s") from None
         except (Py4JError, PySparkException, OSError) as error:
             # py4j lets a refused connection through as the ConnectionError it is.
             if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):
@@ -257,7 +258,7 @@ class SparkWriter:
                 self._archiving = make_in_background(find_java())
 
     def _has_ended(self) -> bool:
-        """Whether the JVM is gone. Its connections break some moments before the system tells of its end."""
+        """Whether the JVM is gone. Its connections break some moments before the system reports its end."""
         try:
             return self._process is None or self._process.wait(_ENDING_SECONDS) is not None
         except TimeoutExpired:

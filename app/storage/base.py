@@ -1,6 +1,6 @@
-"""What the pipeline asks of a store."""
+"""The interface of a store, and what all stores have in common."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -49,7 +49,7 @@ class ObjectStore(Protocol):
         ...
 
     def probe_conditions(self, prefix: str) -> None:
-        """Find out whether conditional writes are honoured; a store that ignores them is told of, and worked around.
+        """Find out whether conditional writes are honoured; a store that ignores them is logged, and worked around.
 
         Args:
             prefix: what the key of the object starts with that is written and deleted for it.
@@ -106,7 +106,7 @@ class ObjectStore(Protocol):
 
 @runtime_checkable
 class Finder(Protocol):
-    """A store that tells of one object otherwise than by a listing."""
+    """A store that finds one object otherwise than by a listing."""
 
     def find(self, key: str) -> StoredObject | None:
         """The object with this key, or ``None``."""
@@ -118,3 +118,19 @@ def find(store: ObjectStore, key: str) -> StoredObject | None:
     if isinstance(store, Finder):
         return store.find(key)
     return next((found for found in store.list(key) if found.key == key), None)
+
+
+CHUNK = 1 << 20  # bytes of a file in memory at once
+
+_TYPES = {".parquet": "application/vnd.apache.parquet", ".json": "application/json"}
+
+
+def content_type(key: str) -> str:
+    """The ``Content-Type`` to store an object with."""
+    return _TYPES.get(Path(key).suffix, "application/octet-stream")
+
+
+def holds(path: Path, chunks: Iterable[bytes]) -> bool:
+    """Whether these are the bytes of the file."""
+    with path.open("rb") as file:
+        return all(file.read(len(chunk)) == chunk for chunk in chunks) and not file.read(1)

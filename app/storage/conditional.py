@@ -1,4 +1,4 @@
-"""Objects of which several writers replace each other's versions, one at a time."""
+"""Conditional writes: several writers replace each other's versions of an object, one at a time."""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The one place where errors of the file system become the connector's own."""
+"""Translates errors of the file system into the connector's own; all stores read local files."""
 
 import errno
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Trying out a store with an object of our own, which is gone again afterwards."""
+"""Tries out a store with an object of our own, and deletes it afterwards."""
 
 import contextlib
 import secrets

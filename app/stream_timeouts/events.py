@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 _QUEUED_EVENTS = 100_000
 _QUEUED_KB = 16 * 1024
-_TELL_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 # The last flush of the lake has 25 of the 27 s that a stop may take.
 _FLUSH_SECONDS = 1.5
 
@@ -45,7 +45,7 @@ class EventTopic:
         self._topic = topic
         self._under_way = 0
         self._lost = 0
-        self._tell_again_at = 0.0
+        self._log_again_at = 0.0
 
     def send(self, key: bytes) -> None:
         """Send the event of this key; what cannot be sent is dropped with a warning."""
@@ -78,15 +78,15 @@ class EventTopic:
 
     def _lose(self, reason: str) -> None:
         self._lost += 1
-        if time.monotonic() >= self._tell_again_at:  # a broker that is away for long loses many
-            self._tell_again_at = time.monotonic() + _TELL_SECONDS
+        if time.monotonic() >= self._log_again_at:  # a broker that is away for long loses many
+            self._log_again_at = time.monotonic() + _LOG_SECONDS
             logger.warning(
                 "stream timeouts: an event for topic %s is lost, %s in all: %s", self._topic, f"{self._lost:,}", reason
             )
 
 
 class Announcer:
-    """Tells all who want to know.
+    """Notifies the topic and the function of a key that timed out.
 
     Args:
         events: where events go, if anywhere.
@@ -97,7 +97,7 @@ class Announcer:
         self._events = events
         self._hook = hook
 
-    def tell(self, key: bytes) -> None:
+    def notify(self, key: bytes) -> None:
         """See ``app.stream_timeouts.tracker.Listener``."""
         if self._events:
             self._events.send(key)

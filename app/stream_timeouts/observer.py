@@ -1,14 +1,12 @@
-"""The sink where the silence of keys is watched; without that the plain one is used, which knows nothing of keys."""
+"""Observes the sink for stream timeouts: restarts the timer of each key whose record came."""
 
 from collections.abc import Iterable, Sequence
 from operator import methodcaller
-from threading import get_ident
 from typing import Any
 
-from quixstreams.models import Deserializer, HeadersTuples
+from quixstreams.models import Deserializer
 from quixstreams.models.serializers import SerializationContext
 
-from app.consumer.sink import LakeSink
 from app.model import Message, Rejected, TopicPartition
 from app.stream_timeouts.tracker import TimeoutTracker
 
@@ -34,85 +32,50 @@ class RawKeys(Deserializer):
         return self._deserialize(value, ctx)
 
 
-class WatchfulSink(LakeSink):
-    """Tells which keys were heard, in which time.
+class KeyObserver:
+    """Restarts the timers of the keys whose records come to the sink.
 
-    What counts are records that come to the sink, as rows or as bad ones; those that ``transform()`` drops do not.
+    What counts are records that the sink gets, as rows or as bad ones; those that ``transform()`` drops do not.
 
     Args:
-        silence: is told.
+        tracker: has the timers.
         raw_keys: the deserializer of the input topic's keys.
-        arguments: those of ``LakeSink``.
     """
 
-    def __init__(self, silence: TimeoutTracker, raw_keys: RawKeys, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._silence = silence
+    def __init__(self, tracker: TimeoutTracker, raw_keys: RawKeys) -> None:
+        self._tracker = tracker
         self._raw_keys = raw_keys
 
-    def add(
-        self,
-        value: Any,
-        key: Any,
-        timestamp: int,
-        headers: HeadersTuples,
-        topic: str,
-        partition: int,
-        offset: int,
-    ) -> None:
-        """See ``LakeSink.add``."""
-        super().add(value, key, timestamp, headers, topic, partition, offset)
-        self._heard(TopicPartition(topic, partition), key)
+    def assigned(self, tps: Iterable[TopicPartition]) -> None:
+        """See ``app.consumer.sink_observer.SinkObserver``, here and below."""
+        self._tracker.begin(tps)
 
-    def reject(self, rejected: Rejected, hint: str) -> None:
-        """See ``LakeSink.reject``."""
-        super().reject(rejected, hint)
-        if not rejected.is_truncated:
-            self._heard(rejected.tp, rejected.key)
-        elif rejected.key is not None and rejected.tp.topic == self._raw_keys.topic:  # no deserializer has seen it
-            self._silence.heard(rejected.tp, (rejected.key,))
+    def unassigned(self, tps: Iterable[TopicPartition]) -> None:
+        self._tracker.forget(tps)
 
-    def _heard(self, tp: TopicPartition, key: Any) -> None:
+    def row_added(self, tp: TopicPartition, key: Any) -> None:
         # A message without a key leaves that of the one before it, and one of another topic than the input's too.
         if key is not None and tp.topic == self._raw_keys.topic:
-            self._silence.heard(tp, (self._raw_keys.last,))
+            self._tracker.heard(tp, (self._raw_keys.last,))
 
-    def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
-        """See ``LakeSink.add_messages``."""
-        super().add_messages(tp, messages)
-        self._silence.heard(tp, map(_key, messages))
+    def messages_added(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
+        self._tracker.heard(tp, map(_key, messages))
 
-    def assign(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """See ``LakeSink.assign``."""
-        tokens = super().assign(tps)
-        self._silence.begin(tokens)
-        return tokens
+    def record_rejected(self, rejected: Rejected) -> None:
+        if not rejected.is_truncated:
+            self.row_added(rejected.tp, rejected.key)
+        elif rejected.key is not None and rejected.tp.topic == self._raw_keys.topic:  # no deserializer has seen it
+            self._tracker.heard(rejected.tp, (rejected.key,))
 
-    def unassign(self, tps: Iterable[TopicPartition]) -> None:
-        """See ``LakeSink.unassign``."""
-        self._silence.forget(tps)
-        super().unassign(tps)
-
-    def turn(self) -> None:
-        """See ``LakeSink.turn``."""
-        if self._is_in_trouble:
+    def turn(self, *, is_in_trouble: bool) -> None:
+        if is_in_trouble:
             # Between the pauses of an outage old records are read again and again, and new ones hardly ever.
-            self._silence.did_not_listen()
-        self._silence.turn()
-        super().turn()
+            self._tracker.did_not_listen()
+        self._tracker.turn()
 
-    def flush(self) -> None:
-        """See ``LakeSink.flush``."""
-        try:
-            super().flush()
-        finally:
-            if get_ident() == self._consumer_thread:  # another one flushes what is given away
-                self._silence.did_not_listen()
-                self._silence.check()
+    def flushed(self) -> None:
+        self._tracker.did_not_listen()
+        self._tracker.check()
 
-    def wait_for_room(self) -> bool:
-        """See ``LakeSink.wait_for_room``."""
-        try:
-            return super().wait_for_room()
-        finally:
-            self._silence.did_not_listen()
+    def waited(self) -> None:
+        self._tracker.did_not_listen()

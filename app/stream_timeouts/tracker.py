@@ -24,14 +24,9 @@ _CHECKS_IN_TIMEOUT = 5
 
 
 class Listener(Protocol):
-    """Who is told of silent keys; see ``app.stream_timeouts.events.Announcer``."""
+    """Is notified of keys that timed out; see ``app.stream_timeouts.events.Announcer``."""
 
-    def tell(self, key: bytes) -> None: ...
-    def turn(self) -> None: ...
-
-
-class _Nobody:
-    def tell(self, key: bytes) -> None: ...
+    def notify(self, key: bytes) -> None: ...
     def turn(self) -> None: ...
 
 
@@ -115,10 +110,20 @@ class TimeoutTracker:
     Args:
         timeout_ms: how long a key may be silent, above 0.
         max_bytes: most memory for keys; beyond it new ones are not watched.
+        is_heard: whether a partition is being consumed.
+        listener: told of silent keys.
         clock: monotonic seconds.
     """
 
-    def __init__(self, *, timeout_ms: int, max_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        timeout_ms: int,
+        max_bytes: int,
+        is_heard: Callable[[TopicPartition], bool],
+        listener: Listener,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._timeout_ms = timeout_ms
         self._max_bytes = max_bytes
         self._clock = clock
@@ -134,11 +139,6 @@ class TimeoutTracker:
         self._next_check = self._check_every
         self._turned = clock()
         self._is_full = False
-        self._is_heard: Callable[[TopicPartition], bool] = lambda _: True
-        self._listener: Listener = _Nobody()
-
-    def connect(self, is_heard: Callable[[TopicPartition], bool], listener: Listener) -> None:
-        """Name who knows whether a partition is being consumed, and who is told, before the first record comes."""
         self._is_heard = is_heard
         self._listener = listener
 
@@ -195,7 +195,7 @@ class TimeoutTracker:
         logger.info(
             "Stream %r timed out (silence %d ms >= threshold %d ms)", as_text(key), silence_ms, self._timeout_ms
         )
-        self._listener.tell(key)
+        self._listener.notify(key)
 
     @property
     def _held_bytes(self) -> int:

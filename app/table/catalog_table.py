@@ -1,4 +1,4 @@
-"""What a catalog holds of a table, and what the settings say of it there."""
+"""A table as the catalog holds it, and the properties that the settings give it there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

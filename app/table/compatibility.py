@@ -1,4 +1,4 @@
-"""What must hold between the settings and a table that may exist already, in the store and in the catalog."""
+"""Checks that the settings fit a table that may exist already, in the store and in the catalog."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,19 +12,19 @@ from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, folder, is_dat
 
 logger = logging.getLogger(__name__)
 
-_FILES_LOOKED_AT = 10_000  # ten requests
+_MOST_FILES = 10_000  # ten requests
 
 
 def existing_layout(
-    store: ObjectStore, table_root: str, hive_columns: Sequence[str]
+    store: ObjectStore, table_root: str, hive_columns: Sequence[str], most_files: int
 ) -> tuple[set[tuple[str, ...]], set[str]]:
-    """Partition specs and values of the first data files found in the store; both empty for a new table.
+    """Partition specs and values of the first data files in the store, so many at most; both empty for a new table.
 
     The null folder comes late in the order of keys, after all numbers: at the first level it is looked for by itself.
     """
     folders = [folder({hive_columns[0]: name}) for name in (QUIX_NULL, HIVE_NULL)] if hive_columns else []
     looked_at = [_data_keys(store, table_root, f"{name}/", 1) for name in folders]
-    looked_at.append(_data_keys(store, table_root, "", _FILES_LOOKED_AT))
+    looked_at.append(_data_keys(store, table_root, "", most_files))
     layouts = [spec_of_key(key, table_root) for key in chain.from_iterable(looked_at)]
     return {columns for columns, _ in layouts}, {value for _, values in layouts for value in values}
 
@@ -44,8 +44,9 @@ def open_table(
     null_partition: str,
     partition_order: tuple[str, ...],
     default_null: str,
+    most_files: int = _MOST_FILES,
 ) -> PartitionSpec:
-    """Compare the settings with the table in the store and in the catalog, and settle the null folder's name.
+    """Compare the settings with the table in the store and in the catalog, and decide on the null folder's name.
 
     Args:
         store: connected.
@@ -56,6 +57,7 @@ def open_table(
         null_partition: ``auto``, or the folder value of null.
         partition_order: all configured levels, virtual ones included.
         default_null: what ``auto`` means for a table without a null folder.
+        most_files: how many data files are looked at.
 
     Raises:
         ConfigError: the table has other partition columns.
@@ -63,7 +65,7 @@ def open_table(
     """
     location = f"{store.uri}/{table_root}"
     spec = PartitionSpec(hive_columns, timestamp_column, null_partition, partition_order)
-    found, values = existing_layout(store, table_root, hive_columns)
+    found, values = existing_layout(store, table_root, hive_columns, most_files)
     warning = check_spec(hive_columns, found, f"the table at {location}", spec.virtual)
     if warning:
         logger.warning("%s", warning)
@@ -130,7 +132,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[str]) -> str:
-    """HIVE_COLUMNS for a spec that was found; virtual levels stay virtual, for folders do not tell of them."""
+    """HIVE_COLUMNS for a spec that was found; virtual levels stay virtual, for no folder shows them."""
     found = [f"~{name}" if name in virtual and name in configured else name for name in spec]
     others = [f"~{name}" for name in virtual if name not in spec and name not in configured]
     return ",".join(found + others)

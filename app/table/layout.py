@@ -1,4 +1,4 @@
-"""Hive partitioning as pure functions: partition values of rows, folder names, keys, comparing specs.
+"""The layout of a table: folders of partition values, and every key and file name, as pure functions.
 
 Folder strings are those the Quix data lake already holds: ``str()`` of bools and floats, plain integers, and for the
 time columns zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). They are escaped the way Hive and Spark escape.
@@ -11,26 +11,7 @@ from dataclasses import dataclass
 
 from app.model import BatchPart, OffsetRange, TopicPartition
 
-_MAX_TOPIC = 120  # leaves room for offsets and owner in a name of 255 bytes
-
-_MAX_OFFSET = 2**63 - 1
-
-_MAX_PARTITION = 2**31 - 1
-
-# Tokens of earlier releases had 8 digits.
-# Read from its end: no part after the topic can hold what separates it from the next, so there is one way only.
-_NUMBER = "(?:0|[1-9][0-9]{0,18})"
-
-_NAME = re.compile(
-    r"data_(?P<topic>[A-Za-z0-9._-]{1,120}(?:~[0-9a-f]{8})?)"
-    rf"-(?P<partition>{_NUMBER})_(?P<first>[0-9]{{19}})-(?P<last>{_NUMBER})"
-    rf"_(?P<owner>[0-9a-f]{{24}}|[0-9a-f]{{8}})-(?P<number>{_NUMBER})\.parquet"
-)
-
-FOLDER = "_dead_letter"
-
 RESCUED_COLUMN = "_rescued_data"
-
 TIME_COLUMNS = ("year", "month", "day", "hour")
 
 QUIX_NULL = "__None__"
@@ -38,9 +19,26 @@ HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 MAX_SEGMENT_BYTES = 255  # a file name's limit on every local file system
 MAX_KEY_BYTES = 1024  # S3's limit for a key
 
+# Readers skip folders whose names begin with an underscore or a dot and have no equals sign.
+_DEAD_LETTER_FOLDER = "_dead_letter"
+_JOURNAL_FOLDER = "_journal"
+_INDEX_FOLDER = ".vidx"
+
 # What Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no store can hold in a name.
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+
+# A file's name is read from its end: no part after the topic can hold what separates it from the next, so there is one
+# way to read it. Owners' tokens of earlier releases had 8 digits.
+_NUMBER = "(?:0|[1-9][0-9]{0,18})"
+_FILE_NAME = re.compile(
+    r"data_(?P<topic>[A-Za-z0-9._-]{1,120}(?:~[0-9a-f]{8})?)"
+    rf"-(?P<partition>{_NUMBER})_(?P<first>[0-9]{{19}})-(?P<last>{_NUMBER})"
+    rf"_(?P<owner>[0-9a-f]{{24}}|[0-9a-f]{{8}})-(?P<number>{_NUMBER})\.parquet"
+)
+_MAX_TOPIC = 120  # leaves room for offsets and owner in a name of 255 bytes
+_MAX_OFFSET = 2**63 - 1
+_MAX_PARTITION = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,28 @@ def object_roots(table_root: str) -> tuple[str, str]:
 def dead_letter_root(table_root: str) -> str:
     """The folder of a table's dead letter: ``lake/readings`` → ``lake/_dead_letter/readings``."""
     root, slash, table = table_root.rpartition("/")
-    return f"{root}{slash}{FOLDER}/{table}"
+    return f"{root}{slash}{_DEAD_LETTER_FOLDER}/{table}"
+
+
+def dead_letter_key(table_root: str, part: BatchPart) -> str:
+    """The key of the file with the rejected records of one topic-partition and batch."""
+    return f"{dead_letter_root(table_root)}/{file_name(part)}"
+
+
+def index_key(data_key: str) -> str:
+    """The key of a data file's index: ``t/place=a/data_1.parquet`` → ``t/place=a/.vidx/data_1.parquet``."""
+    folder, slash, name = data_key.rpartition("/")
+    return f"{folder}{slash}{_INDEX_FOLDER}/{name}"
+
+
+def journal_folder(table_root: str) -> str:
+    """Where a table's journals and schema lie, with a slash at the end. Deleting the table forgets them too."""
+    return f"{table_root}/{_JOURNAL_FOLDER}/"
+
+
+def schema_key(table_root: str) -> str:
+    """The key of a table's schema."""
+    return f"{journal_folder(table_root)}schema.json"
 
 
 def file_name(part: BatchPart) -> str:
@@ -141,7 +160,7 @@ def part_of(name: str) -> BatchPart | None:
     Returns:
         What the file holds a part of, or ``None`` for a name that the connector does not give.
     """
-    found = _NAME.fullmatch(name)
+    found = _FILE_NAME.fullmatch(name)
     if found is None:
         return None
     partition, first, last, number = (int(found[group]) for group in ("partition", "first", "last", "number"))

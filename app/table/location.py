@@ -1,4 +1,4 @@
-"""Where a table lies: at the place that the catalog has for it, else where the settings say."""
+"""Where a table lies: the catalog decides, and the settings where the catalog has no location for it."""
 
 import logging
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from app.table.catalog_table import CatalogTable
 
 logger = logging.getLogger(__name__)
 
-_DOING = "finding the table's place"
+_DOING = "finding the location of the table"
 _NEW_NAME = "or choose another TABLE_NAME"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A table's folder: the store's address, and the key of the folder in it."""
+class TableLocation:
+    """The location of a table's folder: the store's address, and the key of the folder in it."""
 
     store_uri: str
     root: str
@@ -33,8 +33,8 @@ class Place:
         return _root_of(location, self.store_uri) == self.root
 
 
-def adopted(table: CatalogTable | None, configured: Place, workspace_id: str | None) -> Place:
-    """The table's place by the catalog, for that is where it is read; the configured one where the catalog has none.
+def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id: str | None) -> TableLocation:
+    """The catalog's location of the table, for that is where it is read; the configured one where the catalog has none.
 
     Args:
         table: as the catalog holds it; ``None`` for a table that it does not know.
@@ -42,7 +42,7 @@ def adopted(table: CatalogTable | None, configured: Place, workspace_id: str | N
         workspace_id: the folder that keys must not leave, on the platform's own storage.
 
     Raises:
-        ConfigError: the place is not in the configured store, not in the workspace, or no folder.
+        ConfigError: the location is not in the configured store, not in the workspace, or no folder.
     """
     if table is None or not table.location:
         return configured
@@ -59,7 +59,7 @@ def adopted(table: CatalogTable | None, configured: Place, workspace_id: str | N
             table.location,
             configured.uri,
         )
-    return Place(configured.store_uri, root)
+    return TableLocation(configured.store_uri, root)
 
 
 def _root_of(location: str, store_uri: str) -> str:

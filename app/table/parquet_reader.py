@@ -1,11 +1,11 @@
-"""What Parquet files in the store say of themselves, read without the rest of them."""
+"""Reads the footers of Parquet files in the store, without the rest of them."""
 
 import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.errors import FatalError
+from app.errors import FatalError, one_line
 from app.storage.base import ObjectStore
 
 
@@ -25,7 +25,7 @@ def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
     except pa.ArrowException as error:
         raise FatalError(
             f"reading the footer of {store.uri}/{key}",
-            f"it is no Parquet file: {' '.join(str(error).split()).rstrip('.')}",
+            f"it is no Parquet file: {one_line(str(error))}",
             "Move it out of the table's folder, or restore it; then restart",
         ) from error
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from app.error_text import cut
-from app.errors import ConfigError, FatalError
+from app.errors import ConfigError, FatalError, cut
 from app.storage.base import ChangedError, ObjectStore, StoredObject
-from app.table.layout import is_data_file
+from app.table.layout import is_data_file, schema_key
 from app.table.parquet_reader import read_footer
 from app.table.schema import EMPTY, TableSchema, join_types
 from app.table.type_names import type_name
@@ -38,7 +37,7 @@ class SchemaStore:
     def __init__(self, store: ObjectStore, table_root: str, types: Mapping[str, pa.DataType]) -> None:
         self._store = store
         self._table_root = table_root
-        self._key = f"{table_root}/_journal/schema.json"
+        self._key = schema_key(table_root)
         self._types = types
         self._etag: str | None = None
         self._stored = EMPTY
@@ -166,7 +165,7 @@ class SchemaStore:
             )
 
     def _become(self, schema: TableSchema) -> None:
-        """Take the schema, and tell of columns that now are of two types in the table's files."""
+        """Take the schema, and log columns that now are of two types in the table's files."""
         paths = [
             path
             for column, kind in self._current.columns.items()

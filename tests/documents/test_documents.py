@@ -18,8 +18,7 @@ from app.config.settings import Settings
 from app.config.variables import Variables
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.live import Identity, Live
-from app.monitoring.metrics import Metrics
+from app.monitoring.metrics import Identity, Live, Metrics
 from app.service import run as service
 from dev.image import DEFAULT_TAG, HARDENED
 
@@ -57,6 +56,7 @@ OTHERS = {
     "JAVA_HOME",
     "NO_PROXY",
     "PARITY_EXAMPLES",
+    "PYTEST_ADDOPTS",
     "SASL_PLAINTEXT",
     "SASL_SSL",
 }

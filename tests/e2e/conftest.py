@@ -19,18 +19,16 @@ def scenario(new_scenario: NewScenario) -> Scenario:
     return new_scenario()
 
 
-@pytest.fixture(autouse=True)
-def _quick_java(parsed_classes: None) -> None:
-    """Every connector here starts Java."""
-
-
 @pytest.fixture
-def new_scenario(kafka: Broker, tmp_path: Path) -> Iterator[NewScenario]:
-    """Makes scenarios: ``new_scenario(partitions=3)``."""
+def new_scenario(request: pytest.FixtureRequest, kafka: Broker, tmp_path: Path) -> Iterator[NewScenario]:
+    """Makes scenarios: ``new_scenario(partitions=3)``; with Java for tests that are marked so."""
+    java = request.node.get_closest_marker("java") is not None
+    if java:
+        request.getfixturevalue("parsed_classes")
     with ExitStack() as ends:
 
         def new(partitions: int = 1) -> Scenario:
-            made = Scenario(kafka, tmp_path, partitions)
+            made = Scenario(kafka, tmp_path, partitions, java=java)
             return ends.enter_context(closing(made))
 
         yield new

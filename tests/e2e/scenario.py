@@ -28,14 +28,16 @@ class Scenario:
         kafka: where the topic lies.
         folder: an empty folder; ``lake`` in it is the store, unless a connector's settings name another.
         partitions: of the topic.
+        java: whether its connectors write with Spark.
     """
 
-    def __init__(self, kafka: Broker, folder: Path, partitions: int = 1) -> None:
+    def __init__(self, kafka: Broker, folder: Path, partitions: int = 1, *, java: bool = False) -> None:
         self.topic = f"readings-{uuid.uuid4().hex[:8]}"
         self.group = f"group-{uuid.uuid4().hex[:8]}"
         self.kafka = kafka
         self.folder = folder
         self.partitions = partitions
+        self.java = java
         self._connectors = 0
         self._ends = ExitStack()
         kafka.create_topic(self.topic, partitions)
@@ -67,7 +69,9 @@ class Scenario:
                 over.set()
             producing.result()
 
-    def connector(self, *bases: dict[str, str], root: Path = REPO, **variables: str) -> ConnectorProcess:
+    def connector(
+        self, *bases: dict[str, str], root: Path = REPO, java: bool | None = None, **variables: str
+    ) -> ConnectorProcess:
         """Start a connector: the scenario's topic and group, the local lake, and what is given."""
         self._connectors += 1
         settings = {
@@ -80,7 +84,8 @@ class Scenario:
         }
         for base in bases or (self.local_store,):
             settings |= base
-        process = ConnectorProcess(settings | variables, self.folder / f"connector-{self._connectors}", root)
+        folder = self.folder / f"connector-{self._connectors}"
+        process = ConnectorProcess(settings | variables, folder, root, java=self.java if java is None else java)
         self._ends.enter_context(process)
         return process
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from confluent_kafka import Producer
 
 from dev.minio import LocalMinio
@@ -54,6 +55,7 @@ def offsets_of(findings: Sequence[dict[str, Any]], kind: str) -> dict[int, set[i
     }
 
 
+@pytest.mark.java
 def test_rows_tell_where_they_come_from_and_an_audit_finds_what_is_wrong(
     new_scenario: NewScenario, s3_server: LocalMinio, bucket: str
 ) -> None:

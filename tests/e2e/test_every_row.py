@@ -14,6 +14,8 @@ from tests.e2e.scenario import Scenario, s3_store
 from tests.e2e.spark_reader import SparkReader
 from tests.fakes.catalog_server import CatalogServer
 
+pytestmark = pytest.mark.java
+
 HIVE_COLUMNS = ("year", "month", "day", "location")
 STORED_COLUMNS = {"n": "int64", "ts_ms": "int64", "temperature": "double", "ok": "bool", "__key": "string"}
 

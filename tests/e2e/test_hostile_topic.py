@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
@@ -72,6 +73,7 @@ def good(first: int) -> list[Record]:
     return [("key", json.dumps(value(n) | {"id": "good"}), FIRST_MS, 0) for n in range(first, first + GOOD)]
 
 
+@pytest.mark.java
 def test_no_message_stops_the_others_or_changes(scenario: Scenario) -> None:
     take_any_timestamp(scenario)
     scenario.produce(good(0))

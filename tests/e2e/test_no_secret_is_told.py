@@ -83,6 +83,7 @@ def pages(connector: ConnectorProcess) -> list[str]:
     return told
 
 
+@pytest.mark.java
 @FORMATS
 def test_at_work(
     scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: CatalogServer, log_format: str

@@ -26,6 +26,7 @@ def _kill_java(connector: ConnectorProcess) -> None:
     os.kill(java, signal.SIGKILL)
 
 
+@pytest.mark.java
 def test_a_java_process_that_dies_while_idle_ends_the_connector(scenario: Scenario) -> None:
     connector = scenario.connector()
     connector.wait_until(lambda: connector.health("ready") == 200, "readiness")
@@ -38,6 +39,7 @@ def test_a_java_process_that_dies_while_idle_ends_the_connector(scenario: Scenar
     assert "Traceback" not in connector.log
 
 
+@pytest.mark.java
 def test_a_java_process_that_dies_at_work_has_nothing_committed_that_is_not_in_the_lake(scenario: Scenario) -> None:
     connector = scenario.connector(BATCH_SIZE="200")
     connector.wait_until_ready()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.e2e.lake import Tally
 from tests.e2e.records import records
@@ -43,6 +44,7 @@ def test_a_transform_that_filters_adds_and_splits(scenario: Scenario, tmp_path: 
     assert not connector.complaints()
 
 
+@pytest.mark.java
 def test_keys_of_any_type_and_records_of_any_shape(scenario: Scenario, tmp_path: Path) -> None:
     values = [
         {"ts_ms": FIRST_MS, "a": 1, "A": "x", "nested": {"list": [1, 2], "empty": {}}, "temp (C)": 1.5},

@@ -126,6 +126,7 @@ def test_a_port_that_is_taken(scenario: Scenario, catalog: CatalogServer) -> Non
     assert "Choose another port or host, or port 0 for none" in message
 
 
+@pytest.mark.java
 def test_a_heap_that_java_cannot_have(scenario: Scenario) -> None:
     message = _refusal(scenario.connector(SPARK_DRIVER_MEMORY="900000g"), exit_code=2)
 

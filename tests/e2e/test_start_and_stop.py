@@ -10,6 +10,7 @@ from tests.e2e.lake import Tally
 from tests.e2e.scenario import Scenario
 
 
+@pytest.mark.java
 @pytest.mark.parametrize("moment", ["Java starts", "the session starts"])
 def test_a_stop_while_spark_starts(scenario: Scenario, moment: str) -> None:
     connector = scenario.connector()

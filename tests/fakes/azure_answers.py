@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from app.storage.azure.client import LIMITS, Limits
 from app.storage.azure.store import AzureStore
 from tests.fakes.canned_server import Answer
 
@@ -50,7 +51,7 @@ def refusal(
 
 
 def azure_store(
-    url: str, *, key: str | None = KEY, sas_token: str | None = None, may_create: bool = True
+    url: str, *, key: str | None = KEY, sas_token: str | None = None, may_create: bool = True, limits: Limits = LIMITS
 ) -> AzureStore:
     """A store for the container ``lake`` of the account ``acme`` at a canned server."""
     return AzureStore(
@@ -61,4 +62,5 @@ def azure_store(
         sas_token=sas_token,
         max_workers=2,
         create_container=True,
+        limits=limits,
     )

@@ -7,9 +7,8 @@ from typing import Any
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic, TopicConfig
 
+from app.consumer.assignment import Assignments
 from app.consumer.offline import OfflineApplication, Sent, messages
-from app.monitoring.metrics import Metrics
-from app.service.build import new_bad_records, new_sink
 from tests.support.environment import load
 
 TOPIC = "sensors"
@@ -17,12 +16,11 @@ TOPIC = "sensors"
 
 def offline(folder: Path, records: Iterable[tuple[Any, ...]] = (), tell: Any = lambda _: None) -> OfflineApplication:
     """An application whose input topic has these records, of (value, key, timestamp, headers)."""
-    settings = load()
     return OfflineApplication(
         records=messages(TOPIC, list(records)),
         tell=tell,
-        lake_sink=new_sink(settings, new_bad_records(settings), Metrics()),
-        on_turn=lambda: None,
+        assignments=Assignments(),
+        max_record_bytes=load().memory.max_record_bytes,
         broker_address="127.0.0.1:9",
         consumer_group="group",
         state_dir=folder / "state",

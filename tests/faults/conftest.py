@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.storage.s3.client import Limits
 from app.storage.s3.store import S3Store
 from dev.broker import Broker
 from dev.minio import LocalMinio
@@ -31,10 +32,7 @@ def site(s3_server: LocalMinio) -> Iterator[Site]:
         CatalogServer() as catalog,
         FaultProxy(s3_server.endpoint_url) as to_store,
         FaultProxy(catalog.url) as to_catalog,
-        pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr("app.storage.s3.client_config._READ_TIMEOUT", STORE_TIMEOUT)
-        patch.setattr("app.storage.s3.client_config._ATTEMPTS", 1)
         store = S3Store(
             bucket,
             region=s3_server.region,
@@ -43,9 +41,9 @@ def site(s3_server: LocalMinio) -> Iterator[Site]:
             secret_key=s3_server.secret_key,
             max_workers=4,
             create_bucket=False,
+            limits=Limits(read_timeout=STORE_TIMEOUT, attempts=1),
         )
-        store.connect("data/")  # makes the client, with the patches above
-        patch.undo()
+        store.connect("data/")
         yield Site(s3_server, client, bucket, catalog, to_store, to_catalog, store)
 
 
@@ -55,13 +53,6 @@ def table(site: Site) -> Iterator[Table]:
     site.clear()
     yield Table(site)
     site.clear()
-
-
-@pytest.fixture
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connector tries again as ever, only sooner."""
-    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.01)
-    monkeypatch.setattr("app.retry._LONGEST_PAUSE", 0.05)
 
 
 @pytest.fixture

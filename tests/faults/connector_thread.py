@@ -35,11 +35,15 @@ import app.service.run
 import app.service.stores
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
+from app.consumer.assignment import Assignments
+from app.consumer.loop import ConsumerLoop
 from app.consumer.sink import LakeSink
-from app.journal.entry import group_folder, journal_folder
+from app.journal.entry import group_folder
 from app.pipeline.pipeline import Pipeline
 from app.service.customised import Customised, load_customised
 from app.storage.base import ObjectStore
+from app.table.layout import journal_folder
+from app.timings import Timings
 from dev.broker import QUIET, Broker, Record
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.services.offsets import committed_offsets
@@ -48,6 +52,17 @@ from tests.support.environment import load
 PATIENCE = 120.0
 SESSION_MS = 6_000  # the shortest that brokers allow; also how long a connector may not poll
 _LOOK = 0.02
+FAST = Timings(
+    start_patience_seconds=0.0,
+    start_pause_seconds=0.05,
+    gather_seconds=0.0,
+    revoke_seconds=1.0,  # below a fifth of what the consumer may not poll
+    hiccup_seconds=0.3,
+    pause_seconds=0.3,
+    look_seconds=0.02,
+    first_retry_seconds=0.02,
+    longest_retry_seconds=0.1,
+)
 _HERE = threading.local()
 
 Transform = Callable[..., StreamingDataFrame]
@@ -62,6 +77,7 @@ class ConnectorThread:
 
     Args:
         settings: of the connector.
+        timings: how long it waits for what.
         store: to write to, where it is not the one of the settings.
         transform: as in ``app.transform``.
         kafka: settings of the Kafka client that are changed.
@@ -77,12 +93,14 @@ class ConnectorThread:
         self,
         settings: Settings,
         *,
+        timings: Timings,
         store: ObjectStore | None = None,
         transform: Transform = lambda sdf: sdf,
         kafka: Mapping[str, Any] = types.MappingProxyType({}),
         before_write: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.settings = settings
+        self.timings = timings
         self.store = store
         self.transform = transform
         self.kafka = kafka
@@ -96,8 +114,19 @@ class ConnectorThread:
 
     @property
     def sink(self) -> LakeSink:
+        sink: LakeSink = self._loop._sink
+        return sink
+
+    @property
+    def assignments(self) -> Assignments:
+        return self._loop._assignments
+
+    @property
+    def _loop(self) -> ConsumerLoop:
         assert self.application is not None
-        return self.application._lake_sink
+        loop = self.application._loop
+        assert isinstance(loop, ConsumerLoop)
+        return loop
 
     @property
     def pipeline(self) -> Pipeline:
@@ -112,16 +141,16 @@ class ConnectorThread:
     @property
     def waiting(self) -> set[int]:
         """The assigned partitions that are not claimed yet."""
-        if self.application is None or not hasattr(self.application, "_paused_partitions"):
+        if self.application is None:
             return set()
-        return {tp.partition for tp in tuple(self.application._paused_partitions._waiting)}
+        return {tp.partition for tp in tuple(self._loop._paused._waiting)}
 
     @property
     def partitions(self) -> set[int]:
         """The partitions that it consumes: assigned, and claimed."""
-        if self.application is None or not hasattr(self.application, "_paused_partitions"):
+        if self.application is None:
             return set()
-        return {tp.partition for tp in tuple(self.sink._buffer)} - self.waiting
+        return {tp.partition for tp in self.assignments.tps} - self.waiting
 
     @property
     def waiting_rows(self) -> int:
@@ -179,7 +208,7 @@ class ConnectorThread:
 
     def _live(self) -> None:
         _HERE.connector = self
-        service = _Service(self.settings)
+        service = _Service(self.settings, self.timings)
         try:
             service.run()
         except BaseException as error:  # noqa: BLE001 - the test looks at it
@@ -245,6 +274,9 @@ class Place:
         folder: an empty folder; ``lake`` in it is the store.
         monkeypatch: for what the connectors get to see, until the end of the test.
         partitions: of the topic.
+
+    Attributes:
+        timings: of the connectors that are started from now on.
     """
 
     def __init__(self, kafka: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch, partitions: int = 1) -> None:
@@ -254,24 +286,16 @@ class Place:
         self.topic = f"readings-{uuid.uuid4().hex[:8]}"
         self.group = f"group-{uuid.uuid4().hex[:8]}"
         self.produced = 0
+        self.timings = FAST
         self._connectors: list[ConnectorThread] = []
         kafka.create_topic(self.topic, partitions)
         for name, value in {
-            "app.service.run.SparkWriter": _NoSpark,
+            "app.service.spark.SparkWriter": _NoSpark,
             "app.service.lake.new_store": lambda settings: (
                 _HERE.connector.store or app.service.stores.new_store(settings)
             ),
             "app.service.run.load_customised": _customised,
-            "app.service.starting.PATIENCE_SECONDS": 0.0,
-            "app.service.starting.PAUSE_SECONDS": 0.05,
             "app.service.build.LakeApplication": _Application,
-            "app.service.build._GATHER_SECONDS": 0.0,
-            "app.service.build.REVOKE_SECONDS": 1.0,  # below a fifth of what the consumer may not poll
-            "app.consumer.flush._PATIENCE_SECONDS": 0.3,
-            "app.consumer.flush._PAUSE_SECONDS": 0.3,
-            "app.consumer.flush._LOOK_SECONDS": 0.02,
-            "app.retry._FIRST_PAUSE": 0.02,
-            "app.retry._LONGEST_PAUSE": 0.1,
         }.items():
             monkeypatch.setattr(name, value)
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -293,6 +317,7 @@ class Place:
         transform: Transform = lambda sdf: sdf,
         kafka: Mapping[str, Any] = types.MappingProxyType({}),
         before_write: Callable[[int], None] = lambda _: None,
+        timings: Timings | None = None,
         **variables: str,
     ) -> ConnectorThread:
         """Start a connector with the place's topic, group and folder, and what is given."""
@@ -310,7 +335,12 @@ class Place:
         for base in bases:
             settings |= base
         made = ConnectorThread(
-            load(settings | variables), store=store, transform=transform, kafka=kafka, before_write=before_write
+            load(settings | variables),
+            timings=timings or self.timings,
+            store=store,
+            transform=transform,
+            kafka=kafka,
+            before_write=before_write,
         )
         self._connectors.append(made)
         return made

@@ -8,8 +8,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.models import MessageContext, Row
 
 from app.errors import RetryableError
-from app.journal.commit_mark import CommitMark
-from app.journal.start_offset import KafkaPosition
+from app.journal.group_offsets import CommitMark, PartitionOffsets
 from app.model import TopicPartition
 from tests.faults.lanes import Fate, Network, pause
 
@@ -48,13 +47,13 @@ class Group:
         for tp in self.of(consumer):
             self.owners[tp] = None
 
-    def position_of(self, tp: TopicPartition) -> KafkaPosition:
+    def position_of(self, tp: TopicPartition) -> PartitionOffsets:
         """What ``app.journal.group_offsets.GroupOffsets`` finds out."""
         if pause(f"ask Kafka about {tp}") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError(f"asking Kafka for the offsets of {tp}", "no answer")
         mark = CommitMark(_TOPIC_ID) if tp in self.committed else None  # nobody else commits here
-        return KafkaPosition(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID, mark=mark)
+        return PartitionOffsets(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID, mark=mark)
 
     def topic_id(self, topic: str) -> str:
         """What ``app.journal.group_offsets.GroupOffsets`` finds out; nothing where there is no answer."""

@@ -20,17 +20,19 @@ from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.journal.claims import Claims
 from app.journal.entry import group_folder, journal_key
+from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import Journal
+from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
-from app.journal.start_offset import KafkaPosition
-from app.journal.topic_ids import TopicIds
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
+from app.pipeline.upload import Destination
 from app.storage.base import ObjectStore
 from app.storage.s3.store import S3Store
 from app.table.layout import dead_letter_root, is_data_file
-from app.table.location import Place
+from app.table.location import TableLocation
+from app.timings import Timings
 from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer
@@ -46,6 +48,7 @@ PARTITIONS = tuple(TopicPartition(TOPIC, number) for number in range(2))
 PLACES = ("a", "b")  # the table's folders; each batch has one row for each of them
 BATCHES = 3
 LAST = BATCHES * len(PLACES) - 1  # offset of the last row of each partition
+_HURRY = Timings(first_retry_seconds=0.01, longest_retry_seconds=0.05)  # it tries again as ever, only sooner
 PATIENCE = 60.0
 CATALOG_TIMEOUT = 2.0
 
@@ -170,7 +173,7 @@ class Member:
             table.name,
             patience=Patience(10.0, CATALOG_TIMEOUT, 10.0),
         )
-        registrar = Registrar(catalog, Place(self._store.uri, table.root), properties("p"), TOPIC, None)
+        registrar = Registrar(catalog, TableLocation(self._store.uri, table.root), properties("p"), TOPIC, None)
         self._objects = ThreadPoolExecutor(workers)
         self._claims = Claims(
             new_journal=lambda tp, token: Journal(
@@ -181,7 +184,7 @@ class Member:
                 each=self._objects.map,
             ),
             ownership=self.ownership,
-            positions=_Topic(),
+            offsets=_Topic(),
             register=Recovery(self._store, registrar, None).register,
             is_current=self._is_current,
             first_offset=lambda _, kafka: kafka.low,
@@ -189,6 +192,7 @@ class Member:
             start_from="auto",
             keeps_state=False,
             workers=workers,
+            timings=_HURRY,
         )
         self.starts: dict[TopicPartition, int] = {}
         self._folder = scratch / secrets.token_hex(4)
@@ -196,12 +200,12 @@ class Member:
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
             stager=stager(spec("p"), "fail", table_root=table.root),
-            store=self._store,
-            table_root=table.root,
+            destination=Destination(self._store, table.root),
             registrar=registrar,
             scratch=self._folder,
             workers=workers,
             ownership=self.ownership,
+            timings=_HURRY,
         )
 
     def claim(self) -> None:
@@ -272,8 +276,8 @@ def rows_of(tp: TopicPartition, first: int) -> list[Any]:
 class _Topic:
     """Nothing committed: the journal alone says where to go on."""
 
-    def of(self, tp: TopicPartition) -> KafkaPosition:
-        return KafkaPosition(committed=None, low=0, high=LAST + 1, topic_id=f"{tp.topic}-1")
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
+        return PartitionOffsets(committed=None, low=0, high=LAST + 1, topic_id=f"{tp.topic}-1")
 
     def cluster_id(self) -> str:
         return "cluster"

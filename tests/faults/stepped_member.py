@@ -12,24 +12,28 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.context import message_context
 
 import app.consumer.assignment
-import app.consumer.checkpoints
-import app.journal.claims
 from app.bad_records.policy import BadRecords
 from app.catalog.registrar import Registrar
 from app.consumer.application import LakeApplication
-from app.consumer.sink import LakeSink
+from app.consumer.assignment import Assignments
+from app.consumer.loop import new_loop
+from app.consumer.paused_partitions import PausedPartitions
+from app.consumer.record_poll import RecordPoll
+from app.consumer.sink import LakeSink, SinkLimits
 from app.errors import ConnectorError
 from app.journal.claims import Claims
 from app.journal.entry import journal_key
 from app.journal.journal import Journal
+from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
-from app.journal.sweeper import Sweeper
-from app.journal.topic_ids import TopicIds
+from app.journal.rolled_back import Sweeper
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
+from app.pipeline.upload import Destination
 from app.retry import Stopped
-from app.table.location import Place
+from app.table.location import TableLocation
+from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
@@ -126,54 +130,65 @@ class Member:
         self._store = store
         self.kafka = Consumer(group)
         bad_records = BadRecords("dead-letter", lambda _: None, clock)
-        self.sink = LakeSink(
-            batch_size=3,
-            gather_seconds=0.0,
-            max_buffer_bytes=MAX_BUFFER_BYTES,
-            max_record_bytes=1_000_000,
-            flush_seconds=180,
-            revoke_seconds=55,
-            stop_seconds=25,
-            bad_records=bad_records,
-            clock=clock,
-        )
-        self.ownership = SteppedCustody(self.sink.is_owner, self._fenced)
-        registrar = Registrar(catalog, Place(URI, ROOT), properties("p"), TOPIC, catalog.table())
+        timings = Timings(clock=clock, sleep=clock.advance, gather_seconds=0.0)
+        self.assignments = Assignments(timings=timings)
+        self.ownership = SteppedCustody(self.assignments.is_current, self._fenced)
+        registrar = Registrar(catalog, TableLocation(URI, ROOT), properties("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
             clock,
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT, metadata=("__offset",)),
-            store=store,
-            table_root=ROOT,
+            destination=Destination(store, ROOT),
             registrar=registrar,
             scratch=scratch,
             workers=1,
             ownership=self.ownership,
+            timings=timings,
         )
-        self.sink.connect(self.pipeline)
-        self.application = _application(self.sink, scratch, self.kafka)
+        self.application = _application(self.assignments, timings, scratch)
+        self.sink = LakeSink(
+            pipeline=self.pipeline,
+            assignments=self.assignments,
+            limits=SinkLimits(batch_size=3, max_buffer_bytes=MAX_BUFFER_BYTES, max_record_bytes=1_000_000),
+            bad_records=bad_records,
+            on_sealed=self.application.checkpoints.in_flight.sealed,
+            timings=timings,
+        )
         self.claims = Claims(
             new_journal=lambda tp, token: _journal(store, tp, token, clock),
             ownership=self.ownership,
-            positions=SimpleNamespace(of=group.position_of, cluster_id=lambda: ""),
+            offsets=SimpleNamespace(of=group.position_of, cluster_id=lambda: ""),
             register=Recovery(store, registrar, None).register,
-            is_current=self.sink.is_owner,
+            is_current=self.assignments.is_current,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(group.topic_id),
             start_from="auto",
             keeps_state=False,
             workers=1,
+            timings=timings,
         )
         self._background = LanePool(f"{name}: claims")
         self.claims._pool = self._background  # type: ignore[assignment]
         self.claims._stop = LaneStop()  # type: ignore[assignment]
-        self._sweeper = Sweeper(self.ownership, 600.0)  # its own thread is not started
-        self.application.connect(self.claims)
-        self.checkpoints = self.application._checkpoints
+        self._sweeper = Sweeper(self.ownership.delete_rolled_back, 600.0)  # its own thread is not started
+        paused = PausedPartitions(self.application.consumer, self.claims, self.assignments)
+        loop = new_loop(
+            application=self.application,
+            assignments=self.assignments,
+            sink=self.sink,
+            paused=paused,
+            claims=self.claims,
+            on_turn=lambda: None,
+            in_batches=commits_on_the_way,
+        )
+        loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused)  # on either way
+        self.application.start(loop)
+        _play(self.application, self.kafka)
+        self.checkpoints = loop.checkpoints
         if commits_on_the_way:
-            self.checkpoints.lake = self.sink
             self.checkpoints.commit_interval = _COMMIT_SECONDS
+        self.checkpoints.revoke_flush_timeout = -1.0  # none: it would be told by a real clock
         self.checkpoints.sink_manager.register(self.sink)
         self.checkpoints.init_checkpoint()
         self.consuming = Lane(f"{name}: consumer")
@@ -202,7 +217,7 @@ class Member:
     def _fenced(self, token: str, reason: str) -> None:
         if token in {entry.owner for entry in self._store.entries.values()}:
             self._store.violations.append(f"{token} was fenced though the journal is its own: {reason}")
-        self.sink.fenced(token, reason)
+        self.assignments.fence(token, reason)
 
     # --- on the consumer's thread -----------------------------------------------------------------------------------
 
@@ -300,10 +315,7 @@ class Member:
 @contextmanager
 def time_stands_still(clock: Clock) -> Iterator[None]:
     """Let those parts that take no clock look at this one."""
-    fake = SimpleNamespace(monotonic=clock, sleep=clock.advance)
     with ExitStack() as patches:
-        patches.enter_context(patch.object(app.consumer.checkpoints, "time", fake))
-        patches.enter_context(patch.object(app.journal.claims, "time", fake))
         # Tokens order what is done for several partitions: with random ones, no run could be repeated.
         tokens = (f"{number:024x}" for number in count())
         patches.enter_context(patch.object(app.consumer.assignment, "new_token", lambda: next(tokens)))
@@ -324,10 +336,11 @@ def _journal(store: MemoryStore, tp: TopicPartition, token: str, clock: Clock) -
     return journal
 
 
-def _application(sink: LakeSink, scratch: Path, kafka: Consumer) -> LakeApplication:
-    application = LakeApplication(
-        lake_sink=sink,
-        on_turn=lambda: None,
+def _application(assignments: Assignments, timings: Timings, scratch: Path) -> LakeApplication:
+    return LakeApplication(
+        assignments=assignments,
+        max_record_bytes=1_000_000,
+        timings=timings,
         broker_address="127.0.0.1:9",
         consumer_group="group",
         commit_interval=1e9,
@@ -336,7 +349,10 @@ def _application(sink: LakeSink, scratch: Path, kafka: Consumer) -> LakeApplicat
         loglevel=None,
         state_dir=scratch / "state",
     )
-    application._checkpoints.revoke_flush_timeout = -1.0  # none: it would be told by a real clock
+
+
+def _play(application: LakeApplication, kafka: Consumer) -> None:
+    """Let the application's clients be these."""
     producer: Any = application._producer
     producer.poll = lambda _: None
     producer.flush = lambda **_: 0  # how many messages are left
@@ -344,7 +360,6 @@ def _application(sink: LakeSink, scratch: Path, kafka: Consumer) -> LakeApplicat
     for name in ("poll_row", "commit", "assign", "assignment", "position", "pause", "resume", "seek"):
         setattr(consumer, name, getattr(kafka, name))
     kafka.answered = consumer._consumer_config["on_commit"]
-    return application
 
 
 def _kafka(tps: list[TopicPartition]) -> list[KafkaTopicPartition]:

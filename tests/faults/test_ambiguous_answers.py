@@ -13,8 +13,6 @@ from tests.faults.members import BATCHES, LAST, PARTITIONS, Member, Site, Table,
 from tests.faults.proxy import Answer, Fault, Lost, Rule, Say, Slow, nth, on
 from tests.faults.steps import DATA, JOURNAL, STEPS, Step, leave_behind, live, s3_error
 
-pytestmark = pytest.mark.usefixtures("short_pauses")
-
 CONDITIONAL = [
     "claim write",
     "begin",
@@ -71,18 +69,18 @@ def test_a_page_with_status_200_is_no_registration(table: Table, tmp_path: Path,
 # --- the store: writes that are done or not -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("place", ["first", pytest.param("last", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "fault",
     [
-        Lost(),
-        Say(s3_error(500, "InternalError"), applied=True),
-        Say(s3_error(412, "PreconditionFailed"), applied=True),
-        Say(s3_error(409, "ConditionalRequestConflict"), applied=True),
-        Say(s3_error(409, "ConditionalRequestConflict")),
-        Say(s3_error(503, "SlowDown"), applied=True),
+        pytest.param(Lost(), id="lost"),
+        pytest.param(Say(s3_error(412, "PreconditionFailed"), applied=True), id="412 when done"),
+        pytest.param(Say(s3_error(409, "ConditionalRequestConflict")), id="409"),
+        *(
+            pytest.param(Say(s3_error(status, code), applied=True), id=f"{status} when done", marks=pytest.mark.slow)
+            for status, code in ((500, "InternalError"), (503, "SlowDown"), (409, "ConditionalRequestConflict"))
+        ),
     ],
-    ids=["lost", "500 when done", "412 when done", "409 when done", "409", "503 when done"],
 )
 @pytest.mark.parametrize("name", CONDITIONAL)
 def test_a_journal_that_may_be_written_is_read_back(
@@ -142,7 +140,16 @@ XHTML = Answer(200, b"<html><body>Please log in</body></html>", {"Content-Type":
 EMPTY = Answer(200)
 
 
-@pytest.mark.parametrize("answer", [ERROR_BODY, PAGE, XHTML, EMPTY], ids=["error", "page", "XHTML page", "empty"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(ERROR_BODY, id="error"),
+        *(
+            pytest.param(answer, id=name, marks=pytest.mark.slow)
+            for name, answer in {"page": PAGE, "XHTML page": XHTML, "empty": EMPTY}.items()
+        ),
+    ],
+)
 @pytest.mark.parametrize("name", OF_STORE)
 def test_status_200_alone_says_nothing(table: Table, tmp_path: Path, name: str, answer: Answer) -> None:
     step = STEPS[name]
@@ -170,6 +177,7 @@ def test_registered_files_are_not_rolled_back_for_a_listing_that_is_none(
 # --- slow answers ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEPS)
 def test_an_answer_that_keeps_coming_is_waited_for_beyond_the_time_out(table: Table, tmp_path: Path, name: str) -> None:
     step = STEPS[name]

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 from quixstreams.dataframe import StreamingDataFrame
 
-from app.bad_records.big_messages import KEPT_BYTES
+from app.bad_records.refusals import KEPT_BYTES
 from tests.faults.connector_thread import Place, Transform
 
 MB = 1_000_000

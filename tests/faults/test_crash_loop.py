@@ -94,7 +94,7 @@ def group(s3_server: LocalMinio, bucket: str, detour: TcpDetour, tmp_path: Path)
         detour.target = kafka.detour_port
         running.enter_context(kafka)
         catalog = running.enter_context(CatalogServer())
-        scenario = running.enter_context(closing(Scenario(kafka, tmp_path, PARTITIONS)))
+        scenario = running.enter_context(closing(Scenario(kafka, tmp_path, PARTITIONS, java=True)))
         settings = {
             **s3_store(s3_server, bucket),
             "CATALOG_URL": catalog.url,

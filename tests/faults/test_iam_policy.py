@@ -11,9 +11,10 @@ import pytest
 
 from app.commands.audit.command import audit
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.entry import journal_folder
 from app.storage.probe import try_out
+from app.storage.s3.client import Limits
 from app.storage.s3.store import S3Store
+from app.table.layout import journal_folder
 from tests.faults.members import BATCHES, Member, Site, Table
 from tests.faults.proxy import Request, Rule, Say, on
 from tests.faults.steps import leave_behind, s3_error
@@ -24,16 +25,11 @@ POLICY = Path(__file__).parents[2] / "docs/deploy/iam-policy.json"
 ACTIONS = ("s3:ListBucket", "s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
 PART = 5 << 20
 LARGE = random.Random(7).randbytes(PART + 1)
+SMALL_PARTS = Limits(part_bytes=PART, largest_single=PART)
 
 
 class PartsLeftError(Exception):
     """Parts of an upload that failed are still there."""
-
-
-@pytest.fixture(autouse=True)
-def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.storage.s3.upload.PART_BYTES", PART)
-    monkeypatch.setattr("app.storage.s3.upload._LARGEST_SINGLE", PART)
 
 
 @pytest.fixture
@@ -67,7 +63,7 @@ def work(site: Site, keys: Mapping[str, str], scratch: Path) -> Table:
     It starts, claims partitions, dies amid a batch, starts again, rolls that back, writes batches and a big file, fails
     to write another, and replaces one as ``rewrite`` does.
     """
-    store = site.new_store(**keys)
+    store = site.new_store(**keys, limits=SMALL_PARTS)
     table = Table(replace(site, store=store))
     _start(store, table)
     leave_behind("incomplete", table, scratch)

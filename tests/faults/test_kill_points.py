@@ -15,14 +15,13 @@ import pytest
 
 from dev.broker import Broker
 from dev.minio import LocalMinio
-from tests.e2e.connector import REPO, ConnectorProcess
+from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import mirror
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.proxy import FaultProxy, Matches, Rule, nth, on
 
-LIGHT = Path(__file__).parent / "light"
 RECORDS = 2_000
 PARTITIONS = 2
 WRITES_BEGIN = on("PUT", "/_journal/", body='"state":"pending"')
@@ -56,6 +55,8 @@ POINTS = {
     "one of two parts is done": Point(WRITES_DONE, 3, is_after=True),
     "the batch is done and not committed": Point(WRITES_DONE, 4, is_after=True),
 }
+# test_state_machine.py dies at all of them, in memory.
+EVERY_DAY = {"all files but one are stored", "the batch is registered", "the batch is done and not committed"}
 
 
 class Target:
@@ -122,36 +123,41 @@ def kill_java(connector: ConnectorProcess) -> Callable[[], None]:
     return kill
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point", [point if point in EVERY_DAY else pytest.param(point, marks=pytest.mark.slow) for point in POINTS]
+)
 def test_a_kill_between_two_steps(place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path, point: str) -> None:
     target = Target()
     rule = place.kill_at(POINTS[point], target)
     place.scenario.produce(records(RECORDS, partitions=PARTITIONS))
-    first = place.scenario.connector(place.through_proxies, root=LIGHT)
+    first = place.scenario.connector(place.through_proxies)
     target.kill = kill_python(first)
     assert first.wait() == -signal.SIGKILL
     assert rule.met == 1
 
-    second = place.scenario.connector(place.direct, root=LIGHT)
+    second = place.scenario.connector(place.direct)
     place.scenario.wait_until_committed(RECORDS, by=second)
     assert second.stop() == 0
     check_whole(place, s3_server, bucket, tmp_path)
 
 
 @pytest.mark.usefixtures("parsed_classes")
-@pytest.mark.parametrize("point", ["a batch is in files and not announced", "all files but one are stored"])
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param("a batch is in files and not announced", marks=pytest.mark.slow), "all files but one are stored"],
+)
 def test_java_dies_between_two_steps(
     place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path, point: str
 ) -> None:
     target = Target()
     place.kill_at(POINTS[point], target)
     place.scenario.produce(records(RECORDS, partitions=PARTITIONS))
-    first = place.scenario.connector(place.through_proxies, root=REPO)
+    first = place.scenario.connector(place.through_proxies, java=True)
     target.kill = kill_java(first)
     assert first.wait() == 70
     assert target.dies.wait(10)
 
-    second = place.scenario.connector(place.direct, root=LIGHT)
+    second = place.scenario.connector(place.direct)
     place.scenario.wait_until_committed(RECORDS, by=second)
     assert second.stop() == 0
     check_whole(place, s3_server, bucket, tmp_path)

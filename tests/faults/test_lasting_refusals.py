@@ -15,8 +15,6 @@ from tests.faults.members import LAST, Member, Site, Table, recover
 from tests.faults.proxy import Answer, Exchange, Request, Rule, Say, from_on, nth, on
 from tests.faults.steps import DATA, JOURNAL, STEPS, Step, leave_behind, live, s3_error
 
-pytestmark = pytest.mark.usefixtures("short_pauses")
-
 OF_STORE = {name: step for name, step in STEPS.items() if step.server == "store"}
 OF_CATALOG = {name: step for name, step in STEPS.items() if step.server == "catalog"}
 RIGHTS = {"PUT": "s3:PutObject", "GET": "s3:GetObject", "DELETE": "s3:DeleteObject"}
@@ -38,7 +36,8 @@ def cells() -> Iterator[object]:
             ]
         for refusal, message in refusals:
             code = refusal.body.split(b"Code>")[1].decode().removesuffix("</")
-            yield pytest.param(step, refusal, message, id=f"{name}, {refusal.status} {code}")
+            marks = () if code == "AccessDenied" else pytest.mark.slow
+            yield pytest.param(step, refusal, message, id=f"{name}, {refusal.status} {code}", marks=marks)
     for name, step in OF_CATALOG.items():
         for status in (401, 403):
             refusal = Answer(status, b'{"error": "no"}')
@@ -51,7 +50,7 @@ def method_of(step: Step) -> str:
     return next(request.method for request in possible if step.matches(request))
 
 
-@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("place", [pytest.param("first", marks=pytest.mark.slow), "last"])
 @pytest.mark.parametrize(("step", "refusal", "message"), list(cells()))
 def test_a_refusal_ends_the_member_with_what_to_do_and_the_next_one_finishes(
     table: Table, tmp_path: Path, step: Step, refusal: Answer, message: str, place: str

@@ -11,8 +11,6 @@ from tests.faults.members import BATCHES, LAST, PARTITIONS, PLACES, FencedOff, M
 from tests.faults.proxy import Hold, Request, Rule, nth, on
 from tests.faults.steps import DATA, JOURNAL, STEPS, leave_behind, live, proxy_of
 
-pytestmark = pytest.mark.usefixtures("short_pauses")
-
 AWAY = 60.0  # seconds; no time-out of the one that stands still ends its request
 
 # Steps of a claim after which the partition cannot be taken back; a late claim itself takes it back, without harm, and
@@ -43,7 +41,7 @@ def is_claimed(request: Request) -> bool:
     return on("PUT", JOURNAL)(request) and request.status == 200
 
 
-@pytest.mark.parametrize("place", ["first", "last"])
+@pytest.mark.parametrize("place", ["last", pytest.param("first", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", STEPS)
 def test_a_request_arrives_after_another_member_has_written_everything(
     table: Table, tmp_path: Path, patient: ObjectStore, monkeypatch: pytest.MonkeyPatch, name: str, place: str
@@ -85,7 +83,7 @@ def test_a_file_that_arrives_after_its_member_has_died_is_deleted(
                 former.die()
                 table.site.to_store.release()
                 wait_until(lambda: len(table.data_files) == BATCHES * len(PARTITIONS) * len(PLACES) + 1)
-                member.ownership.delete_revoked()
+                member.ownership.delete_rolled_back()
             table.assert_whole()
             assert writing.exception() is not None
     assert recover(table, tmp_path) == {LAST + 1}

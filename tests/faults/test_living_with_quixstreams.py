@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,8 @@ def _frozen(connector: ConnectorThread) -> Iterator[None]:
 
 
 @two_partitions
-def test_a_rebalance_during_back_pressure_leaves_no_partition_paused(
-    place: Place, store: MoodyStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.consumer.flush._PAUSE_SECONDS", 3600.0)  # nothing but the rebalance ends it
+def test_a_rebalance_during_back_pressure_leaves_no_partition_paused(place: Place, store: MoodyStore) -> None:
+    place.timings = replace(place.timings, pause_seconds=3600.0)  # nothing but the rebalance ends it
     store.refuse = lambda _: AWAY
     first = place.connector(store=store)
     place.produce(100)
@@ -215,10 +214,8 @@ def test_a_partition_stays_paused_until_it_is_claimed_and_others_go_on(place: Pl
     place.assert_whole()
 
 
-def test_a_stop_during_an_outage_ends_in_time_and_says_what_is_left(
-    place: Place, store: MoodyStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.service.build._STOP_SECONDS", 0.5)
+def test_a_stop_during_an_outage_ends_in_time_and_says_what_is_left(place: Place, store: MoodyStore) -> None:
+    place.timings = replace(place.timings, stop_seconds=0.5)
     connector = place.connector(LAZY, store=store)
     place.produce(100)
     _has_read(connector, 100)
@@ -249,7 +246,7 @@ def test_a_topic_made_anew_while_it_is_read_ends_the_connector_and_the_next_star
     assert isinstance(error, RetryableError | FatalError)
     again = place.connector()
     place.wait_until_committed(50, by=again)
-    assert "the topic was made anew since offset 99 was written" in caplog.text
+    assert "the topic was recreated since offset 99 was written" in caplog.text
     again.stop()
     place.assert_whole()
 
@@ -290,7 +287,7 @@ def test_offsets_are_committed_once_their_coordinator_is_back(
             connector.in_turn = lambda: connector.sink._seal("the test")
             connector.wait_until(lambda: place.numbers() == list(range(100)), "the rows in the lake")
         kafka.stop()
-        connector.in_turn = lambda: application._checkpoints.commit_checkpoint(force=True)
+        connector.in_turn = lambda: application.checkpoints.commit_checkpoint(force=True)
         told = "offsets not committed yet" if written else "asking Kafka for the id of topic"
         connector.wait_until(lambda: told in caplog.text, "no answer")
         assert place.numbers() == (list(range(100)) if written else [])

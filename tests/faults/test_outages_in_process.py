@@ -7,19 +7,17 @@ takes in, whatever is away.
 import logging
 import re
 import time
-import types
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.consumer.sink import LakeSink
 from app.errors import RetryableError
-from app.journal.journal import Journal
 from app.storage.base import Document, StoredObject
 from app.storage.local.store import LocalStore
+from app.timings import Timings
 from dev.kafka import LocalKafka
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.connector_thread import ConnectorThread, Place
@@ -43,33 +41,20 @@ def fast() -> float:
 @pytest.fixture
 def quick(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place where the connectors' time runs faster."""
-    _quicken(monkeypatch)
+    _quicken(place, monkeypatch)
     return place
 
 
-def _quicken(monkeypatch: pytest.MonkeyPatch) -> None:
-    clocks = types.SimpleNamespace(
-        monotonic=fast,
-        time=time.time,
-        perf_counter=time.perf_counter,
+def _quicken(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.timings = Timings(
+        clock=fast,
         sleep=lambda seconds: time.sleep(seconds / SPEED),
+        gather_seconds=0.0,
+        look_seconds=0.25 / SPEED,
+        first_retry_seconds=0.5 / SPEED,
+        longest_retry_seconds=30.0 / SPEED,
     )
-    for module in ("service", "starting", "pipeline", "claims", "checkpoints"):
-        monkeypatch.setattr(f"app.{module}.time", clocks)
-    for name, value in {
-        "app.service.build.LakeSink": partial(LakeSink, clock=fast),
-        "app.service.build.Journal": partial(Journal, clock=fast),
-        "app.service.build.REVOKE_SECONDS": 55.0,
-        "app.retry._FIRST_PAUSE": 0.5 / SPEED,
-        "app.retry._LONGEST_PAUSE": 30.0 / SPEED,
-        "app.consumer.flush._LOOK_SECONDS": 0.25 / SPEED,
-        "app.consumer.flush._PATIENCE_SECONDS": 3.0,
-        "app.consumer.flush._PAUSE_SECONDS": 5.0,
-        "app.service.starting.PATIENCE_SECONDS": 60.0,
-        "app.service.starting.PAUSE_SECONDS": 2.0,
-        "quixstreams.internal_consumer.consumer.monotonic": fast,
-    }.items():
-        monkeypatch.setattr(name, value)
+    monkeypatch.setattr("quixstreams.internal_consumer.consumer.monotonic", fast)
 
 
 class Outage:
@@ -230,8 +215,8 @@ def test_a_member_comes_and_one_goes_while_the_store_is_away(quick: Place) -> No
 
     of_second = Outage("read", "_journal/group", seconds=float("inf"))
     second = quick.connector(LOAD, store=AbsentStore(quick.store_folder, of_second))
-    first.wait_until(lambda: len(first.sink._buffer.owners) == 1, "the rebalance")
-    second.wait_until(lambda: second.application and second.sink.is_assigned, "the rebalance")
+    first.wait_until(lambda: len(first.assignments.tps) == 1, "the rebalance")
+    second.wait_until(lambda: second.application and second.assignments.tps, "the rebalance")
     assert isinstance(second.end(), RetryableError | None)
     first.wait_until(lambda: first.waiting == {0, 1}, "the second rebalance")
     assert first.partitions == set(), "nothing can be claimed"
@@ -290,8 +275,8 @@ def test_the_broker_goes_away(
     mortal_kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     with Place(mortal_kafka, tmp_path, monkeypatch) as place:
-        _quicken(monkeypatch)
-        monkeypatch.setattr("app.journal.group_offsets._ANSWER_SECONDS", 1.0)
+        _quicken(place, monkeypatch)
+        place.timings = replace(place.timings, kafka_answer_seconds=1.0)
         place.produce(RECORDS, size=SIZE)
         store = StoppingStore(place.store_folder, step, mortal_kafka.stop)
         connector = place.connector(LOAD, store=store)

@@ -21,7 +21,6 @@ from tests.fakes.catalog_server import CatalogServer
 from tests.faults.proxy import FaultProxy, Reset, Rule, on
 from tests.faults.tcp_detour import TcpDetour
 
-LIGHT = Path(__file__).parent / "light"
 SECONDS = float(os.environ.get("OUTAGE_SECONDS", "15"))
 RECORDS_A_SECOND = 500
 PARTITIONS = 3
@@ -89,7 +88,7 @@ def test_what_is_away_is_waited_for(
 ) -> None:
     go_away, told = OUTAGES[what]
     scenario = place.scenario
-    connector = scenario.connector(place.settings, root=LIGHT)
+    connector = scenario.connector(place.settings)
     connector.wait_until(lambda: connector.health("ready") == 200, "readiness")
     with scenario.load(RECORDS_A_SECOND) as produced:
         connector.wait_until(lambda: sum(scenario.committed()) > 0, "the first commit")

@@ -58,7 +58,7 @@ def _resident_mb(process: Path) -> float:
     return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) / 1024
 
 
-@pytest.mark.usefixtures("parsed_classes")
+@pytest.mark.java
 def test_nothing_grows_under_load(
     new_scenario: NewScenario, s3_server: LocalMinio, bucket: str, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ from tests.faults.stepped_member import KINDS, LARGEST_RECORD, MAX_BUFFER_BYTES,
 # A member is killed by ending its threads where they wait; that of the framework's flush does not expect it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
-EXAMPLES = int(os.environ.get("FAULT_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("FAULT_EXAMPLES", settings().max_examples))  # by the profile
 STEPS = int(os.environ.get("FAULT_STEPS", "60"))
 PARTITIONS = 2
 MEMBERS = 3

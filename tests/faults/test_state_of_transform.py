@@ -5,6 +5,7 @@ the numbers of all that come after it.
 """
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,7 @@ from quixstreams import State
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import DataError, FatalError, RetryableError
-from app.journal.group_offsets import GroupOffsets
-from app.journal.start_offset import KafkaPosition
+from app.journal.group_offsets import GroupOffsets, PartitionOffsets
 from app.model import TopicPartition
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import ConnectorThread, Place
@@ -86,9 +86,9 @@ def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize("place", [2], indirect=True)  # of one partition nothing is sent on
-def test_records_that_are_grouped_anew_are_sent_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_are_grouped_anew_are_sent_once(place: Place) -> None:
     """The journal of the input hears of what was sent on now and then only."""
-    monkeypatch.setattr("app.journal.claims._ADVANCE_SECONDS", 3600.0)
+    place.timings = replace(place.timings, advance_seconds=3600.0)
     for life in (1, 2):
         connector = place.connector(transform=lambda sdf: sdf.group_by("pad", name="by-pad"))
         connector.wait_until_consuming()
@@ -107,7 +107,7 @@ def test_a_new_group_at_the_latest_passes_over_nothing_that_it_has_sent_on(
     may_claim = threading.Event()
     ask = GroupOffsets.of
 
-    def of(self: GroupOffsets, tp: TopicPartition) -> KafkaPosition:
+    def of(self: GroupOffsets, tp: TopicPartition) -> PartitionOffsets:
         if "by-pad" in tp.topic:
             assert may_claim.wait(60.0)
         return ask(self, tp)
@@ -186,10 +186,8 @@ def test_a_commit_that_fails_in_passing_ends_the_connector_and_no_record_is_reje
     assert "dead letter" not in caplog.text
 
 
-def test_back_pressure_while_records_come_again_writes_none_of_them_twice(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.consumer.flush._PAUSE_SECONDS", 0.2)
+def test_back_pressure_while_records_come_again_writes_none_of_them_twice(place: Place) -> None:
+    place.timings = replace(place.timings, pause_seconds=0.2)
     first = _started(place, ONLY_AT_THE_END)
     place.produce(100)
     first.wait_until(lambda: _is_in_the_table(place, 100), "the table")

@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewPartitions
 from app.consumer.end_offsets import EndOffsets
 from app.consumer.group import check_members
 from app.errors import ConfigError, RetryableError
-from app.journal.commit_mark import CommitMark, read_mark
+from app.journal.group_offsets import CommitMark, read_mark
 from app.model import TopicPartition
 from dev.kafka import LocalKafka
 from tests.fakes.moody_store import MoodyStore
@@ -59,7 +59,7 @@ class TestRecreatedAndRefilled:
         error = first.wait()
 
         assert isinstance(error, RetryableError)
-        assert "the topic was made anew" in str(error)
+        assert "the topic was recreated" in str(error)
         assert place.numbers() == list(range(100))
         second = place.connector(LATEST, DELIVERY_GUARANTEE=guarantee)
         place.wait_until_committed(300, by=second)

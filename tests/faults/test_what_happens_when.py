@@ -1,6 +1,7 @@
 """What docs/guarantees.md promises under "What happens when", as far as nothing has to be killed for it."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -34,7 +35,7 @@ class TestTopicMadeAnew:
         place.wait_until_committed(count, by=connector)
 
         connector.stop()
-        assert "the topic was made anew since offset 99 was written: going on from its beginning, 0" in caplog.text
+        assert "the topic was recreated since offset 99 was written: going on from its beginning, 0" in caplog.text
         place.assert_whole()
 
     def test_while_nothing_runs_and_it_is_still_empty(self, place: Place) -> None:
@@ -101,10 +102,8 @@ class TestExpiredRecords:
         assert "offsets 100 to 149 (50 records) are gone from Kafka before they were read: going on from 150" in error
         place.assert_whole([*range(100), *range(150, 210)])
 
-    def test_during_a_pause(
-        self, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        monkeypatch.setattr("app.consumer.flush._PAUSE_SECONDS", 6.0)  # nothing is fetched meanwhile
+    def test_during_a_pause(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
+        place.timings = replace(place.timings, pause_seconds=6.0)  # nothing is fetched meanwhile
         store = MoodyStore(place.store_folder)
         first = place.connector(store=store)
         place.produce(100)
@@ -154,10 +153,8 @@ def test_a_new_group_at_the_latest_that_dies_before_its_first_commit_skips_nothi
 
 
 class TestTableDeleted:
-    def test_while_it_is_written(
-        self, place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        monkeypatch.setattr("app.consumer.fences._PATIENCE_SECONDS", 0.5)
+    def test_while_it_is_written(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
+        place.timings = replace(place.timings, fenced_seconds=0.5)
         connector = place.connector()
         place.produce(100)
         place.wait_until_committed(100, by=connector)

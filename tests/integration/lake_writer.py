@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.model import Row, TopicPartition
-from app.pipeline.upload_items import data_file
+from app.pipeline.upload import Destination
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
 from app.table.schema import TableSchema
@@ -54,5 +54,6 @@ class LakeWriter:
         staged = staging.stage(batch, folder / "staged.parquet", lambda extend: extend())
         assert staged.file is not None
         assert not staged.rejected
-        upload_items = [data_file(file, TABLE) for file in self._writer.write(staged.file, folder / "out")]
+        to = Destination(self._store, TABLE)
+        upload_items = [to.data_file(file) for file in self._writer.write(staged.file, folder / "out")]
         return [self._store.upload(item.path, item.key).key for item in upload_items]

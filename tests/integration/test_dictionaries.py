@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition
-from app.spark.encodings import without_dictionary
+from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import write_staged
 from app.spark.writer import SparkWriter
 from tests.services.spark import forget_java, new_spark_writer

@@ -58,9 +58,9 @@ class RealBench(Bench):
         super().__init__(folder)
         real = GroupOffsets(topic.consumer, topic.admin)
         tp = TopicPartition(topic.name, 0)
-        positions: Any = self.positions
-        positions.of = lambda _: real.of(tp)
-        positions.topic_id = lambda _: real.topic_id(tp.topic)
+        asked: Any = self.kafka
+        asked.of = lambda _: real.of(tp)
+        asked.topic_id = lambda _: real.topic_id(tp.topic)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_file_of_an_incomplete_batch_stays_where_kafka_cannot_give_its_records
     bench = RealBench(tmp_path, topic)
     former = Journal(bench.store, journal_key("data/t", "group", CLAIMED), FORMER, roots=ROOTS)
     former.claim(lambda: True)
-    former.begin(9, bench.positions.topic_id(topic.name))
+    former.begin(9, bench.kafka.topic_id(topic.name))
     former.intend(intent("1", "2", end=39))
     path = bench.lake / key_of("1")
     path.parent.mkdir(parents=True)

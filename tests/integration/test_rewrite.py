@@ -21,7 +21,7 @@ from app.catalog.registrar import Registrar
 from app.commands.rewrite.replaced_files import ReplacedFiles
 from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
 from app.storage.s3.store import S3Store
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.table.schema import TableSchema
 from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
@@ -286,7 +286,7 @@ def test_a_file_that_others_change_meanwhile_stays_theirs(lake: Bucket, tmp_path
         max_workers=1,
         create_bucket=False,
     )
-    registrar = Registrar(None, Place(store.uri, ROOT), properties("year", "month"), "readings", None)
+    registrar = Registrar(None, TableLocation(store.uri, ROOT), properties("year", "month"), "readings", None)
     rewriter = Rewriter(
         store=store,
         writer=Meddling(),

@@ -8,14 +8,16 @@ from pathlib import Path
 from quixstreams.context import set_message_context
 from quixstreams.models.messagecontext import MessageContext
 
-from app.bad_records.policy import NotARowError
+from app.bad_records.refusals import NotARowError
 from app.config.settings import Settings
+from app.consumer.assignment import Assignments
+from app.consumer.sink import LakeSink
 from app.journal.ownership import AssignmentOwnership
 from app.model import Rejected, TopicPartition
-from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline, Writer
-from app.service.build import new_bad_records, new_sink, new_stager
-from app.service.lake import new_catalog, new_place, new_query_api, new_registrar, new_schema, new_spec
+from app.pipeline.upload import Destination
+from app.service.build import new_bad_records, new_stager, sink_limits
+from app.service.lake import new_catalog, new_location, new_query_api, new_registrar, new_schema, new_spec
 from app.storage.local.store import LocalStore
 from tests.fakes.catalog_server import CatalogServer
 from tests.parity.case import BUCKET, PREFIX, QUERY_TOKEN, TABLE, TOPIC, Case, Record
@@ -52,28 +54,30 @@ class Ours:
         store = _Folder(folder)
         catalog_client = new_catalog(settings)
         known = catalog_client.check() if catalog_client else None
-        place = new_place(settings, store, known)
+        place = new_location(settings, store, known)
         store.connect(f"{place.root}/")
         self._lake.news()  # what is there already is not ours
         self.spec = new_spec(settings, store, place, known)
         self.schema = new_schema(settings, store, place)
         self.schema.open()
-        self._sink = new_sink(settings, bad_records, Metrics())
+        assignments = Assignments()
         self._query_api = new_query_api(settings)
         scratch.mkdir(exist_ok=True)
         self._pipeline = Pipeline(
             writer=writer,
             stager=new_stager(settings, place, self.spec, self.schema, bad_records),
-            store=store,
-            table_root=place.root,
+            destination=Destination(store, place.root, self.spec.virtual, frozenset(settings.stats_columns) or None),
             registrar=new_registrar(settings, catalog_client, place, known, self._query_api),
             scratch=scratch,
             workers=2,
-            ownership=AssignmentOwnership(self._sink.is_owner),
-            virtual_columns=self.spec.virtual,
-            stats_columns=frozenset(settings.stats_columns) or None,
+            ownership=AssignmentOwnership(assignments.is_current),
         )
-        self._sink.connect(self._pipeline)
+        self._sink = LakeSink(
+            pipeline=self._pipeline,
+            assignments=assignments,
+            limits=sink_limits(settings),
+            bad_records=bad_records,
+        )
         self._sink.assign(TopicPartition(TOPIC, partition) for partition in range(_PARTITIONS))
 
     def write(self, batch: Sequence[Record]) -> Outcome:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.journal.entry import JournaledFile, JournalEntry, Revoked, journal_key
+from app.journal.entry import JournaledFile, JournalEntry, RolledBack, journal_key
 from app.model import TopicPartition
 
 
@@ -18,7 +18,7 @@ def keep_journal(lake: Path, table_root: str, *, pending: Path, revoked: Path) -
         end=19,
         topic_id="",
         files=(JournaledFile(key=waiting, size=1, rows=10, partition_values={}),),
-        revoked=(Revoked(key=undone, since=0),),
+        revoked=(RolledBack(key=undone, since=0),),
     )
     path = lake / journal_key(table_root, "group", TopicPartition("readings", 3))
     path.parent.mkdir(parents=True)

@@ -16,6 +16,7 @@ from app.bad_records.refusals import Refusal
 from app.consumer.exact_json import new_deserializer
 from app.consumer.rejections import MessageReader
 from app.convert.batch import BatchConverter
+from app.convert.chunks import FEW
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
@@ -58,9 +59,12 @@ class Lane:
         table: the settings.
         at_once: whether it may convert many messages at once.
         max_record_bytes: the largest message that becomes a row.
+        few: how many messages are not worth converting at once.
     """
 
-    def __init__(self, table: Table, *, at_once: bool, max_record_bytes: int = MAX_RECORD_BYTES) -> None:
+    def __init__(
+        self, table: Table, *, at_once: bool, max_record_bytes: int = MAX_RECORD_BYTES, few: int = FEW
+    ) -> None:
         spec = PartitionSpec(
             tuple(name for name in table.hive if not name.startswith("~")),
             table.timestamp,
@@ -80,6 +84,7 @@ class Lane:
             bad_records=BadRecords("dead-letter", lambda _: None),
             whole_batches=WholeBatches(spec, rules, table.metadata, max_record_bytes) if at_once else None,
             read_message=self.reader.read if self.reader else None,
+            few=few,
         )
         self._stager = Stager(converter, spec, None)
         self._batches = 0
@@ -132,9 +137,10 @@ def assert_both_agree(
     table: Table,
     batches: Iterable[Sequence[KafkaMessage]],
     schema: Mapping[str, pa.DataType] | None = None,
+    few: int = FEW,
 ) -> None:
     """Stage the batches one after another both ways, and compare what each has come to."""
-    lanes = [Lane(table, at_once=True), Lane(table, at_once=False)]
+    lanes = [Lane(table, at_once=at_once, few=few) for at_once in (True, False)]
     if schema is not None:
         for lane in lanes:
             lane.schema.current = TableSchema(schema)

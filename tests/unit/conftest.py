@@ -1,8 +1,20 @@
 """What unit tests share."""
 
+from collections.abc import Iterator
+
+import botocore.loaders
 import pytest
 
 from tests.fakes.outgoing import Outgoing
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _models_are_read_once() -> Iterator[None]:
+    """Every client of boto3 reads what AWS can do from files of megabytes; here it is read for all of them at once."""
+    loader = botocore.loaders.create_loader()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("botocore.session.create_loader", lambda _: loader)
+        yield
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -39,17 +40,23 @@ HOMES = {
     "prometheus_client": "app.monitoring.exposition",
     "quixstreams": "app.consumer.* app.stream_timeouts.* app.service.* app.commands.* app.transform",
     "app.config.settings": "app.service.* app.commands app.commands.* main",
-    "app.spark.writer": "app.service.run app.commands.*",
+    "app.spark.writer": "app.service.spark app.commands.*",
 }
 
 
+@cache
 def modules() -> dict[str, Path]:
     paths = [ROOT / "main.py", *(ROOT / "app").rglob("*.py")]
     return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Full names of all that a module imports, also inside its functions."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

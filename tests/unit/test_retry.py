@@ -9,6 +9,7 @@ import pytest
 
 from app.errors import FatalError, RetryableError
 from app.retry import Stopped, until_it_works
+from app.timings import Timings
 from tests.fakes.clock import Clock
 
 
@@ -51,7 +52,7 @@ def run(
     stop = Stop(clock, set_after=set_after)
     told: list[RetryableError | None] = []
     try:
-        result = until_it_works(failing(errors), stop=stop, on_wait=told.append, clock=clock)
+        result = until_it_works(failing(errors), stop=stop, on_wait=told.append, timings=Timings(clock=clock))
     except Stopped:
         return stop.pauses, told, None
     return stop.pauses, told, result

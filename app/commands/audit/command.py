@@ -1,25 +1,25 @@
 """``python main.py audit``: which offsets are in the table, which twice, which not."""
 
 import argparse
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain, groupby
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.commands.answers import tell
 from app.commands.arguments import ArgumentParser
 from app.commands.audit.file_ledger import FileLedger, ListedFile
 from app.commands.audit.offset_columns import read_offsets
-from app.commands.audit.offsets import DeadLetters, Findings, HeldBatch, PartitionAudit
+from app.commands.audit.offset_ranges import Range, gaps, intersection, ranges_of
+from app.commands.audit.offsets import DeadLetters, Findings, HeldBatch, Listing, PartitionAudit
 from app.commands.audit.report import Misplaced, Report, as_json, as_text
+from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.journal.survey import survey
 from app.model import TopicPartition
-from app.offset_ranges import Range, gaps, intersection, ranges_of
 from app.service.lake import find_table
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, is_data_file, part_of
@@ -29,7 +29,7 @@ _MOST = 20
 
 
 def audit(settings: Settings, arguments: Sequence[str]) -> int:
-    """Tell which offsets the table's files hold.
+    """Say which offsets the table's files hold.
 
     Returns:
         1 if offsets are there twice, or may be, else 0.
@@ -38,25 +38,26 @@ def audit(settings: Settings, arguments: Sequence[str]) -> int:
         ConnectorError: the store fails, or a file cannot be read.
     """
     options = _options(arguments)
-    store, place = find_table(settings)
-    root = place.root
+    store, location = find_table(settings)
+    root = location.root
     with ExitStack() as ends:
-        found = ends.enter_context(FileLedger(with_keys=options.offsets))
-        rejected = ends.enter_context(FileLedger(with_keys=True))
-        report = Report(place.uri, by_column=options.offsets)
-        _list_table(store, root, found, report, options.most)
+        found = ends.enter_context(closing(FileLedger(with_keys=options.offsets)))
+        rejected = ends.enter_context(closing(FileLedger(with_keys=True)))
+        report = Report(
+            location.uri, by_column=options.offsets, foreign=Listing(options.most), misplaced=Listing(options.most)
+        )
+        _list_table(store, root, found, report)
         _list_dead_letter(store, f"{dead_letter_root(root)}/", rejected)
-        pool = ends.enter_context(ThreadPoolExecutor(settings.max_write_workers, "audit"))
-        reader = _Reader(store, root, report, options.most, pool, ahead=2 * settings.max_write_workers)
+        reader = _Reader(store, root, report, settings.max_write_workers)
         for tp in found.topic_partitions():
             batches = reader.batches(found.files(tp)) if options.offsets else _batches_by_name(found.files(tp))
             report.partitions.append(_audit(batches, _dead_letters(store, rejected, tp), options.most))
-    print(as_json(report) if options.json else as_text(report), flush=True)  # noqa: T201 - the answer
+    tell(as_json(report) if options.json else as_text(report))
     return 1 if report.has_doubled else 0
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = ArgumentParser("audit", "Tell which offsets the table's files hold, which twice, and which are missing.")
+    parser = ArgumentParser("audit", "Show which offsets the table's files hold, which twice, and which are missing.")
     parser.add_argument(
         "--offsets", action="store_true", help=f"read the column {_OFFSET} of each file, not only the files' names"
     )
@@ -73,27 +74,25 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report, most: int) -> None:
+def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report) -> None:
     """List the files, and leave out those of batches that are not in the table, while a connector may be at work.
 
     What is pending counts as of after the listing: by then a batch seen in the making may be finished, or undone and
     its rows be in another one that was listed too. What was revoked before the listing stays out even if it has been
     forgotten meanwhile.
     """
-    revoked_before = survey(store, root).revoked
+    rolled_back_before = survey(store, root).rolled_back
     for listed in store.list(f"{root}/"):
         if not is_data_file(listed.key, root):
             continue
         part = part_of(listed.key.rpartition("/")[2])
         if part is not None:
             found.add(part, listed.key, listed.size)
-            continue
-        report.foreign_count += 1
-        if len(report.foreign) < most:
-            report.foreign.append(_below(root, listed.key))
+        else:
+            report.foreign.add(_below(root, listed.key))
     after = survey(store, root)
-    parts = {part_of(key.rpartition("/")[2]) for key in revoked_before | after.revoked | after.pending}
-    report.unsettled_count = sum(found.remove(part) for part in parts if part is not None)
+    parts = {part_of(key.rpartition("/")[2]) for key in rolled_back_before | after.rolled_back | after.pending}
+    report.unfinished_count = sum(found.remove(part) for part in parts if part is not None)
 
 
 def _list_dead_letter(store: ObjectStore, folder: str, rejected: FileLedger) -> None:
@@ -130,22 +129,19 @@ def _named(file: ListedFile) -> Range:
 class _Reader:
     """Reads the offsets of files, several at once, and notes in the report what is odd about a file."""
 
-    def __init__(
-        self, store: ObjectStore, root: str, report: Report, most: int, pool: ThreadPoolExecutor, ahead: int
-    ) -> None:
+    def __init__(self, store: ObjectStore, root: str, report: Report, workers: int) -> None:
         self._store = store
         self._root = root
         self._report = report
-        self._most = most
-        self._pool = pool
-        self._ahead = ahead
+        self._workers = workers
 
     def batches(self, files: Iterable[ListedFile]) -> Iterator[HeldBatch]:
         """Yield the batches with the offsets that their files hold; the files of a batch come together.
 
         Several rows of one offset are one: a message may have become several, in several folders.
         """
-        for part, of_batch in groupby(self._in_order(files), key=lambda entry: entry[0].part):
+        read = side_by_side(self._workers, self._offsets_in, files)
+        for part, of_batch in groupby(read, key=lambda entry: entry[0].part):
             named = Range(part.offsets.first, part.offsets.last)
             held: list[pa.Array] = []
             count = 0
@@ -161,34 +157,18 @@ class _Reader:
             ranges = ranges_of(pa.chunked_array(held, pa.int64()).combine_chunks()) if is_known else [named]
             yield HeldBatch(part, count, intersection(ranges, [named]))
 
-    def _in_order(self, files: Iterable[ListedFile]) -> Iterator[tuple[ListedFile, pa.Array | None]]:
-        waiting: deque[tuple[ListedFile, Future[pa.Array | None]]] = deque()
-        for file in files:
-            waiting.append((file, self._pool.submit(read_offsets, self._store, file.key, file.size, _OFFSET)))
-            if len(waiting) > self._ahead:
-                yield _result(waiting)
-        while waiting:
-            yield _result(waiting)
+    def _offsets_in(self, file: ListedFile) -> pa.Array | None:
+        return read_offsets(self._store, file.key, file.size, _OFFSET)
 
     def _check_place(self, file: ListedFile, offsets: pa.Array, named: Range) -> None:
         bounds = pc.min_max(offsets).as_py()
         if not len(offsets) or named.first <= bounds["min"] <= bounds["max"] <= named.last:
             return
-        self._report.misplaced_count += 1
-        if len(self._report.misplaced) < self._most:
-            held = ranges_of(offsets)
-            outside = [each for piece in held for each in gaps([named], piece)]
-            self._report.misplaced.append(
-                Misplaced(_below(self._root, file.key), outside[0], sum(each.size for each in outside))
-            )
+        outside = [each for held in ranges_of(offsets) for each in gaps([named], held)]
+        self._report.misplaced.add(
+            Misplaced(_below(self._root, file.key), outside[0], sum(each.size for each in outside))
+        )
 
 
 def _below(root: str, key: str) -> str:
     return key.removeprefix(f"{root}/")
-
-
-def _result(
-    waiting: deque[tuple[ListedFile, Future[pa.Array | None]]],
-) -> tuple[ListedFile, pa.Array | None]:
-    file, future = waiting.popleft()
-    return file, future.result()

@@ -1,15 +1,44 @@
-"""What the ranges of offsets in a table's files tell: offsets that are there twice, and offsets that are not there.
+"""Audits ranges of offsets: finds those that are in a table's files twice, and those that are not there.
 
 Batches come in the order of their first offsets, so all that lies below the next batch is final. Of a table of any size
 only the batches are held that the next one may still share offsets with, and a few findings of each kind.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
+from app.commands.audit.offset_ranges import Frontier, Range, gaps, intersection, union
 from app.model import BatchPart, TopicPartition
-from app.offset_ranges import Frontier, Range, gaps, intersection, union
+
+_T = TypeVar("_T")
+
+
+class Listing(Generic[_T]):
+    """The first findings of a kind, over which it iterates, and how many there are in all.
+
+    Args:
+        most: how many are kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.count = 0
+        self._most = most
+        self._kept: list[_T] = []
+
+    def __iter__(self) -> Iterator[_T]:
+        return iter(self._kept)
+
+    @property
+    def rest(self) -> int:
+        """How many are not kept."""
+        return self.count - len(self._kept)
+
+    def add(self, finding: _T) -> None:
+        """Count it, and keep it while there is room."""
+        self.count += 1
+        if len(self._kept) < self._most:
+            self._kept.append(finding)
 
 
 class HeldBatch(NamedTuple):
@@ -37,17 +66,15 @@ class Missing(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What is known of a topic-partition; of ``doubled`` and ``missing`` the first ones, with the counts of all."""
+    """What is known of a topic-partition."""
 
     tp: TopicPartition
     offsets: Range
+    doubled: Listing[Doubled]
+    missing: Listing[Missing]
     files: int = 0
     batches: int = 0
-    doubled: list[Doubled] = field(default_factory=list)
-    doubled_count: int = 0
     doubled_offsets: int = 0
-    missing: list[Missing] = field(default_factory=list)
-    missing_count: int = 0
     missing_offsets: int = 0
     dead_letters: int = 0
 
@@ -87,9 +114,8 @@ class PartitionAudit:
 
     def __init__(self, first: BatchPart, dead_letters: DeadLetters, most: int) -> None:
         offsets = first.offsets
-        self._findings = Findings(offsets.tp, Range(offsets.first, offsets.last))
+        self._findings = Findings(offsets.tp, Range(offsets.first, offsets.last), Listing(most), Listing(most))
         self._dead_letters = dead_letters
-        self._most = most
         self._held = Frontier()
         self._twice = Frontier()
         self._near: list[HeldBatch] = []
@@ -119,9 +145,8 @@ class PartitionAudit:
     def _compare(self, one: HeldBatch, other: HeldBatch) -> None:
         common = intersection(one.ranges, other.ranges)
         self._twice.add(common)
-        self._findings.doubled_count += len(common)
-        room = self._most - len(self._findings.doubled)
-        self._findings.doubled += [Doubled(each, one.part, other.part) for each in common[:room]]
+        for each in common:
+            self._findings.doubled.add(Doubled(each, one.part, other.part))
 
     def _finish_below(self, offset: int) -> None:
         self._findings.doubled_offsets += sum(each.size for each in self._twice.pop_below(offset))
@@ -139,8 +164,6 @@ class PartitionAudit:
             return
         missing = Missing(self._gap, self._dead_letters.count_in(self._gap))
         self._gap = None
-        self._findings.missing_count += 1
         self._findings.missing_offsets += missing.offsets.size
         self._findings.dead_letters += missing.dead_letters
-        if len(self._findings.missing) < self._most:
-            self._findings.missing.append(missing)
+        self._findings.missing.add(missing)

@@ -5,15 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.commands.audit.offsets import Findings
+from app.commands.audit.offset_ranges import Range
+from app.commands.audit.offsets import Findings, Listing
+from app.formatting import counted
 from app.model import BatchPart
-from app.offset_ranges import Range
 
 _LEFT = 2  # columns
 
 
 class Misplaced(NamedTuple):
-    """A file with offsets that its name does not tell: the first range of them, and how many there are in all."""
+    """A file with offsets outside those of its name: the first range of them, and how many there are in all."""
 
     key: str
     first: Range
@@ -22,22 +23,20 @@ class Misplaced(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What is known of a table; lists have the first ones, counts are of all."""
+    """What is known of a table; ``foreign`` are keys of Parquet files whose names have no offsets."""
 
     table: str
     by_column: bool
+    foreign: Listing[str]
+    misplaced: Listing[Misplaced]
     partitions: list[Findings] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
-    foreign_count: int = 0
-    misplaced: list[Misplaced] = field(default_factory=list)
-    misplaced_count: int = 0
     without_offsets: int = 0
-    unsettled_count: int = 0
+    unfinished_count: int = 0
 
     @property
     def has_doubled(self) -> bool:
         """Whether rows are, or may be, there twice."""
-        return self.misplaced_count > 0 or any(partition.doubled_count for partition in self.partitions)
+        return self.misplaced.count > 0 or any(partition.doubled.count for partition in self.partitions)
 
 
 def as_json(report: Report) -> str:
@@ -47,11 +46,11 @@ def as_json(report: Report) -> str:
         "by": "column" if report.by_column else "name",
         "partitions": [_partition(findings) for findings in report.partitions],
         "misplaced": [{"file": each.key, **_range(each.first), "offsets": each.offsets} for each in report.misplaced],
-        "misplaced_count": report.misplaced_count,
+        "misplaced_count": report.misplaced.count,
         "files_without_offsets": report.without_offsets,
-        "unsettled_files": report.unsettled_count,
-        "other_files": report.foreign,
-        "other_files_count": report.foreign_count,
+        "unsettled_files": report.unfinished_count,
+        "other_files": list(report.foreign),
+        "other_files_count": report.foreign.count,
     }
     return json.dumps(answer, indent=2)
 
@@ -66,10 +65,10 @@ def _partition(findings: Findings) -> dict[str, Any]:
         "doubled": [
             {**_range(each.offsets), "batches": [_batch(each.one), _batch(each.other)]} for each in findings.doubled
         ],
-        "doubled_count": findings.doubled_count,
+        "doubled_count": findings.doubled.count,
         "doubled_offsets": findings.doubled_offsets,
         "missing": [{**_range(each.offsets), "dead_letters": each.dead_letters} for each in findings.missing],
-        "missing_count": findings.missing_count,
+        "missing_count": findings.missing.count,
         "missing_offsets": findings.missing_offsets,
         "missing_dead_letters": findings.dead_letters,
     }
@@ -85,14 +84,14 @@ def _batch(part: BatchPart) -> str:
 
 
 def as_text(report: Report) -> str:
-    """Lines of aligned columns; sections that have nothing to tell are left out."""
+    """Lines of aligned columns; empty sections are left out."""
     return "\n".join(_lines(report))
 
 
 def _lines(report: Report) -> Iterator[str]:
     files = sum(findings.files for findings in report.partitions)
     how = "by the offsets in them" if report.by_column else "by their names"
-    yield f"{report.table}: {_number(files, 'file')}, {how}"
+    yield f"{report.table}: {counted(files, 'file')}, {how}"
     if report.partitions:
         yield ""
         yield from _overview(report.partitions)
@@ -101,16 +100,16 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _missing(report.partitions)
     if report.without_offsets:
         yield ""
-        yield f"{_number(report.without_offsets, 'file')} without __offset: all offsets of their names count as held"
-    if report.unsettled_count:
+        yield f"{counted(report.without_offsets, 'file')} without __offset: all offsets of their names count as held"
+    if report.unfinished_count:
         yield ""
-        yield f"{_number(report.unsettled_count, 'file')} left out: of batches that the connector is at,"
+        yield f"{counted(report.unfinished_count, 'file')} left out: of batches that the connector is at,"
         yield "or will finish or delete when it starts."
-    if report.foreign_count:
+    if report.foreign.count:
         yield ""
-        yield f"{_number(report.foreign_count, 'other Parquet file')}, whose names tell no offsets:"
+        yield f"{counted(report.foreign.count, 'other Parquet file')}, whose names tell no offsets:"
         yield from (f"  {key}" for key in report.foreign)
-        yield from _rest(report.foreign_count - len(report.foreign))
+        yield from _rest(report.foreign.rest)
 
 
 def _overview(partitions: Sequence[Findings]) -> Iterator[str]:
@@ -134,7 +133,7 @@ def _doubled(report: Report) -> Iterator[str]:
         for findings in report.partitions
         for each in findings.doubled
     ]
-    count = sum(findings.doubled_count for findings in report.partitions)
+    count = sum(findings.doubled.count for findings in report.partitions)
     if not count:
         return
     yield ""
@@ -149,13 +148,13 @@ def _doubled(report: Report) -> Iterator[str]:
 
 
 def _misplaced(report: Report) -> Iterator[str]:
-    if not report.misplaced_count:
+    if not report.misplaced.count:
         return
     yield ""
     yield "Files with offsets that are not those of their names, copied or renamed: rows may be doubled. Delete copies."
     for each in report.misplaced:
         yield f"  {_offsets(each.first)}{_more(each)} in {each.key}"
-    yield from _rest(report.misplaced_count - len(report.misplaced))
+    yield from _rest(report.misplaced.rest)
 
 
 def _more(each: Misplaced) -> str:
@@ -169,13 +168,13 @@ def _missing(partitions: Sequence[Findings]) -> Iterator[str]:
         for findings in partitions
         for each in findings.missing
     ]
-    count = sum(findings.missing_count for findings in partitions)
+    count = sum(findings.missing.count for findings in partitions)
     if not count:
         return
     offsets = sum(findings.missing_offsets for findings in partitions)
     dead_letters = sum(findings.dead_letters for findings in partitions)
     yield ""
-    yield f"Missing: {_number(offsets, 'offset')}, {dead_letters:,} of them in the dead letter. Gaps come, too, from"
+    yield f"Missing: {counted(offsets, 'offset')}, {dead_letters:,} of them in the dead letter. Gaps come, too, from"
     yield "records that transform() drops, and from transactions and compaction of the topic."
     yield from _aligned([("", "offsets", "count", "dead letter"), *rows])
     yield from _rest(count - len(rows))
@@ -199,7 +198,3 @@ def _rest(count: int) -> Iterator[str]:
 
 def _offsets(offsets: Range) -> str:
     return str(offsets.first) if offsets.size == 1 else f"{offsets.first}-{offsets.last}"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

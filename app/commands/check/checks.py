@@ -1,4 +1,4 @@
-"""Runs checks side by side, each within its time, and tells of them in order."""
+"""Runs checks side by side, each within its time, and gives their results in order."""
 
 import logging
 import threading
@@ -58,7 +58,7 @@ def run(checks: Sequence[Check]) -> Iterator[tuple[Check, Result]]:
 
 
 def line(check: Check, result: Result, width: int) -> str:
-    """What is told of a check; names are ``width`` characters wide."""
+    """One line of the answer; names are ``width`` characters wide."""
     begin = f"{result.state:<4}  {check.name:<{width}}  "
     if result.state == "FAIL":
         return f"{begin}{result.detail}  {result.seconds:.2f} s"

@@ -1,7 +1,6 @@
 """``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
 
 import contextlib
-import logging
 import secrets
 import shutil
 import threading
@@ -12,28 +11,29 @@ from typing import Final
 
 from quixstreams.models.topics import Topic
 
-from app.commands.answers import counted, tell
+from app.commands.answers import log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.commands.check.checks import Check, line, run
 from app.config.settings import Settings
 from app.config.targets import LocalTarget
 from app.consumer.application import LakeApplication
-from app.consumer.broker import find_topics
+from app.consumer.assignment import Assignments
+from app.consumer.broker import find_topics, open_topic
 from app.consumer.group import check_members, check_rights
-from app.consumer.topics import open_topic
+from app.formatting import counted
 from app.monitoring.http_server import HttpServer
 from app.monitoring.metrics import Metrics
-from app.monitoring.probes import Health
-from app.service.build import new_application, new_bad_records, new_client_id, new_sink
+from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
-from app.service.lake import new_catalog, new_place, new_schema, new_spec
+from app.service.lake import new_catalog, new_location, new_schema, new_spec
+from app.service.spark import new_spark_writer
 from app.service.stores import new_store
-from app.service.stream_timeouts import Watch
+from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import make_scratch
 from app.spark.writer import SparkWriter
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
-from app.table.location import Place
+from app.table.location import TableLocation
 
 _BROKER_SECONDS: Final = 20.0  # an absent one is not waited for as at the start: somebody is waiting
 _ANSWER_SECONDS: Final = 30.0
@@ -50,9 +50,7 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
     ArgumentParser("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.").parse_args(
         arguments
     )
-    root = logging.getLogger()
-    if root.level > logging.DEBUG:  # what is found is told below; warnings add to it
-        root.setLevel(max(root.level, logging.WARNING))
+    log_warnings_only()
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:
@@ -75,14 +73,14 @@ class _Attempts:
         self._ends = contextlib.ExitStack()
         self._store = new_store(settings, may_create=False)
         self._known: CatalogTable | None = None
-        self._place: Place = new_place(settings, self._store, None)
+        self._location: TableLocation = new_location(settings, self._store, None)
         self._application: LakeApplication | None = None
         self._visible: Sequence[str] = ()  # topics as the broker calls them
         self._topic: Topic | None = None
         self._spark: SparkWriter | None = None
 
     def checks(self) -> list[Check]:
-        """All of them, in the order in which they are told of."""
+        """All of them, in the order of the answer."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
         after_catalog = ("catalog",) if settings.catalog else ()  # it may have the table elsewhere
@@ -121,11 +119,8 @@ class _Attempts:
     # --- Kafka ------------------------------------------------------------------------------------------------------
 
     def _reach_broker(self) -> str:
-        settings, metrics = self._settings, Metrics()
-        health = Health(loop_seconds=_ANSWER_SECONDS, clock=time.monotonic)
-        sink = new_sink(settings, new_bad_records(settings), metrics)
         self._application = new_application(
-            settings, self._place, sink, health, metrics, self._scratch, may_create=False
+            self._settings, self._location, Assignments(), Metrics(), self._scratch, may_create=False
         )
         self._visible = find_topics(
             self._application.config.broker_address,
@@ -155,7 +150,7 @@ class _Attempts:
         group = application.config.consumer_group
         assert self._topic is not None, "it was opened before"  # noqa: S101
         check_rights(application.admin, self._topic.name, group)
-        check_members(application.admin, group, new_client_id(self._settings, self._place))
+        check_members(application.admin, group, new_client_id(self._settings, self._location))
         return "may read the topic, and nobody in it writes another table"
 
     def _find_silence_topic(self) -> str:
@@ -174,7 +169,8 @@ class _Attempts:
         return f"builds a stream; its own topics are created where missing: {topics}" if topics else "builds a stream"
 
     def _find_silence_hook(self) -> str:
-        Watch(self._settings, load_customised().on_stream_timeout)  # which looks for who is to be told
+        # It looks for the hook, or the topic.
+        StreamTimeouts(self._settings, load_customised().on_stream_timeout)
         return "is defined"
 
     @property
@@ -191,21 +187,21 @@ class _Attempts:
         name = f"{self._settings.catalog_namespace}.{self._settings.table}"
         if self._known is None:
             return f"lets us in; table {name} is new to it"
-        self._place = new_place(self._settings, self._store, self._known)
-        return f"lets us in; has table {name} at {self._known.location or self._place.uri}"
+        self._location = new_location(self._settings, self._store, self._known)
+        return f"lets us in; has table {name} at {self._known.location or self._location.uri}"
 
     def _try_store(self) -> str:
-        folder = f"{self._place.root}/_check-{secrets.token_hex(8)}"
+        folder = f"{self._location.root}/_check-{secrets.token_hex(8)}"
         self._ends.enter_context(_traces_removed(self._settings, folder))
         self._store.connect(f"{folder}/")
         try_out(self._store, f"{folder}/")
         return "written, read, replaced, listed and deleted a probe"
 
     def _compare_table(self) -> str:
-        spec = new_spec(self._settings, self._store, self._place, self._known)
-        new_schema(self._settings, self._store, self._place).look()
+        spec = new_spec(self._settings, self._store, self._location, self._known)
+        new_schema(self._settings, self._store, self._location).look()
         columns = f"partitioned by {', '.join(spec.order)}" if spec.order else "without partitions"
-        return f"at {self._place.uri}, {columns}"
+        return f"at {self._location.uri}, {columns}"
 
     # --- this machine -----------------------------------------------------------------------------------------------
 
@@ -214,15 +210,8 @@ class _Attempts:
         return "is free"
 
     def _start_spark(self) -> str:
-        settings = self._settings
-        self._spark = SparkWriter(
-            master=settings.spark_master,
-            driver_memory=f"{settings.memory.heap_mb}m",
-            scratch=self._scratch,
-            compression=settings.parquet_compression,
-            row_group_rows=settings.row_group_rows,
-            on_lost=lambda _: None,  # whoever waits for it gets the error
-        )
+        # Whoever waits for it gets the error.
+        self._spark = new_spark_writer(self._settings, self._scratch, on_lost=lambda _: None)
         self._spark.start().result()
         return f"{self._spark.versions()}; written a small table in four parts"
 

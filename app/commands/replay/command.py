@@ -13,11 +13,12 @@ from tempfile import TemporaryDirectory
 from quixstreams import Application
 
 from app.bad_records.dead_letter import DeadLetter, read
-from app.commands.answers import counted, tell
+from app.commands.answers import tell
 from app.commands.arguments import ArgumentParser, moment
 from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
 from app.consumer.broker import find_topics
+from app.formatting import counted
 from app.journal.survey import survey
 from app.service.build import kafka_client_refused, kafka_connection
 from app.service.lake import find_table
@@ -26,31 +27,33 @@ from app.table.layout import dead_letter_root
 
 logger = logging.getLogger(__name__)
 
-_BROKER_PATIENCE_SECONDS = 10.0  # somebody is waiting
 
-
-def replay(settings: Settings, arguments: Sequence[str]) -> int:
+def replay(settings: Settings, arguments: Sequence[str], broker_seconds: float = 10.0) -> int:
     """Send the selected records of the table's dead letter to Kafka, or count them.
 
     A file is deleted only after the broker has acknowledged all of its records, and only when asked to.
+
+    Args:
+        settings: the connector's settings.
+        arguments: of the command line.
+        broker_seconds: how long an absent broker is waited for; short, for somebody is waiting.
 
     Raises:
         ConnectorError: the store or Kafka fails; files whose records are not all acknowledged stay.
     """
     options = _options(arguments)
-    store, place = find_table(settings)
-    folder = f"{dead_letter_root(place.root)}/"
+    store, location = find_table(settings)
+    folder = f"{dead_letter_root(location.root)}/"
     # Listed to the end first: what comes back is rejected again by an unchanged connector, and must not be found.
     keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]
-    # Read after the listing: what is settled by now stays so. The rest is of batches that may be undone.
-    others = survey(store, place.root)
-    keys = [key for key in keys if key not in others.pending and key not in others.revoked]
+    left_out = survey(store, location.root).left_out
+    keys = [key for key in keys if key not in left_out]
     with TemporaryDirectory(prefix="quix-replay-") as scratch:
         letters = _Letters(store, Path(scratch), options.reason, options.since, options.until)
         if options.dry_run:
             _count(letters, keys, f"{store.uri}/{folder}")
         elif keys:
-            sender = _new_sender(settings, options.to, Path(scratch))
+            sender = _new_sender(settings, options.to, Path(scratch), broker_seconds)
             _send(letters, keys, sender, delete=options.delete)
         else:
             tell(f"no dead letter in {store.uri}/{folder}")
@@ -145,7 +148,7 @@ def _send(letters: _Letters, keys: Sequence[str], sender: Sender, *, delete: boo
         _tell_truncated(letters)
 
 
-def _new_sender(settings: Settings, to: str | None, scratch: Path) -> Sender:
+def _new_sender(settings: Settings, to: str | None, scratch: Path, broker_seconds: float) -> Sender:
     try:
         application = Application(
             broker_address=kafka_connection(settings),
@@ -159,8 +162,6 @@ def _new_sender(settings: Settings, to: str | None, scratch: Path) -> Sender:
         connection = application.config.broker_address
     except Exception as error:
         raise kafka_client_refused(error) from error
-    topics = find_topics(
-        connection, wait_seconds=_BROKER_PATIENCE_SECONDS, stop=threading.Event(), clock=time.monotonic
-    )
+    topics = find_topics(connection, wait_seconds=broker_seconds, stop=threading.Event(), clock=time.monotonic)
     workspace = application.config.consumer_group_prefix if application.is_quix_app else ""
     return Sender(application.get_producer(), topics, workspace=workspace, to=to)

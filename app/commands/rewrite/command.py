@@ -3,43 +3,40 @@
 import argparse
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
-from pathlib import Path
 
 import pyarrow as pa
 
 from app.catalog.base import Catalog
-from app.commands.answers import counted, tell
+from app.commands.answers import tell
 from app.commands.arguments import ArgumentParser
 from app.commands.rewrite.replaced_files import ReplacedFiles, notes
 from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
+from app.commands.rewrite.schema_differences import differences
+from app.commands.rewrite.stored_rows import NotPossibleError
+from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
-from app.convert.stored_rows import NotPossibleError
 from app.errors import ConfigError, FatalError, SparkLostError
-from app.journal.survey import Survey, survey
-from app.service.lake import new_catalog, new_place, new_registrar, new_schema, new_spec
+from app.formatting import counted
+from app.journal.survey import survey
+from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
+from app.service.spark import new_spark_writer
 from app.service.stores import new_store
 from app.spark.scratch import make_scratch
-from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore, StoredObject
 from app.table.catalog_table import CatalogTable
 from app.table.layout import is_data_file
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.table.parquet_reader import read_footer
 from app.table.schema import TableSchema
-from app.table.schema_differences import differences
 from app.table.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 1_000  # footers, as many as a listing has keys on a page
-
 
 def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
-    """Rewrite the files that keep readers from the table's schema, or tell which they are.
+    """Rewrite the files that keep readers from the table's schema, or list them.
 
     Raises:
         ConnectorError: the store, the catalog or Spark fails, or files had to be left as they are.
@@ -47,21 +44,22 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
     options = _options(arguments)
     store, catalog = new_store(settings), new_catalog(settings)
     known = catalog.check() if catalog else None
-    place = new_place(settings, store, known)
-    keeper = new_schema(settings, store, place)
-    left = sum(1 for _ in notes(store, place.root))
+    location = new_location(settings, store, known)
+    schema = new_schema(settings, store, location)
+    left = sum(1 for _ in notes(store, location.root))
     if not options.dry_run:
-        keeper.open()
+        schema.open()
         if left:
-            _finish(_new_replaced(settings, store, place, catalog, known))
+            _finish(_new_replaced(settings, store, location, catalog, known))
     elif left:
         tell(f"{counted(left, 'file')} of a run that was cut off: the catalog would be told of them")
-    found = _schemas(store, place.root, options.folder, settings.max_write_workers)
-    found = _settled(found, survey(store, place.root))
+    found = _schemas(store, location.root, options.folder, settings.max_write_workers)
+    left_out = survey(store, location.root).left_out  # the journals go by the sizes of files of unfinished batches
+    found = {kind: [file for file in files if file.key not in left_out] for kind, files in found.items()}
     wanted = _joined(found, frozenset(settings.column_types))
-    table = keeper.look().merge(wanted) if options.dry_run else keeper.extend(wanted)
+    table = schema.look().merge(wanted) if options.dry_run else schema.extend(wanted)
     plan = _plan(found, table)
-    of_all = f"of {counted(sum(map(len, found.values())), 'file')} in {place.uri}"
+    of_all = f"of {counted(sum(map(len, found.values())), 'file')} in {location.uri}"
     if not plan:
         tell(f"nothing to do: the schema of each {of_all} is the table's")
     elif options.dry_run:
@@ -70,8 +68,8 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
         tell(f"{len(plan):,} {of_all} would be rewritten")
     else:
         tell(f"{len(plan):,} {of_all} to be rewritten")
-        replaced = _new_replaced(settings, store, place, catalog, known)
-        _rewrite(settings, plan, partial(_new_rewriter, settings, store, replaced, keeper))
+        replaced = _new_replaced(settings, store, location, catalog, known)
+        _rewrite(settings, store, schema, replaced, plan)
     return 0
 
 
@@ -95,21 +93,10 @@ def _schemas(store: ObjectStore, root: str, folders: Sequence[str] | None, worke
     """The files by their schemas, of which there are few."""
     files = _data_files(store, root, folders)
     found: Found = {}
-    with ThreadPoolExecutor(workers, "footers") as pool:
-        while page := list(islice(files, _AT_ONCE)):
-            for file, schema in zip(page, pool.map(lambda file: _schema(store, file), page), strict=True):
-                if schema is not None:
-                    found.setdefault(schema, []).append(file)
+    for file, schema in side_by_side(workers, partial(_schema, store), files):
+        if schema is not None:
+            found.setdefault(schema, []).append(file)
     return found
-
-
-def _settled(found: Found, others: Survey) -> Found:
-    """The files without those of unfinished batches, whose sizes the journals go by, and of undone ones.
-
-    The journals are read after the listing: what is settled by then stays so.
-    """
-    left_out = others.pending | others.revoked
-    return {schema: [file for file in files if file.key not in left_out] for schema, files in found.items()}
 
 
 def _data_files(store: ObjectStore, root: str, folders: Sequence[str] | None) -> Iterator[StoredObject]:
@@ -169,13 +156,13 @@ def _plan(found: Found, table: TableSchema) -> Plan:
 
 
 def _new_replaced(
-    settings: Settings, store: ObjectStore, place: Place, catalog: Catalog | None, known: CatalogTable | None
+    settings: Settings, store: ObjectStore, location: TableLocation, catalog: Catalog | None, known: CatalogTable | None
 ) -> ReplacedFiles:
     return ReplacedFiles(
         store,
-        place.root,
-        new_registrar(settings, catalog, place, known),
-        new_spec(settings, store, place, known).virtual,
+        location.root,
+        new_registrar(settings, catalog, location, known),
+        new_spec(settings, store, location, known).virtual,
         frozenset(settings.stats_columns) or None,
     )
 
@@ -190,19 +177,19 @@ def _finish(replaced: ReplacedFiles) -> None:
         tell(f"{counted(finished, 'file')} of a run that was cut off: the catalog knows them now")
 
 
-def _rewrite(settings: Settings, plan: Plan, new_rewriter: Callable[[SparkWriter, Path], Rewriter]) -> None:
+def _rewrite(settings: Settings, store: ObjectStore, schema: SchemaStore, replaced: ReplacedFiles, plan: Plan) -> None:
     scratch = make_scratch()
-    spark = SparkWriter(
-        master=settings.spark_master,
-        driver_memory=f"{settings.memory.heap_mb}m",
-        scratch=scratch,
-        compression=settings.parquet_compression,
-        row_group_rows=settings.row_group_rows,
-        on_lost=_tell_lost,
-    )
+    spark = new_spark_writer(settings, scratch, _note_lost)
     try:
         spark_up = spark.start()
-        rewriter = new_rewriter(spark, scratch)
+        rewriter = Rewriter(
+            store=store,
+            writer=spark,
+            schema=schema,
+            replaced=replaced,
+            fixed=frozenset(settings.column_types),
+            scratch=scratch,
+        )
         spark_up.result()
         try:
             _run(rewriter, plan)
@@ -213,30 +200,12 @@ def _rewrite(settings: Settings, plan: Plan, new_rewriter: Callable[[SparkWriter
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _tell_lost(error: SparkLostError) -> None:
+def _note_lost(error: SparkLostError) -> None:
     logger.debug("%s", error)  # whoever asks Spark for the next file gets this error
 
 
-def _new_rewriter(
-    settings: Settings,
-    store: ObjectStore,
-    replaced: ReplacedFiles,
-    keeper: SchemaStore,
-    spark: SparkWriter,
-    scratch: Path,
-) -> Rewriter:
-    return Rewriter(
-        store=store,
-        writer=spark,
-        schema=keeper,
-        replaced=replaced,
-        fixed=frozenset(settings.column_types),
-        scratch=scratch,
-    )
-
-
 def _run(rewriter: Rewriter, plan: Plan) -> None:
-    """Rewrite what is planned, and tell of each file and, however it ends, of all."""
+    """Rewrite what is planned; say what became of each file and, however it ends, of all."""
     done = skipped = left = rescued = 0
     try:
         for number, (key, reason) in enumerate(plan, 1):

@@ -1,4 +1,4 @@
-"""Files that ``rewrite`` replaces: what sidecar and catalog say of them follows, if need be in a later run.
+"""Files that ``rewrite`` replaces: brings their sidecars and the catalog up to date, if need be in a later run.
 
 A file that is replaced has the table's schema, so no later run would come back to it. Whoever dies in between, or does
 not learn whether it was replaced, leaves a note of it, written before. Each run has one:
@@ -18,12 +18,11 @@ import pyarrow.parquet as pq
 
 from app.catalog.column_stats import column_stats
 from app.catalog.registrar import Registrar
-from app.catalog.virtual_index import sidecar_key, write_sidecar
+from app.catalog.virtual_index import write_index
 from app.errors import FatalError
-from app.journal.entry import journal_folder
 from app.model import StoredFile
 from app.storage.base import ObjectStore, StoredObject, find
-from app.table.layout import spec_of_key
+from app.table.layout import index_key, journal_folder, spec_of_key
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ _LONGEST_RUN = timedelta(days=1)  # between a note and the replacement that it i
 class Note(NamedTuple):
     """That the version ``replaces`` of a file is about to be replaced, or was.
 
-    ``name`` and ``etag`` are the note's own; ``catalog`` says whether a catalog was to be told.
+    ``name`` and ``etag`` are the note's own; ``catalog`` says whether a catalog was to be updated.
     """
 
     name: str
@@ -49,7 +48,7 @@ class ReplacedFiles:
 
     Args:
         store, table_root: where the table is.
-        registrar: tells the catalog.
+        registrar: updates the catalog.
         virtual_columns: those of the partition columns that have no folders.
         stats_columns: the only columns with zone maps; ``None`` for all that can have them.
     """
@@ -69,22 +68,22 @@ class ReplacedFiles:
         self._stats_columns = stats_columns
         self._note = f"{_notes(table_root)}{secrets.token_hex(8)}.json"
         self._etag: str | None = None  # of the own note
-        self._is_told = True
+        self._is_updated = True
 
     def note(self, key: str, etag: str) -> None:
-        """Note, before it is replaced, that this version of a file will be; all is told of the one before."""
+        """Note, before it is replaced, that this version of a file will be; the one before is dealt with."""
         if self._virtual or self._registrar.is_needed:
             body = _body(key=key, replaces=etag, catalog=self._registrar.is_needed)
-            self._is_told = False  # also where the answer is lost
+            self._is_updated = False  # also where the answer is lost
             self._etag = self._store.write(self._note, body, replaces=self._etag)
 
     def not_replaced(self) -> None:
         """The file that was noted last is certainly not replaced."""
-        self._is_told = True
+        self._is_updated = True
 
     def end(self) -> None:
-        """No other file is replaced: the note goes, unless something is left to be told."""
-        if self._etag is not None and self._is_told:
+        """No other file is replaced: the note goes, unless something is left to be updated."""
+        if self._etag is not None and self._is_updated:
             self._forget(self._note, self._etag)
             self._etag = None
 
@@ -96,7 +95,7 @@ class ReplacedFiles:
             logger.debug("%s: an empty note stays", error)
             self._store.write(name, _body(), replaces=etag)
 
-    def tell(
+    def update(
         self,
         stored: StoredObject,
         path: Path,
@@ -112,14 +111,14 @@ class ReplacedFiles:
             patiently: does one of the steps; ``False`` where it was given up.
 
         Returns:
-            Whether all was told.
+            Whether all is up to date.
         """
         names, values = spec_of_key(stored.key, self._table_root)
         partition_values = dict(zip(names, values, strict=True))
         index = path.with_name("sidecar.parquet")
-        told = True
-        if set(changed).intersection(self._virtual) and write_sidecar(path, self._virtual, partition_values, index):
-            told = patiently(lambda: self._store.upload(index, sidecar_key(stored.key)))
+        done = True
+        if set(changed).intersection(self._virtual) and write_index(path, self._virtual, partition_values, index):
+            done = patiently(lambda: self._store.upload(index, index_key(stored.key)))
         if self._registrar.is_needed:
             metadata = pq.read_metadata(path)
             file = StoredFile(
@@ -131,12 +130,12 @@ class ReplacedFiles:
                 last_modified=stored.last_modified,
                 column_stats=column_stats(metadata, self._stats_columns),
             )
-            told = patiently(lambda: self._registrar.register_again([file])) and told
-        self._is_told = told
-        return told
+            done = patiently(lambda: self._registrar.register_again([file])) and done
+        self._is_updated = done
+        return done
 
     def finish(self, scratch: Path) -> int:
-        """Tell of the files that earlier runs have replaced, and perhaps told nobody of.
+        """Update sidecars and the catalog for files that earlier runs have replaced, and perhaps left at that.
 
         Returns:
             How many there were.
@@ -151,27 +150,29 @@ class ReplacedFiles:
                 continue
             with TemporaryDirectory(dir=scratch) as folder:
                 path = Path(folder) / "file.parquet"
-                etag = self._download(note.key, path)
+                etag = download(self._store, note.key, path)
                 stored = find(self._store, note.key) if etag else None
                 if etag == note.replaces and datetime.now(UTC) - note.written_at < _LONGEST_RUN:
                     continue  # another run may be at it
                 if stored is not None and etag != note.replaces:
-                    self.tell(stored, path, self._virtual, _at_once)
+                    self.update(stored, path, self._virtual, _at_once)
                     finished += 1
             self._forget(note.name, note.etag)
         return finished
 
-    def _download(self, key: str, path: Path) -> str | None:
-        try:
-            return self._store.download(key, path)
-        except FatalError:
-            if find(self._store, key) is not None:
-                raise
-            return None
+
+def download(store: ObjectStore, key: str, path: Path) -> str | None:
+    """Download a file and return its ETag; ``None`` if it was deleted meanwhile."""
+    try:
+        return store.download(key, path)
+    except FatalError:
+        if find(store, key) is not None:
+            raise
+        return None
 
 
 def notes(store: ObjectStore, table_root: str) -> Iterator[Note]:
-    """Yield the notes that runs have left; what cannot be read is told of and left alone."""
+    """Yield the notes that runs have left; what cannot be read is logged and left alone."""
     for found in store.list(_notes(table_root)):
         document = store.read(found.key)
         if document is None:

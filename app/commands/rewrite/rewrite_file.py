@@ -6,7 +6,6 @@ At any moment readers find the old file or the new one, whole: whoever ends the 
 import logging
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,14 +18,15 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.commands.rewrite.replaced_files import ReplacedFiles
-from app.convert.stored_rows import CoercedRows, coerce_stored, same_rows
+from app.commands.rewrite.replaced_files import ReplacedFiles, download
+from app.commands.rewrite.schema_differences import differences
+from app.commands.rewrite.stored_rows import CoercedRows, coerce_stored, same_rows
 from app.errors import ConnectorError, FatalError
 from app.retry import Stopped, until_it_works
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
-from app.table.schema_differences import differences
+from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class SkippedError(Exception):
 class Rewritten:
     """What was done to a file.
 
-    Sizes are in bytes; ``rescued`` counts values that went to ``_rescued_data``; ``is_last`` tells of a signal that was
+    Sizes are in bytes; ``rescued`` counts values that went to ``_rescued_data``; ``is_last``: a signal came and was
     put off while the file was being replaced.
     """
 
@@ -69,7 +69,7 @@ class Rewritten:
 @dataclass(frozen=True, slots=True)
 class _NewFile:
     path: Path
-    refitted: CoercedRows
+    coerced: CoercedRows
     changed: frozenset[str]
 
 
@@ -80,9 +80,10 @@ class Rewriter:
         store: where the table is.
         writer: writes the new files.
         schema: what the files are brought to.
-        replaced: tells the catalog of the new files.
+        replaced: updates sidecars and the catalog.
         fixed: columns whose type the user fixed.
         scratch: a folder for copies of the file at hand: of the old one, of all its rows uncompressed, of the new one.
+        timings: how long to pause between tries to tell the catalog.
     """
 
     def __init__(
@@ -94,7 +95,9 @@ class Rewriter:
         replaced: ReplacedFiles,
         fixed: frozenset[str],
         scratch: Path,
+        timings: Timings = DEFAULT,
     ) -> None:
+        self._timings = timings
         self._store = store
         self._writer = writer
         self._schema = schema
@@ -112,17 +115,20 @@ class Rewriter:
         """
         with TemporaryDirectory(dir=self._scratch) as folder:
             old = Path(folder) / "old.parquet"
-            etag = self._download(key, old)
+            etag = download(self._store, key, old)
+            if etag is None:
+                raise SkippedError("it was deleted meanwhile")
             new = self._make(key, old, Path(folder))
-            if new.refitted.rescued:
+            if new.coerced.rescued:
                 self._schema.extend(_RESCUED)
             with _finishing() as stop:
                 self._replaced.note(key, etag)
                 stored = self._replace(new.path, key, etag)
-                if not self._replaced.tell(stored, new.path, new.changed, partial(_patiently, stop=stop)):
+                patiently = partial(_patiently, stop=stop, timings=self._timings)
+                if not self._replaced.update(stored, new.path, new.changed, patiently):
                     logger.warning("%s is rewritten, but %s", key, _LEFT)
             rows = pq.read_metadata(new.path).num_rows
-            return Rewritten(rows, old.stat().st_size, stored.size, new.refitted.rescued, stop.is_set())
+            return Rewritten(rows, old.stat().st_size, stored.size, new.coerced.rescued, stop.is_set())
 
     def close(self) -> None:
         """No other file follows. Never raises: the next run finds out what is left to do."""
@@ -131,14 +137,6 @@ class Rewriter:
         except ConnectorError as error:
             logger.info("%s", error)
 
-    def _download(self, key: str, path: Path) -> str:
-        try:
-            return self._store.download(key, path)
-        except FatalError:
-            if any(found.key == key for found in self._store.list(key)):
-                raise
-            raise SkippedError("it was deleted meanwhile") from None
-
     def _make(self, key: str, old: Path, folder: Path) -> _NewFile:
         """The new file, its rows compared before anybody sees them with those that Spark was given."""
         table = self._schema.current
@@ -146,16 +144,16 @@ class Rewriter:
         if not changed:
             raise SkippedError("it has the table's schema by now")
         staged = folder / "staged.parquet"
-        refitted = coerce_stored(old, staged, table, self._fixed)
-        written = self._writer.write_whole(staged, refitted.columns, folder / "out")
+        coerced = coerce_stored(old, staged, table, self._fixed)
+        written = self._writer.write_whole(staged, coerced.columns, folder / "out")
         same_number = pq.read_metadata(old).num_rows == pq.read_metadata(written).num_rows
-        if not same_number or not same_rows(staged, written, refitted.columns):
+        if not same_number or not same_rows(staged, written, coerced.columns):
             raise FatalError(
                 f"checking the new {self._store.uri}/{key}",
                 "it does not hold the rows of the old one",
                 "The old file stays in its place; please report this as a bug",
             )
-        return _NewFile(written, refitted, changed)
+        return _NewFile(written, coerced, changed)
 
     def _replace(self, path: Path, key: str, etag: str) -> StoredObject:
         try:
@@ -168,10 +166,10 @@ class Rewriter:
 _LEFT = "the catalog still has its former size and bounds: the next run of rewrite tells it"
 
 
-def _patiently(work: Callable[[], Any], stop: threading.Event) -> bool:
+def _patiently(work: Callable[[], Any], stop: threading.Event, timings: Timings) -> bool:
     """Do it, however long it takes; ``False`` where the process is to end."""
     try:
-        until_it_works(work, stop=stop, on_wait=lambda _: None, clock=time.monotonic)
+        until_it_works(work, stop=stop, on_wait=lambda _: None, timings=timings)
     except Stopped:
         return False
     return True
@@ -179,7 +177,7 @@ def _patiently(work: Callable[[], Any], stop: threading.Event) -> bool:
 
 @contextmanager
 def _finishing() -> Iterator[threading.Event]:
-    """Put signals off until the work inside is done; the event tells of one."""
+    """Put signals off until the work inside is done; the event is set by one."""
     asked = threading.Event()
 
     def remember(_number: int, _frame: FrameType | None) -> None:

@@ -1,7 +1,6 @@
 """``python main.py try``: what becomes of sample records, without Kafka, Java or a store."""
 
 import json
-import logging
 import shutil
 import sys
 import time
@@ -14,21 +13,25 @@ import pyarrow.parquet as pq
 from quixstreams.context import message_context
 
 from app.bad_records.policy import BadRecords
-from app.commands.answers import counted, tell
+from app.commands.answers import log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
+from app.consumer.assignment import Assignments
 from app.consumer.exact_json import new_deserializer
+from app.consumer.loop import new_loop
 from app.consumer.offline import GivenMessage, NoJournals, OfflineApplication, Sent
+from app.consumer.paused_partitions import PausedPartitions
+from app.consumer.sink import LakeSink
 from app.errors import ConfigError, ConnectorError
+from app.formatting import counted
 from app.lenient_json import to_json
 from app.model import Batch
 from app.monitoring.metrics import Metrics
-from app.monitoring.probes import Health
 from app.pipeline.stage import Stager
-from app.service.build import can_read_whole_batches, new_application, new_sink, new_stager
+from app.service.build import can_read_whole_batches, new_application, new_stager, sink_limits
 from app.service.customised import load_customised
-from app.service.lake import new_place, new_schema, new_spec
+from app.service.lake import new_location, new_schema, new_spec
 from app.service.stores import new_store
 from app.spark.scratch import make_scratch
 from app.table.layout import RESCUED_COLUMN, folder
@@ -54,9 +57,7 @@ def try_out(settings: Settings, arguments: Sequence[str]) -> int:
         help='lines are objects with "value" and, if wanted, "key", "timestamp" (ms) and "headers" (an object)',
     )
     given = parser.parse_args(arguments)
-    root = logging.getLogger()
-    if root.level > logging.DEBUG:  # what is found is told below; warnings add to it
-        root.setLevel(max(root.level, logging.WARNING))
+    log_warnings_only()
     scratch = make_scratch()
     try:
         lines = list(_lines(given.file))
@@ -67,7 +68,7 @@ def try_out(settings: Settings, arguments: Sequence[str]) -> int:
 
 
 class _Trial:
-    """Stands in for the pipeline, from which the sink expects no more: batches are staged and told at once."""
+    """Stands in for the pipeline, from which the sink expects no more: batches are staged and shown at once."""
 
     is_idle = True
     held_bytes = 0
@@ -81,25 +82,23 @@ class _Trial:
         self._scratch = scratch
         self._line_numbers = line_numbers  # by the offset
         self._metadata = settings.metadata_columns
-        self._told: dict[int, list[tuple[str, str]]] = {}  # by the offset
+        self._outcomes: dict[int, list[tuple[str, str]]] = {}  # by the offset
         self._counts = Counter[str]()
         self._rescued = 0
-        bad_records = BadRecords("dead-letter", lambda _: None)  # they are told here, each by itself
-        self._sink = new_sink(settings, bad_records, Metrics())
+        bad_records = BadRecords("dead-letter", lambda _: None)  # each is shown here
         store = new_store(settings)
-        place = new_place(settings, store, None)
-        store.connect(f"{place.root}/")
-        self._spec = new_spec(settings, store, place, None)
-        schema = new_schema(settings, store, place)
+        location = new_location(settings, store, None)
+        store.connect(f"{location.root}/")
+        self._spec = new_spec(settings, store, location, None)
+        schema = new_schema(settings, store, location)
         schema.open()
         with_offset = settings.model_copy(update={"metadata_columns": (*dict.fromkeys((*self._metadata, _OFFSET)),)})
-        self._stager: Stager = new_stager(with_offset, place, self._spec, schema, bad_records)
-        health = Health(loop_seconds=60.0, clock=time.monotonic)
+        self._stager: Stager = new_stager(with_offset, location, self._spec, schema, bad_records)
+        self._assignments = Assignments()
         self._application: LakeApplication = new_application(
             settings,
-            place,
-            self._sink,
-            health,
+            location,
+            self._assignments,
             Metrics(),
             scratch,
             kind=OfflineApplication,
@@ -107,7 +106,13 @@ class _Trial:
             records=iter(records),
             tell=self._note_sent,
         )
-        self._sink.connect(self)
+        self._sink = LakeSink(
+            pipeline=self,
+            assignments=self._assignments,
+            limits=sink_limits(settings),
+            bad_records=bad_records,
+            on_sealed=self._application.checkpoints.in_flight.sealed,
+        )
 
     def run(self) -> int:
         application, settings = self._application, self._settings
@@ -116,14 +121,24 @@ class _Trial:
             value_deserializer=new_deserializer(settings.value_deserializer),
             key_deserializer=new_deserializer(settings.key_deserializer),
         )
-        application.keep_messages(topic)
+        application.current.keep_of(topic)
         dataframe = application.dataframe(topic)
         transformed = load_customised().build(dataframe, application)
         is_untouched = application.built(dataframe, transformed)
         transformed.sink(self._sink)
-        application.connect(NoJournals())
+        claims = NoJournals()
+        loop = new_loop(
+            application=application,
+            assignments=self._assignments,
+            sink=self._sink,
+            paused=PausedPartitions(application.consumer, claims, self._assignments),
+            claims=claims,
+            on_turn=lambda: None,
+            in_batches=False,
+        )
+        application.start(loop)
         application.run()
-        self._tell(is_untouched=is_untouched)
+        self._show(is_untouched=is_untouched)
         return 1 if self._counts["bad"] else 0
 
     # --- what the sink asks of the pipeline -------------------------------------------------------------------------
@@ -150,21 +165,21 @@ class _Trial:
     def wait_for_change(self, seconds: float) -> None:
         """Nothing is ever under way."""
 
-    # --- what is told -----------------------------------------------------------------------------------------------
+    # --- what is shown ----------------------------------------------------------------------------------------------
 
     def _note(self, what: str, offset: int, text: str) -> None:
         self._counts[what] += 1
-        self._told.setdefault(offset, []).append((what, text))
+        self._outcomes.setdefault(offset, []).append((what, text))
 
     def _note_sent(self, sent: Sent) -> None:
         self._note("sent", message_context().offset, f"to {sent.to}: {_shown(sent.key)} {_shown(sent.value)}")
 
-    def _tell(self, *, is_untouched: bool) -> None:
+    def _show(self, *, is_untouched: bool) -> None:
         for offset, number in enumerate(self._line_numbers):
-            told = self._told.get(offset, [])
-            if not {"row", "bad"}.intersection(what for what, _ in told):
+            outcomes = self._outcomes.get(offset, [])
+            if not {"row", "bad"}.intersection(what for what, _ in outcomes):
                 self._note("none", offset, "no row")
-            for what, text in self._told[offset]:
+            for what, text in self._outcomes[offset]:
                 tell(f"{what:<4}  line {number}  {text}")
         counts = self._counts
         tell(

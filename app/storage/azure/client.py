@@ -1,32 +1,29 @@
-"""The client that talks to a container, and what it is to be let in by."""
+"""The client that talks to a container: address, credentials, time-outs, connections."""
 
 import binascii
 import ipaddress
 from base64 import b64decode
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import requests
-from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
+from azure.core.exceptions import ClientAuthenticationError
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import ContainerClient
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
 from app.http_headers import fits_header
-from app.storage.azure.errors import NotAzureError
-from app.storage.azure.grant import Grant
+from app.storage.azure.errors import Grant, NotAzureError
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from azure.core.pipeline import PipelineResponse
 
-# Seconds, and tries per request. What still fails then is the pipeline's to try again, with the user told.
-_CONNECT_TIMEOUT = 10
-_READ_TIMEOUT = 60
 _READ_BYTES = 256 << 10  # of an answer at once
-_RETRIES = 2
+_RETRIES = 2  # of one request. What still fails then is the pipeline's to try again, with the user told
 _FIRST_PAUSE = 0.5  # the library's own is 15
 
 # Connections above the upload threads: a listing beside them, and one that is just being given back.
@@ -43,8 +40,19 @@ _SAS = "AZURE_STORAGE_SAS_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How long the client waits, in seconds: for a connection, and between two pieces of an answer."""
+
+    connect_timeout: float = 10
+    read_timeout: float = 60
+
+
+LIMITS: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
-    """Where a storage account is and what lets in; ``max_workers`` threads will use it at once.
+    """The address of a storage account and the credentials; ``max_workers`` threads will use it at once.
 
     A connection string says all of it. Without key and signature, an identity is looked for: environment, workload
     identity, managed identity, the Azure CLI.
@@ -56,10 +64,11 @@ class Access:
     key: str | None
     sas_token: str | None
     max_workers: int
+    limits: Limits
 
     @property
     def grant(self) -> Grant:
-        """What lets us in, as errors tell of it."""
+        """The credentials, as errors name them."""
         if self.connection_string:
             signature = _parts(self.connection_string).get("sharedaccesssignature")
             return Grant.of_signature(_CONNECTION_STRING, signature) if signature else Grant(_CONNECTION_STRING)
@@ -81,11 +90,38 @@ class Access:
         return self.endpoint_url
 
 
+class MachineIdentity:
+    """Gets tokens: from the environment, for a workload identity, a managed identity, or a user of the Azure CLI.
+
+    What asks a person, or a tool that only developers have, is left out; the Azure CLI stays for local runs.
+    """
+
+    def __init__(self) -> None:
+        from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - takes a third of a second to import
+
+        self._credential = DefaultAzureCredential(
+            exclude_shared_token_cache_credential=True,
+            exclude_visual_studio_code_credential=True,
+            exclude_developer_cli_credential=True,
+            exclude_powershell_credential=True,
+            exclude_broker_credential=True,
+        )
+
+    def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        """A token that is still valid, as ``azure.core.credentials.TokenCredential`` has it."""
+        try:
+            return self._credential.get_token(*scopes, **options)
+        except (ValueError, OSError) as error:  # of an identity service that is away, or answers with a web page
+            raise ClientAuthenticationError(f"the identity service of this machine fails: {error}") from error
+        except ClientAuthenticationError as error:  # with the answer of that service, which is not the store's
+            raise ClientAuthenticationError(error.message) from error
+
+
 def new_client(access: Access, container: str, doing: str) -> ContainerClient:
-    """A client that raises nothing but what ``azure_errors`` translates; it may be used by all threads at once.
+    """A client that raises only what ``app.storage.azure.errors`` translates; all threads may use it at once.
 
     Raises:
-        ConfigError: what is to let us in cannot be read.
+        ConfigError: the credentials cannot be read.
     """
     session = requests.Session()
     adapter = HTTPAdapter(pool_maxsize=access.max_workers + _SPARE_CONNECTIONS)
@@ -96,8 +132,8 @@ def new_client(access: Access, container: str, doing: str) -> ContainerClient:
         # A transport that is given has its own time-outs, and those of the client count for nothing.
         "transport": RequestsTransport(
             session=session,
-            connection_timeout=_CONNECT_TIMEOUT,
-            read_timeout=_READ_TIMEOUT,
+            connection_timeout=access.limits.connect_timeout,
+            read_timeout=access.limits.read_timeout,
             connection_data_block_size=_READ_BYTES,
         ),
         "retry_total": _RETRIES,
@@ -129,8 +165,6 @@ def _credential(access: Access, doing: str) -> "AzureNamedKeyCredential | AzureS
         if not fits_header(token) or "sig=" not in token:
             raise ConfigError(doing, "the shared access signature has no sig=", f"Check {_SAS}: sv=...&sig=...")
         return AzureSasCredential(token)
-    from app.storage.azure.identity import MachineIdentity  # noqa: PLC0415 - takes a third of a second to import
-
     return MachineIdentity()
 
 
@@ -140,7 +174,7 @@ def _parts(connection_string: str) -> dict[str, str]:
 
 
 def _require_a_grant(connection_string: str, doing: str) -> None:
-    """Refuse a text that lets nobody in: the library would ask as a nobody then, and be told of public access."""
+    """Refuse a text without credentials: the library would ask anonymously, and the answer would name public access."""
     if not _parts(connection_string).keys() & {"accountkey", "sharedaccesssignature", "usedevelopmentstorage"}:
         cause = "the connection string has neither AccountKey nor SharedAccessSignature"
         raise ConfigError(doing, cause, f"Check {_CONNECTION_STRING}: is it whole?")

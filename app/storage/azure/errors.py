@@ -1,9 +1,13 @@
-"""The one place where errors of Azure's libraries become the connector's own."""
+"""Translates errors of Azure's libraries into the connector's own."""
 
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Self
+from urllib.parse import parse_qsl
 
 from azure.core.exceptions import (
     AzureError,
@@ -16,56 +20,117 @@ from azure.core.exceptions import (
 )
 from requests.exceptions import SSLError
 
-from app.error_text import one_line
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.http_headers import retry_after
-from app.storage.azure.grant import ROLE, Grant
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
+from app.storage.error_rules import PASSES, ErrorRules, Rule
+
+# What the connector does with objects, by the letters that a shared access signature has for it.
+NEEDED = "rcwdl"
+NEEDED_WORDS = "read (r), create (c), write (w), delete (d) and list (l)"
+ROLE = "Storage Blob Data Contributor"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A key, a shared access signature, or an identity of this machine.
+
+    Attributes:
+        variable: the setting that holds it, ``None`` for an identity.
+        letters: what a signature permits, ``None`` where it does not say so itself, or is none.
+        expiry: when a signature ends, as it says it.
+        is_signature: whether it is one.
+    """
+
+    variable: str | None
+    is_signature: bool = False
+    letters: str | None = field(default=None)
+    expiry: str | None = field(default=None)
+
+    @classmethod
+    def of_signature(cls, variable: str, token: str) -> Self:
+        """Read the parts of a shared access signature that are no secret."""
+        parts: Mapping[str, str] = dict(parse_qsl(token))
+        return cls(variable, is_signature=True, letters=parts.get("sp"), expiry=parts.get("se"))
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether it is a signature whose time is over."""
+        try:
+            end = datetime.fromisoformat(self.expiry or "")
+        except ValueError:  # none, or in a form that only the service understands
+            return False
+        return (end if end.tzinfo else end.replace(tzinfo=UTC)) < datetime.now(UTC)
+
+    @property
+    def missing_letters(self) -> str:
+        """What a signature does not permit and the connector needs; empty where nobody can tell from here."""
+        return "" if self.letters is None else "".join(letter for letter in NEEDED if letter not in self.letters)
+
+    def wrong(self) -> str:
+        """What to do where the service does not know it."""
+        if self.variable is None:
+            return "Check which identity this machine has, and in which tenant"
+        what = "the signature" if self.is_signature else "the key"
+        return f"Check {self.variable}: is it {what} of this account, whole and not renewed since?"
+
+    def too_little(self) -> str:
+        """What to do where it does not permit enough."""
+        if missing := self.missing_letters:
+            return (
+                f"{self.variable} permits sp={self.letters} and lacks {missing}: set one for the container that "
+                f"permits {NEEDED_WORDS}"
+            )
+        if self.is_signature:
+            return f"Set a {self.variable} for the container that permits {NEEDED_WORDS}"
+        if self.variable is None:
+            return f"Give this machine's identity the role {ROLE} on the container; it takes effect within ten minutes"
+        return f"Check {self.variable}"
+
 
 ADDRESS_HINT = "Check AZURE_STORAGE_ACCOUNT and AZURE_ENDPOINT_URL"
-
-# The service is busy, or got a damaged request: the same request may pass a moment later.
-_PASSING = frozenset(
-    {
-        "AccountBeingCreated",
-        "BlobOverwritten",
-        "ConditionNotMet",  # of a read: the object was replaced while it was read in pieces
-        "ContainerBeingDeleted",
-        "InternalError",
-        "InvalidBlobOrBlock",  # somebody else stored the object while it was sent in blocks
-        "InvalidBlockList",
-        "Md5Mismatch",
-        "OperationTimedOut",
-        "ServerBusy",
-    }
-)
-_PASSING_STATUS = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-_LASTING_STATUS = frozenset({HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.HTTP_VERSION_NOT_SUPPORTED})
 
 _NAME_HINT = "Name the container in STORAGE_URL with 3 to 63 lower-case letters, digits and single hyphens"
 _NETWORK_HINT = (
     "Let this network in: the storage account's firewall (Networking) refuses it, or allows no public access"
 )
-_LASTING: Mapping[str, tuple[type[ConnectorError], str]] = {
-    "AccountIsDisabled": (FatalError, "The storage account is disabled; ask its owner"),
-    "AccountRequiresHttps": (ConfigError, "Set AZURE_ENDPOINT_URL to the https:// address"),
-    "AuthorizationProtocolMismatch": (FatalError, "The signature is for https:// alone: check AZURE_ENDPOINT_URL"),
-    "AuthorizationResourceTypeMismatch": (FatalError, "Set a signature for containers and objects (srt=co)"),
-    "AuthorizationServiceMismatch": (FatalError, "Set a signature for the blob service (ss=b)"),
-    "AuthorizationSourceIPMismatch": (FatalError, "The signature is for other addresses (sip) than this machine's"),
-    "BlobImmutableDueToPolicy": (FatalError, "Take the immutability policy or legal hold off the container"),
-    "BlobNotFound": (FatalError, "It was deleted meanwhile; restart"),
-    "ContainerNotFound": (
-        FatalError,
-        "Check the container in STORAGE_URL; if it was deleted, create it again and restart",
-    ),
-    "InvalidResourceName": (ConfigError, _NAME_HINT),
-    "KeyBasedAuthenticationNotPermitted": (
-        FatalError,
-        f"The account allows no keys: take the key out of the settings, and give this machine an identity with the "
-        f"role {ROLE}",
-    ),
-    "LeaseIdMissing": (FatalError, "Somebody holds a lease on it; break the lease"),
-}
+_RULES = ErrorRules(
+    {
+        # The service is busy, or got a damaged request: the same request may pass a moment later.
+        "AccountBeingCreated": PASSES,
+        "BlobOverwritten": PASSES,
+        "ConditionNotMet": PASSES,  # of a read: the object was replaced while it was read in pieces
+        "ContainerBeingDeleted": PASSES,
+        "InternalError": PASSES,
+        "InvalidBlobOrBlock": PASSES,  # somebody else stored the object while it was sent in blocks
+        "InvalidBlockList": PASSES,
+        "Md5Mismatch": PASSES,
+        "OperationTimedOut": PASSES,
+        "ServerBusy": PASSES,
+        "AccountIsDisabled": Rule(FatalError, "The storage account is disabled; ask its owner"),
+        "AccountRequiresHttps": Rule(ConfigError, "Set AZURE_ENDPOINT_URL to the https:// address"),
+        "AuthorizationProtocolMismatch": Rule(
+            FatalError, "The signature is for https:// alone: check AZURE_ENDPOINT_URL"
+        ),
+        "AuthorizationResourceTypeMismatch": Rule(FatalError, "Set a signature for containers and objects (srt=co)"),
+        "AuthorizationServiceMismatch": Rule(FatalError, "Set a signature for the blob service (ss=b)"),
+        "AuthorizationSourceIPMismatch": Rule(
+            FatalError, "The signature is for other addresses (sip) than this machine's"
+        ),
+        "BlobImmutableDueToPolicy": Rule(FatalError, "Take the immutability policy or legal hold off the container"),
+        "BlobNotFound": Rule(FatalError, "It was deleted meanwhile; restart"),
+        "ContainerNotFound": Rule(
+            FatalError,
+            "Check the container in STORAGE_URL; if it was deleted, create it again and restart",
+        ),
+        "InvalidResourceName": Rule(ConfigError, _NAME_HINT),
+        "KeyBasedAuthenticationNotPermitted": Rule(
+            FatalError,
+            f"The account allows no keys: take the key out of the settings, and give this machine an identity with the "
+            f"role {ROLE}",
+        ),
+        "LeaseIdMissing": Rule(FatalError, "Somebody holds a lease on it; break the lease"),
+    },
+    lasting=frozenset({HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.HTTP_VERSION_NOT_SUPPORTED}),
+)
 _NO_CREDENTIALS = (
     "Set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, "
     f"or give this machine a managed or workload identity with the role {ROLE}"
@@ -135,11 +200,9 @@ def _from_answer(error: HttpResponseError, doing: str, grant: Grant) -> Connecto
     code = error_code(error)
     status = error.status_code or 0
     cause = _cause(error, code, status)
-    if _is_passing(code, status):
-        return RetryableError(doing, cause, "" if code else _PROXY_HINT, retry_after=retry_after(_headers(error)))
-    if code in _LASTING:
-        kind, hint = _LASTING[code]
-        return kind(doing, cause, hint)
+    rule = _RULES.find(code, status)
+    if rule is not None:
+        return rule.apply(doing, cause, _headers(error), "" if code else _PROXY_HINT)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return _from_refusal(code, doing, cause, grant)
     if "x-ms-version" in cause:
@@ -179,12 +242,6 @@ def _from_network(error: ServiceRequestError | ServiceResponseError, doing: str)
     if isinstance(error.inner_exception, SSLError) and "EOF" not in str(error):
         return FatalError(doing, _reason(error), _TLS_HINT)
     return RetryableError(doing, _reason(error), f"{ADDRESS_HINT}, and that the network lets us reach it")
-
-
-def _is_passing(code: str, status: int) -> bool:
-    if code in _PASSING or status in _PASSING_STATUS:
-        return True
-    return status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in _LASTING_STATUS
 
 
 def _cause(error: HttpResponseError, code: str, status: int) -> str:

@@ -14,11 +14,10 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 from azure.storage.blob import ContainerClient, ContentSettings
 
 from app.errors import ConfigError
-from app.storage.azure.client import Access, new_client
+from app.storage.azure.client import LIMITS, Access, Limits, new_client
 from app.storage.azure.errors import ADDRESS_HINT, NotAzureError, error_code, translated
-from app.storage.base import ChangedError, Document, StoredObject, find
+from app.storage.base import ChangedError, Document, StoredObject, content_type, find, holds
 from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen
-from app.storage.content import content_type, holds
 from app.storage.os_errors import os_translated
 from app.storage.probe import own_object
 
@@ -42,6 +41,7 @@ class AzureStore:
         sas_token: a shared access signature. Without it and without a key, an identity of this machine is looked for.
         max_workers: how many threads will upload at once; sizes the connection pool.
         create_container: whether ``connect`` may create a missing container.
+        limits: time-outs.
     """
 
     def __init__(
@@ -55,9 +55,10 @@ class AzureStore:
         sas_token: str | None = None,
         max_workers: int,
         create_container: bool,
+        limits: Limits = LIMITS,
     ) -> None:
         self._container = container
-        self._access = Access(account, endpoint_url, connection_string, key, sas_token, max_workers)
+        self._access = Access(account, endpoint_url, connection_string, key, sas_token, max_workers, limits)
         self._grant = self._access.grant
         self._create_missing = create_container
         self._was_let_in = False

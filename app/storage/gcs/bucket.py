@@ -1,20 +1,19 @@
-"""A bucket of Google Cloud Storage itself: whether it is there, what is in it, and how it is made."""
+"""A bucket of Google Cloud Storage: checks that it is there, lists it, creates it."""
 
 import logging
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from google.api_core.exceptions import Conflict, GoogleAPICallError, NotFound
 from google.cloud.storage import Blob, Bucket
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.storage.gcs.client import RETRY, TIMEOUT, new_client
+from app.storage.gcs.client import Limits, new_client
 from app.storage.gcs.errors import PROXY_HINT, message_of, translated
 
 logger = logging.getLogger(__name__)
 
-ASKED: Final[dict[str, Any]] = {"timeout": TIMEOUT, "retry": RETRY}  # of every request
 GONE_HINT: Final = "Check STORAGE_URL; if the bucket was deleted, create it again and restart"
 
 _LISTED = "kind,nextPageToken,items(name,size,timeCreated)"
@@ -27,12 +26,17 @@ class GcsBucket:
     Args:
         name: the bucket's name.
         credentials_json, max_workers: as in ``app.storage.gcs.client.new_client``.
+        limits: time-outs and tries.
+
+    Attributes:
+        asked: what every request of the library is given.
     """
 
-    def __init__(self, name: str, *, credentials_json: str | None, max_workers: int) -> None:
+    def __init__(self, name: str, *, credentials_json: str | None, max_workers: int, limits: Limits) -> None:
         self._name = name
         self._credentials_json = credentials_json
         self._max_workers = max_workers
+        self.asked = limits.of_request()
 
     @property
     def uri(self) -> str:
@@ -46,7 +50,7 @@ class GcsBucket:
     def pages(self, prefix: str, doing: str, max_results: int | None = None) -> Iterator[Iterator[Blob]]:
         """The pages of a listing, each sure to be one: a web page must not look like an empty folder."""
         listing = self._bucket.client.list_blobs(
-            self._bucket, prefix=prefix, fields=_LISTED, max_results=max_results, **ASKED
+            self._bucket, prefix=prefix, fields=_LISTED, max_results=max_results, **self.asked
         )
         pages = listing.pages
         while True:
@@ -94,7 +98,7 @@ class GcsBucket:
             raise ConfigError(doing, "the credentials name no project", hint)
         with translated(doing):
             try:
-                made = client.create_bucket(self._bucket, **ASKED)
+                made = client.create_bucket(self._bucket, **self.asked)
             except Conflict as error:
                 if "you already own it" in message_of(error):
                     return  # another replica was quicker

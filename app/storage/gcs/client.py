@@ -2,8 +2,11 @@
 
 import json
 import os
+from dataclasses import dataclass
+from typing import Any, Final
 
 import google.auth
+from google.api_core.retry import Retry
 from google.auth.credentials import AnonymousCredentials, Credentials
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud.storage import Client
@@ -27,11 +30,29 @@ _KEY_HINT = f"Set {_KEY} to the whole text of the JSON file that Google gives fo
 # Connections above the upload threads: a listing beside them, and one that is just being given back.
 _SPARE_CONNECTIONS = 2
 
-# Seconds to connect, and between two pieces of an answer.
-TIMEOUT = (10.0, 60.0)
 # What passes at once is tried again by the library, after up to 1, 2, 4, 4, … s: a second is what Google wants between
 # two writes of the same object. What still fails after 10 s is the pipeline's to try again, with the user told.
 RETRY = DEFAULT_RETRY.with_delay(initial=1.0, maximum=4.0, multiplier=2.0).with_timeout(10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient the client is.
+
+    Args:
+        timeout: seconds to connect, and between two pieces of an answer.
+        retry: how a request is tried again.
+    """
+
+    timeout: tuple[float, float] = (10.0, 60.0)
+    retry: Retry = RETRY
+
+    def of_request(self) -> dict[str, Any]:
+        """The arguments that every request of the library takes."""
+        return {"timeout": self.timeout, "retry": self.retry}
+
+
+LIMITS: Final = Limits()
 
 
 def new_client(credentials_json: str | None, max_workers: int, doing: str) -> Client:

@@ -1,4 +1,4 @@
-"""The one place where errors of Google's libraries become the connector's own."""
+"""Translates errors of Google's libraries into the connector's own."""
 
 import re
 from collections.abc import Iterator
@@ -10,9 +10,8 @@ from google.api_core.exceptions import GoogleAPICallError, RetryError
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
-from app.error_text import last_words, one_line
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.http_headers import retry_after
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
+from app.storage.error_rules import PASSES, ErrorRules, Rule
 
 CREDENTIALS_HINT = (
     "Set GCS_CREDENTIALS_JSON to the text of a service account's key or GOOGLE_APPLICATION_CREDENTIALS to its file, "
@@ -21,16 +20,6 @@ CREDENTIALS_HINT = (
 PROXY_HINT = "Check any proxy on the way"
 _SHOWN_CHARACTERS = 300
 
-# A resumable upload whose session is gone (410) begins anew; a conflict (409) is another request at the same object.
-_PASSING_STATUS = frozenset(
-    {
-        HTTPStatus.PERMANENT_REDIRECT,  # to Google: an upload in pieces that is not complete
-        HTTPStatus.REQUEST_TIMEOUT,
-        HTTPStatus.CONFLICT,
-        HTTPStatus.GONE,
-        HTTPStatus.TOO_MANY_REQUESTS,
-    }
-)
 _OF_GOOGLE = (
     ConnectionError,  # Python's own, which the library raises for a download that broke off
     DataCorruption,
@@ -40,24 +29,41 @@ _OF_GOOGLE = (
     RetryError,
     requests.RequestException,
 )
-_LIMIT_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded"})
 _ONE_OBJECT = "object mutation operations"
 _PERMISSION = re.compile(r"\bstorage\.[a-zA-Z]+\.[a-zA-Z]+")
 _CLOCK = "short-lived token"  # what Google says of a signature whose times lie in the future or long ago
 
+_BILLING_HINT = "Enable billing for the bucket's project, then restart"
+
 # By the reason that an answer gives, or by words of its message.
-_LASTING: tuple[tuple[str, type[ConnectorError], str], ...] = (
-    ("billing", FatalError, "Enable billing for the bucket's project, then restart"),
-    ("accountDisabled", FatalError, "Enable billing for the bucket's project, then restart"),
-    ("accessNotConfigured", FatalError, "Enable the Cloud Storage API in the project of the credentials, then restart"),
-    ("requester pays", FatalError, "Turn off requester pays for the bucket, then restart"),
-    (
-        "retention",
-        FatalError,
-        "The connector replaces its journals and deletes files of failed batches: take the retention policy, lock or "
-        "hold off the bucket",
+_RULES = ErrorRules(
+    {
+        "rateLimitExceeded": PASSES,
+        "userRateLimitExceeded": PASSES,
+        "quotaExceeded": PASSES,
+        "billing": Rule(FatalError, _BILLING_HINT),
+        "accountDisabled": Rule(FatalError, _BILLING_HINT),
+        "accessNotConfigured": Rule(
+            FatalError, "Enable the Cloud Storage API in the project of the credentials, then restart"
+        ),
+        "requester pays": Rule(FatalError, "Turn off requester pays for the bucket, then restart"),
+        "retention": Rule(
+            FatalError,
+            "The connector replaces its journals and deletes files of failed batches: take the retention policy, lock "
+            "or hold off the bucket",
+        ),
+        "nvalid bucket name": Rule(ConfigError, "Set STORAGE_URL to gs:// and the name of a bucket"),
+    },
+    # A resumable upload whose session is gone (410) begins again; a conflict (409) is another request at the object.
+    passing=frozenset(
+        {
+            HTTPStatus.PERMANENT_REDIRECT,  # to Google: an upload in pieces that is not complete
+            HTTPStatus.REQUEST_TIMEOUT,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.GONE,
+            HTTPStatus.TOO_MANY_REQUESTS,
+        }
     ),
-    ("nvalid bucket name", ConfigError, "Set STORAGE_URL to gs:// and the name of a bucket"),
 )
 
 
@@ -99,12 +105,11 @@ def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
     status = response.status_code
     message, reason = _said(response)
     cause = f"{message} ({reason or f'HTTP {status}'})" if message else f"HTTP {status}"
-    if _is_passing(status, reason):
+    words = next((each for each in _RULES.by_name if each in reason or each in message), "")
+    rule = _RULES.find(words, status)
+    if rule is not None:
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return RetryableError(doing, cause, _passing_hint(message), retry_after=retry_after(headers))
-    for words, kind, hint in _LASTING:
-        if words in reason or words in message:
-            return kind(doing, cause, hint)
+        return rule.apply(doing, cause, headers, _passing_hint(message))
     if status == HTTPStatus.UNAUTHORIZED:
         return FatalError(doing, cause, f"The credentials are not accepted. {CREDENTIALS_HINT}")
     if status == HTTPStatus.FORBIDDEN:
@@ -123,12 +128,6 @@ def _said(response: requests.Response) -> tuple[str, str]:
     except (ValueError, LookupError, TypeError, AttributeError):
         text = _plain(response.text)
         return ("", "") if text.startswith("<") else (text, "")  # a web page is somebody else's
-
-
-def _is_passing(status: int, reason: str) -> bool:
-    if status in _PASSING_STATUS or reason in _LIMIT_REASONS:
-        return True
-    return status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
 
 
 def _passing_hint(message: str) -> str:

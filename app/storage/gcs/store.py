@@ -19,10 +19,10 @@ from google.api_core.exceptions import (
 from google.cloud.storage import Blob
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.storage.base import ChangedError, Document, StoredObject
+from app.storage.base import ChangedError, Document, StoredObject, content_type
 from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen
-from app.storage.content import content_type
-from app.storage.gcs.bucket import ASKED, GONE_HINT, GcsBucket
+from app.storage.gcs.bucket import GONE_HINT, GcsBucket
+from app.storage.gcs.client import LIMITS, Limits
 from app.storage.gcs.errors import PROXY_HINT, translated
 from app.storage.os_errors import os_translated
 from app.storage.probe import own_object
@@ -43,10 +43,19 @@ class GcsStore:
         credentials_json: the text of a service account's key; ``None``: the default chain of Google's libraries.
         max_workers: how many threads will upload at once; sizes the connection pool.
         create_bucket: whether ``connect`` may create a missing bucket.
+        limits: time-outs and tries.
     """
 
-    def __init__(self, bucket: str, *, credentials_json: str | None, max_workers: int, create_bucket: bool) -> None:
-        self._bucket = GcsBucket(bucket, credentials_json=credentials_json, max_workers=max_workers)
+    def __init__(
+        self,
+        bucket: str,
+        *,
+        credentials_json: str | None,
+        max_workers: int,
+        create_bucket: bool,
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._bucket = GcsBucket(bucket, credentials_json=credentials_json, max_workers=max_workers, limits=limits)
         self._create_missing = create_bucket
         self._documents = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
@@ -101,7 +110,7 @@ class GcsStore:
         blob = self._bucket.blob(key)
         with translated(doing):
             try:
-                body: bytes = blob.download_as_bytes(**ASKED)
+                body: bytes = blob.download_as_bytes(**self._bucket.asked)
             except NotFound as error:
                 self._bucket.require(key, doing, error)
                 return None
@@ -115,7 +124,7 @@ class GcsStore:
         blob = self._bucket.blob(key)
         with translated(doing):
             try:
-                body: bytes = blob.download_as_bytes(start=start, end=start + length - 1, **ASKED)
+                body: bytes = blob.download_as_bytes(start=start, end=start + length - 1, **self._bucket.asked)
             except RequestRangeNotSatisfiable:
                 return b""
         _generation(blob, doing)
@@ -140,7 +149,7 @@ class GcsStore:
         with os_translated(doing), path.open("wb") as file:
             try:
                 with translated(doing):
-                    blob.download_to_file(file, **ASKED)
+                    blob.download_to_file(file, **self._bucket.asked)
                 return _generation(blob, doing)
             except BaseException:
                 path.unlink(missing_ok=True)
@@ -151,7 +160,7 @@ class GcsStore:
         doing = f"deleting {self.uri}/{key}"
         with translated(doing):
             try:
-                self._bucket.blob(key).delete(**ASKED)
+                self._bucket.blob(key).delete(**self._bucket.asked)
             except NotFound as error:
                 self._bucket.require(key, doing, error)
 
@@ -186,10 +195,11 @@ class GcsStore:
     def _send(self, doing: str, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Blob:
         """Store an object in place of that version, its checksum compared; the answer is sure to have a generation."""
         condition = {} if replaces is WHATEVER_IS_THERE else {"if_generation_match": self._generation_of(replaces, key)}
+        given = condition | self._bucket.asked
         blob = self._bucket.blob(key, chunk_size=_PIECE)
         with translated(doing):
             try:
-                blob.upload_from_file(body, size=size, content_type=content_type(key), **condition, **ASKED)
+                blob.upload_from_file(body, size=size, content_type=content_type(key), **given)
             except PreconditionFailed as error:
                 raise self._changed(key) from error
             except ValueError as error:  # the store kept a part of a piece, and the library does not go back
@@ -221,7 +231,7 @@ class GcsStore:
         blob = self._bucket.blob(key)
         with translated(doing):
             try:
-                blob.reload(**ASKED)
+                blob.reload(**self._bucket.asked)
             except NotFound as error:
                 self._bucket.require(key, doing, error)
                 return None

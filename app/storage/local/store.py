@@ -14,8 +14,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from app.errors import ConfigError, FatalError
-from app.storage.base import ChangedError, Document, StoredObject
-from app.storage.content import CHUNK
+from app.storage.base import CHUNK, ChangedError, Document, StoredObject
 from app.storage.os_errors import os_translated
 
 # Readers skip names that begin with a dot, and globs look for .parquet at the end. Short, because the final name may
@@ -165,7 +164,7 @@ class LocalStore:
         """
         if folder != self._root:
             self._look_anew(folder.parent)
-        with suppress(OSError):  # what is wrong there is told by whatever is done next
+        with suppress(OSError):  # the next step reports what is wrong there
             os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
     def _changed(self, key: str) -> ChangedError:

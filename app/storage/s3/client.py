@@ -1,24 +1,52 @@
-"""The client of boto3 that talks to a bucket."""
+"""The client of boto3 that talks to a bucket: credentials, time-outs, tries, connections, checksums."""
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
+from botocore.config import Config
 
 from app.errors import ConfigError
 from app.http_headers import fits_header
-from app.storage.s3.client_config import client_config, is_aws
 from app.storage.s3.errors import ADDRESS_HINT, Question, translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+# Connections above the upload threads: a listing beside them, and one that is just being given back.
+_SPARE_CONNECTIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient the client is, and how large its requests are.
+
+    What fails after ``attempts`` is the pipeline's to try again, with the user told. A part of a large file that fails
+    is sent again, not the whole file; below two parts a single request is cheaper.
+
+    Args:
+        connect_timeout, read_timeout: seconds.
+        attempts: of one request.
+        part_bytes: of a file that is sent in parts.
+        largest_single: bytes of a file that is sent in one request.
+    """
+
+    connect_timeout: float = 10
+    read_timeout: float = 60
+    attempts: int = 3
+    part_bytes: int = 32 << 20
+    largest_single: int = 64 << 20
+
+
+LIMITS: Final = Limits()
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where a store is and what lets in; ``max_workers`` threads will use it at once.
+    """The address of a store and the credentials; ``max_workers`` threads will use it at once.
 
     Without both keys boto3's default chain finds some: environment, files, role.
     """
@@ -29,6 +57,7 @@ class Access:
     secret_key: str | None
     session_token: str | None
     max_workers: int
+    limits: Limits
 
 
 def new_client(access: Access, asked: Question) -> "S3Client":
@@ -54,7 +83,7 @@ def new_client(access: Access, asked: Question) -> "S3Client":
                 aws_access_key_id=access.access_key,
                 aws_secret_access_key=access.secret_key,
                 aws_session_token=access.session_token,
-                config=client_config(access.max_workers, on_aws=is_aws(access.endpoint_url)),
+                config=_config(access),
             )
     except ValueError as error:  # botocore's own check of the two
         raise ConfigError(asked.doing, str(error), ADDRESS_HINT) from error
@@ -82,3 +111,25 @@ def _session(access: Access) -> boto3.session.Session:
     if access.endpoint_url and is_aws(access.endpoint_url) and not os.environ.get("AWS_ENDPOINT_URL_STS"):
         core.set_config_variable("ignore_configured_endpoint_urls", True)
     return boto3.session.Session(botocore_session=core, region_name=access.region)
+
+
+def is_aws(endpoint_url: str | None) -> bool:
+    """Whether the store is Amazon's own: no endpoint, or one of its public or private (VPC) addresses."""
+    host = urlsplit(endpoint_url).hostname if endpoint_url else None
+    return endpoint_url is None or (host or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _config(access: Access) -> Config:
+    # Off AWS the checksums that boto3 adds since 1.36 make some stores refuse an upload.
+    checksums: Literal["when_supported", "when_required"] = (
+        "when_supported" if is_aws(access.endpoint_url) else "when_required"
+    )
+    return Config(
+        max_pool_connections=access.max_workers + _SPARE_CONNECTIONS,
+        retries={"mode": "standard", "total_max_attempts": access.limits.attempts},
+        connect_timeout=access.limits.connect_timeout,
+        read_timeout=access.limits.read_timeout,
+        tcp_keepalive=True,
+        request_checksum_calculation=checksums,
+        response_checksum_validation=checksums,
+    )

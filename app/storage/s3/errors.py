@@ -1,7 +1,7 @@
-"""The one place where errors of boto3 become the connector's own."""
+"""Translates errors of boto3 into the connector's own."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -9,44 +9,12 @@ from http import HTTPStatus
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
-from app.error_text import one_line
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.http_headers import retry_after
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
+from app.storage.error_rules import PASSES, ErrorRules, Rule
 
 ADDRESS_HINT = "Check AWS_ENDPOINT_URL and AWS_REGION"
 PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-
-# The store is busy, restarting, or got a damaged request: the same request may pass a moment later.
-_PASSING = frozenset(
-    {
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "RequestThrottled",
-        "RequestLimitExceeded",
-        "TooManyRequests",
-        "RequestTimeout",
-        "InternalError",
-        "ServiceUnavailable",
-        "OperationAborted",
-        "ConditionalRequestConflict",  # somebody else writes the same object at this moment
-        "TemporaryRedirect",  # a bucket made a moment ago, before DNS knows its region
-        "BadDigest",
-        "IncompleteBody",
-        "XAmzContentSHA256Mismatch",
-        "NoSuchUpload",  # an upload in parts that was completed, and the answer got lost; or that was cleaned up
-    }
-)
-_PASSING_STATUS = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-
-_PASSING_HINTS = {
-    "ExpiredToken": "The keys of a role renew themselves; check the role if this goes on",
-    "ExpiredTokenException": "The keys of a role renew themselves; check the role if this goes on",
-    # Also what a request gets that was signed before the machine slept: signed anew, it passes.
-    "RequestTimeTooSkewed": "Set this machine's clock (NTP): it is more than 15 minutes off the store's",
-    "XMinioStorageFull": "Free some space on the storage server",
-}
 
 _WRONG_REGION = frozenset(
     {
@@ -62,20 +30,47 @@ _REDIRECTS = range(HTTPStatus.MULTIPLE_CHOICES, HTTPStatus.BAD_REQUEST)
 
 _SESSION_HINT = "Check AWS_SESSION_TOKEN: it must be the one issued with AWS_ACCESS_KEY_ID"
 _QUOTA_HINT = "Raise the quota or delete what is no longer needed, then restart"
+_ROLE_HINT = "The keys of a role renew themselves; check the role if this goes on"
 
-_LASTING: Mapping[str, tuple[type[ConnectorError], str]] = {
-    "InvalidBucketName": (ConfigError, "Set S3_BUCKET to 3 to 63 lower-case letters, digits, dots and hyphens"),
-    "BucketAlreadyExists": (ConfigError, "The name is taken by another account; choose another S3_BUCKET"),
-    "NoSuchKey": (FatalError, "It was deleted meanwhile; restart"),
-    "NoSuchBucket": (FatalError, "Check S3_BUCKET; if the bucket was deleted, create it again and restart"),
-    "InvalidAccessKeyId": (FatalError, "Check AWS_ACCESS_KEY_ID, and AWS_ENDPOINT_URL for whose key it is"),
-    "SignatureDoesNotMatch": (FatalError, "Check AWS_SECRET_ACCESS_KEY"),
-    "InvalidToken": (FatalError, _SESSION_HINT),
-    "InvalidTokenId": (FatalError, _SESSION_HINT),
-    "AllAccessDisabled": (FatalError, "The account or bucket is disabled; ask its owner"),
-    "QuotaExceeded": (FatalError, _QUOTA_HINT),
-    "XMinioAdminBucketQuotaExceeded": (FatalError, _QUOTA_HINT),
-}
+_RULES = ErrorRules(
+    {
+        # The store is busy, restarting, or got a damaged request: the same request may pass a moment later.
+        "SlowDown": PASSES,
+        "Throttling": PASSES,
+        "ThrottlingException": PASSES,
+        "RequestThrottled": PASSES,
+        "RequestLimitExceeded": PASSES,
+        "TooManyRequests": PASSES,
+        "RequestTimeout": PASSES,
+        "InternalError": PASSES,
+        "ServiceUnavailable": PASSES,
+        "OperationAborted": PASSES,
+        "ConditionalRequestConflict": PASSES,  # somebody else writes the same object at this moment
+        "TemporaryRedirect": PASSES,  # a bucket made a moment ago, before DNS knows its region
+        "BadDigest": PASSES,
+        "IncompleteBody": PASSES,
+        "XAmzContentSHA256Mismatch": PASSES,
+        "NoSuchUpload": PASSES,  # an upload in parts that was completed, its answer lost; or one that was cleaned up
+        "ExpiredToken": Rule(RetryableError, _ROLE_HINT),
+        "ExpiredTokenException": Rule(RetryableError, _ROLE_HINT),
+        # Also what a request gets that was signed before the machine slept: signed again, it passes.
+        "RequestTimeTooSkewed": Rule(
+            RetryableError, "Set this machine's clock (NTP): it is more than 15 minutes off the store's"
+        ),
+        "XMinioStorageFull": Rule(RetryableError, "Free some space on the storage server"),
+        "InvalidBucketName": Rule(ConfigError, "Set S3_BUCKET to 3 to 63 lower-case letters, digits, dots and hyphens"),
+        "BucketAlreadyExists": Rule(ConfigError, "The name is taken by another account; choose another S3_BUCKET"),
+        "NoSuchKey": Rule(FatalError, "It was deleted meanwhile; restart"),
+        "NoSuchBucket": Rule(FatalError, "Check S3_BUCKET; if the bucket was deleted, create it again and restart"),
+        "InvalidAccessKeyId": Rule(FatalError, "Check AWS_ACCESS_KEY_ID, and AWS_ENDPOINT_URL for whose key it is"),
+        "SignatureDoesNotMatch": Rule(FatalError, "Check AWS_SECRET_ACCESS_KEY"),
+        "InvalidToken": Rule(FatalError, _SESSION_HINT),
+        "InvalidTokenId": Rule(FatalError, _SESSION_HINT),
+        "AllAccessDisabled": Rule(FatalError, "The account or bucket is disabled; ask its owner"),
+        "QuotaExceeded": Rule(FatalError, _QUOTA_HINT),
+        "XMinioAdminBucketQuotaExceeded": Rule(FatalError, _QUOTA_HINT),
+    }
+)
 
 _OF_THE_BUCKET = {"ListObjectsV2": "s3:ListBucket", "CreateBucket": "s3:CreateBucket"}
 _OF_OBJECTS = {
@@ -207,15 +202,12 @@ def _from_answer(error: boto.ClientError, asked: Question) -> ConnectorError:
     cause = f"{message} ({code})" if message else f"HTTP {status}"
     if code == "ExpiredToken" and asked.fixed_token:
         return FatalError(doing, cause, "Set AWS_SESSION_TOKEN and the keys issued with it anew, then restart")
-    if _is_passing(code, status):
-        hint = _PASSING_HINTS.get(code, _NOT_S3 if code.isdigit() else "")
-        return RetryableError(doing, cause, hint, retry_after=retry_after(headers))
-    if code in _WRONG_REGION or status in _REDIRECTS:
+    rule = _RULES.find(code, status)
+    if (code in _WRONG_REGION or status in _REDIRECTS) and not (rule and rule.may_pass):
         region = headers.get("x-amz-bucket-region") or str(answer.get("Error", {}).get("Region", ""))
         return ConfigError(doing, cause, _elsewhere(region, headers.get("location", "")))
-    if code in _LASTING:
-        kind, hint = _LASTING[code]
-        return kind(doing, cause, hint)
+    if rule is not None:
+        return rule.apply(doing, cause, headers, _NOT_S3 if code.isdigit() else "")
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         missing = asked.missing_right(error.operation_name, message)
         return FatalError(doing, cause, f"Allow {missing} for these keys or this role, or check {_KEYS}")
@@ -223,18 +215,12 @@ def _from_answer(error: boto.ClientError, asked: Question) -> ConnectorError:
 
 
 def _elsewhere(region: str, location: str) -> str:
-    """Where to go instead, as far as the answer tells; either may be empty."""
+    """The hint for a bucket in another region or at another address; either may be empty."""
     if region:
         return f"The bucket lies in {region}: set AWS_REGION to that"
     if location:
         return f"The store points to {location}: set AWS_ENDPOINT_URL to the address that answers itself"
     return "Set AWS_REGION to the region of the bucket"
-
-
-def _is_passing(code: str, status: int) -> bool:
-    if code in _PASSING or code in _PASSING_HINTS or status in _PASSING_STATUS:
-        return True
-    return status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
 
 
 def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:

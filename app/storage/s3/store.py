@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Literal, cast
 from botocore.exceptions import ClientError
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.storage.base import ChangedError, Document, StoredObject
+from app.storage.base import CHUNK, ChangedError, Document, StoredObject, holds
 from app.storage.conditional import ConditionalWriter, Replaces, Seen
-from app.storage.content import CHUNK, holds
 from app.storage.os_errors import os_translated
 from app.storage.probe import own_object
-from app.storage.s3.client import Access, new_client
-from app.storage.s3.client_config import is_aws
+from app.storage.s3.client import LIMITS, Access, Limits, is_aws, new_client
 from app.storage.s3.errors import PROXY_HINT, Question, error_code, status_of, translated
 from app.storage.s3.upload import Encryption, Sender, field_of
 
@@ -49,6 +47,7 @@ class S3Store:
         sse_kms_key_id: the key for ``aws:kms``; ``None`` is the account's own.
         max_workers: how many threads will upload at once; sizes the connection pool.
         create_bucket: whether ``connect`` may create a missing bucket.
+        limits: time-outs, tries, and sizes of requests.
     """
 
     def __init__(
@@ -64,17 +63,18 @@ class S3Store:
         sse_kms_key_id: str | None = None,
         max_workers: int,
         create_bucket: bool,
+        limits: Limits = LIMITS,
     ) -> None:
         self._bucket = bucket
         self._prefix = ""
-        self._access = Access(region, endpoint_url, access_key, secret_key, session_token, max_workers)
+        self._access = Access(region, endpoint_url, access_key, secret_key, session_token, max_workers, limits)
         self._create_missing = create_bucket
         self._encryption: Encryption = {}
         if sse:
             self._encryption["ServerSideEncryption"] = sse
         if sse_kms_key_id:
             self._encryption["SSEKMSKeyId"] = sse_kms_key_id
-        self._sender = Sender(lambda: self._client, bucket, self._asking, self._encryption)
+        self._sender = Sender(lambda: self._client, bucket, self._asking, self._encryption, limits)
         self._documents = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
 
@@ -258,7 +258,7 @@ class S3Store:
     def _create_bucket(self) -> None:
         with self._asking(f"creating the bucket {self.uri}"):
             try:
-                # AWS wants any region but its first named; other stores have one region and may refuse to be told.
+                # AWS wants any region but its first named; other stores have one region and may refuse a name for it.
                 if is_aws(self._access.endpoint_url) and self._access.region != _US_EAST_1:
                     region = cast("BucketLocationConstraintType", self._access.region)
                     self._client.create_bucket(

@@ -1,4 +1,4 @@
-"""How objects get into a bucket: small ones in one request, big files in parts."""
+"""Uploads objects: small ones in one request, big files in parts."""
 
 import logging
 import os
@@ -15,10 +15,10 @@ from botocore.exceptions import ClientError
 from s3transfer.utils import ReadFileChunk
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.storage.base import ChangedError
+from app.storage.base import ChangedError, content_type
 from app.storage.conditional import WHATEVER_IS_THERE, NoConditionsError, Replaces
-from app.storage.content import content_type
 from app.storage.os_errors import os_translated
+from app.storage.s3.client import Limits
 from app.storage.s3.errors import PROXY_HINT, error_code, status_of
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A part that fails is sent again, not the whole file; below two of them a single request is cheaper.
-PART_BYTES: Final = 32 << 20
-_LARGEST_SINGLE: Final = 2 * PART_BYTES
 _MOST_PARTS: Final = 10_000  # of one upload, says S3
 _PARTS_STAY = "%s. Parts of uploads that failed stay in the store, until a rule of the bucket removes them"
 
@@ -71,6 +68,7 @@ class Sender:
         bucket: the bucket's name.
         asking: translates errors of what is done inside, given what that is and the key.
         encryption: goes with every object.
+        limits: how large its requests are.
     """
 
     def __init__(
@@ -79,11 +77,13 @@ class Sender:
         bucket: str,
         asking: Callable[[str, str], AbstractContextManager[None]],
         encryption: Encryption,
+        limits: Limits,
     ) -> None:
         self._client = client
         self._bucket = bucket
         self._asking = asking
         self._encryption = encryption
+        self._limits = limits
 
     def send(self, doing: str, key: str, body: bytes, replaces: Replaces) -> Sent:
         """Put a small object in place of that version.
@@ -98,7 +98,7 @@ class Sender:
         """Put a file in place of that version; errors as for ``send``."""
         with os_translated(doing), path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size > _LARGEST_SINGLE:
+            if size > self._limits.largest_single:
                 return self._send_in_parts(doing, key, path, size, replaces)
             return self._put(doing, key, file, size, replaces)
 
@@ -152,7 +152,7 @@ class Sender:
                 raise
 
     def _send_parts(self, doing: str, key: str, path: Path, size: int, upload: str) -> "list[CompletedPartTypeDef]":
-        length = max(PART_BYTES, -(-size // _MOST_PARTS))
+        length = max(self._limits.part_bytes, -(-size // _MOST_PARTS))
         parts: list[CompletedPartTypeDef] = []
         for number, start in enumerate(range(0, size, length), start=1):
             with ReadFileChunk.from_filename(str(path), start, length) as body:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.storage.azure.store import AzureStore
+from app.storage.gcs import client as gcs
 from app.storage.gcs.store import GcsStore
 from app.storage.local.store import LocalStore
 from app.storage.s3.store import S3Store
@@ -99,8 +100,8 @@ def gcs_store(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Ca
     """Make a store for a bucket of the server."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)
 
-    def make(bucket: str, *, create_bucket: bool = False) -> GcsStore:
-        return GcsStore(bucket, credentials_json=None, max_workers=WORKERS, create_bucket=create_bucket)
+    def make(bucket: str, *, create_bucket: bool = False, limits: gcs.Limits = gcs.LIMITS) -> GcsStore:
+        return GcsStore(bucket, credentials_json=None, max_workers=WORKERS, create_bucket=create_bucket, limits=limits)
 
     return make
 

@@ -2,13 +2,8 @@
 
 import random
 
-import pytest
+from app.storage.s3.client import Limits
 
-PART = 5 << 20
-LARGE = random.Random(7).randbytes(2 * PART + 100)  # noqa: S311 - two whole parts and a rest
-
-
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send files in parts from the size of one on."""
-    monkeypatch.setattr("app.storage.s3.upload.PART_BYTES", PART)
-    monkeypatch.setattr("app.storage.s3.upload._LARGEST_SINGLE", PART)
+_PART = 5 << 20
+LARGE = random.Random(7).randbytes(2 * _PART + 100)  # noqa: S311 - two whole parts and a rest
+SMALL_PARTS = Limits(part_bytes=_PART, largest_single=_PART)

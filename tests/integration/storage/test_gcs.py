@@ -10,8 +10,7 @@ import pytest
 
 from app.errors import ConfigError, RetryableError
 from app.storage.base import ChangedError
-from app.storage.gcs.bucket import ASKED
-from app.storage.gcs.client import RETRY
+from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.store import GcsStore
 from dev.gcs_server import LocalGcsServer
 from tests.faults.proxy import Answer, Cut, FaultProxy, Lost, Request, Rule, Say, nth, on
@@ -137,10 +136,9 @@ def test_a_download_that_breaks_off_goes_on(
 
 
 def test_of_a_download_that_keeps_breaking_off_nothing_is_left(
-    gcs_store: Make, gcs_bucket: str, file: Path, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gcs_store: Make, gcs_bucket: str, file: Path, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(ASKED, "retry", RETRY.with_timeout(0))
-    store = gcs_store(gcs_bucket)
+    store = gcs_store(gcs_bucket, limits=Limits(retry=RETRY.with_timeout(0)))
     store.upload(file, "t/f.parquet")
     proxy.add(Rule(on("GET"), Cut()))
 

@@ -9,7 +9,7 @@ import pytest
 from app.storage.base import ChangedError
 from app.storage.s3.store import S3Store
 from dev.minio import KMS_KEY, LocalMinio
-from tests.integration.storage.in_parts import LARGE, small_parts
+from tests.integration.storage.in_parts import LARGE, SMALL_PARTS
 
 Make = Callable[..., S3Store]
 ENCRYPTIONS = [("AES256", None), ("aws:kms", None), ("aws:kms", KMS_KEY)]
@@ -23,13 +23,11 @@ def test_every_object_is_encrypted_as_asked(
     tmp_path: Path,
     sse: str,
     key: str | None,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    small_parts(monkeypatch)
     small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
     small.write_bytes(b"PAR1")
     large.write_bytes(LARGE)
-    store = s3_store(bucket, sse=sse, sse_kms_key_id=key)
+    store = s3_store(bucket, sse=sse, sse_kms_key_id=key, limits=SMALL_PARTS)
 
     store.upload(small, "small.parquet")
     store.upload(large, "large.parquet")

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
@@ -12,7 +13,7 @@ from app.storage.base import ChangedError
 from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from tests.faults.proxy import Answer, FaultProxy, Hold, Lost, Rule, Say, from_on, nth, on
-from tests.integration.storage.in_parts import LARGE, small_parts
+from tests.integration.storage.in_parts import LARGE, SMALL_PARTS
 
 Make = Callable[..., S3Store]
 KEY = "t/large.parquet"
@@ -22,9 +23,14 @@ PART = on("PUT", query="partNumber=")
 COMPLETE = on("POST", query="uploadId=")
 
 
+@pytest.fixture
+def s3_store(s3_store: Make) -> Make:
+    """Stores that send files in parts from the size of one on."""
+    return partial(s3_store, limits=SMALL_PARTS)
+
+
 @pytest.fixture(autouse=True)
-def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_parts(monkeypatch)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
 
 

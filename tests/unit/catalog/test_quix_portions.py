@@ -5,8 +5,7 @@ import json
 import pytest
 
 from app.catalog.base import TooLargeError
-from app.catalog.entries import MOST_BYTES, MOST_FILES
-from app.catalog.quix import QuixCatalog
+from app.catalog.quix import MOST_BYTES, MOST_FILES, QuixCatalog
 from app.model import StoredFile
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.unit.catalog.catalog_bench import WHEN, created, stored

@@ -5,13 +5,12 @@ from itertools import count
 import pytest
 
 from app.catalog.base import TooLargeError
-from app.catalog.entries import MOST_FILES
-from app.catalog.quix import QuixCatalog
+from app.catalog.quix import MOST_FILES, QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import StoredFile
-from app.table.location import Place
+from app.table.location import TableLocation
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.unit.catalog.catalog_bench import WANTED, stored
 
@@ -46,7 +45,7 @@ LASTING = {
 @pytest.fixture
 def registrar(server: CatalogServer) -> Registrar:
     catalog = QuixCatalog(server.url, server.token, "default", "sensors", patience=SOON)
-    return Registrar(catalog, Place("s3://lake", "data/sensors"), WANTED, TOPIC, None)
+    return Registrar(catalog, TableLocation("s3://lake", "data/sensors"), WANTED, TOPIC, None)
 
 
 def files(many: int = FILES) -> list[StoredFile]:

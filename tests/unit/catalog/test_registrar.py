@@ -10,7 +10,7 @@ from app.catalog.registrar import MovedError, Registrar
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.model import StoredFile
 from app.table.catalog_table import CatalogTable, TableProperties
-from app.table.location import Place
+from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
 
 STORE = "s3://lake"
@@ -31,7 +31,7 @@ def registrar(
     known: CatalogTable | None = None,
     on_registered: Callable[[Sequence[StoredFile]], None] | None = None,
 ) -> Registrar:
-    return Registrar(catalog, Place(STORE, ROOT), WANTED, "laps", known, on_registered)
+    return Registrar(catalog, TableLocation(STORE, ROOT), WANTED, "laps", known, on_registered)
 
 
 def register(registering: Registrar, *names: str) -> None:
@@ -160,7 +160,7 @@ def test_a_table_in_another_bucket_is_left_alone() -> None:
 def test_files_get_the_address_that_the_table_is_known_by() -> None:
     known = CatalogTable("s3://container/data/t", ())
     catalog = MemoryCatalog(known)
-    registering = Registrar(catalog, Place("az://container", ROOT), WANTED, "laps", known)
+    registering = Registrar(catalog, TableLocation("az://container", ROOT), WANTED, "laps", known)
     key = f"{ROOT}/place=a/f.parquet"
     stored = StoredFile(key, f"az://container/{key}", 1, 1, {"place": "a"}, datetime(2024, 1, 15, tzinfo=UTC))
     registering.new_registration().run([stored])

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.catalog.virtual_index import sidecar_key, write_sidecar
-from app.table.layout import is_data_file
+from app.catalog.virtual_index import write_index
+from app.table.layout import index_key, is_data_file
 
 
 def sidecar(folder: Path, columns: dict[str, Any], virtual: list[str], **values: str) -> pa.Table | None:
     data, path = folder / "data.parquet", folder / "sidecar.parquet"
     pq.write_table(pa.table(columns), data)
-    written = write_sidecar(data, virtual, values, path)
+    written = write_index(data, virtual, values, path)
     assert path.exists() == written
     return pq.ParquetFile(path).read() if written else None
 
@@ -33,7 +33,7 @@ def rows(table: pa.Table | None) -> list[dict[str, Any]]:
     ],
 )
 def test_it_lies_beside_its_file_and_is_no_data_file(data: str, expected: str) -> None:
-    assert sidecar_key(data) == expected
+    assert index_key(data) == expected
     assert not is_data_file(expected, "data/t")
 
 

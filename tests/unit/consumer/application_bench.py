@@ -12,8 +12,13 @@ from quixstreams.models import MessageContext, Row
 
 from app.bad_records.policy import BadRecords, OnBadRecord
 from app.consumer.application import LakeApplication
-from app.consumer.sink import LakeSink
+from app.consumer.assignment import Assignments
+from app.consumer.loop import new_loop
+from app.consumer.paused_partitions import PausedPartitions
+from app.consumer.record_poll import RecordPoll
+from app.consumer.sink import LakeSink, SinkLimits
 from app.model import TopicPartition
+from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.fakes.instant_claims import InstantClaims
 from tests.fakes.manual_pipeline import ManualPipeline
@@ -22,31 +27,32 @@ TOPIC = "sensors"
 TP = TopicPartition(TOPIC, 0)
 PARTITIONS = [KafkaTopicPartition(TOPIC, 0), KafkaTopicPartition(TOPIC, 1)]
 COORDINATOR_AWAY = KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)
+FAST = Timings(gather_seconds=0.0, sleep=lambda _: None)
 Transform = Callable[[dict[str, Any]], list[Any]]
 
 
 class Bench:
     """The application with a broker that is played: what it would give, and what it gets."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, choice: OnBadRecord = "fail") -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+        choice: OnBadRecord = "fail",
+        *,
+        commits_on_the_way: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
         self.told: list[str] = []
-        self.pipeline = ManualPipeline(Clock())
+        timings = Timings(clock=clock, sleep=clock.advance) if clock else FAST
+        self.assignments = Assignments(timings=timings)
+        self.pipeline = ManualPipeline(clock or Clock())
         self.pipeline.on_wait = self.pipeline.deliver_all
-        self.sink = LakeSink(
-            batch_size=1_000,
-            gather_seconds=0.0,
-            max_buffer_bytes=10_000_000,
-            max_record_bytes=1_000_000,
-            flush_seconds=180,
-            revoke_seconds=55,
-            stop_seconds=25,
-            bad_records=BadRecords(choice, self.told.append),
-        )
-        self.sink.connect(self.pipeline)
         self.turns = 0
         self.application = LakeApplication(
-            lake_sink=self.sink,
-            on_turn=self._turn,
+            assignments=self.assignments,
+            max_record_bytes=1_000_000,
+            timings=timings,
             broker_address="127.0.0.1:9",
             consumer_group="group",
             commit_interval=3600,
@@ -55,9 +61,28 @@ class Bench:
             loglevel=None,
             state_dir=tmp_path / "state",
         )
+        self.sink = LakeSink(
+            pipeline=self.pipeline,
+            assignments=self.assignments,
+            limits=SinkLimits(batch_size=1_000, max_buffer_bytes=10_000_000, max_record_bytes=1_000_000),
+            bad_records=BadRecords(choice, self.told.append),
+            on_sealed=self.application.checkpoints.in_flight.sealed,
+            timings=timings,
+        )
         self.claims = InstantClaims()
-        self.application.connect(self.claims)
-        self.checkpoints = self.application._checkpoints
+        paused = PausedPartitions(self.application.consumer, self.claims, self.assignments)
+        loop = new_loop(
+            application=self.application,
+            assignments=self.assignments,
+            sink=self.sink,
+            paused=paused,
+            claims=self.claims,
+            on_turn=self._turn,
+            in_batches=commits_on_the_way,
+        )
+        loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused)  # on either way
+        self.application.start(loop)
+        self.checkpoints: Any = loop.checkpoints
         self.checkpoints.sink_manager.register(self.sink)
         self.checkpoints.init_checkpoint()
         self.transform: Transform = lambda value: [value]

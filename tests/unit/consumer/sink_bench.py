@@ -7,9 +7,12 @@ from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext
 
 from app.bad_records.policy import BadRecords
-from app.consumer.sink import LakeSink
+from app.consumer.assignment import Assignments
+from app.consumer.sink import LakeSink, SinkLimits
+from app.consumer.sink_observer import SinkObserver
 from app.errors import FatalError, RetryableError
 from app.model import Batch, TopicPartition
+from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.fakes.manual_pipeline import ManualPipeline
 from tests.support.batches import NOON, TP
@@ -22,21 +25,27 @@ BROKEN = FatalError("uploading s3://lake/x", "access denied")
 class Bench:
     """A sink with a pipeline that delivers nothing by itself, and a clock that stands still."""
 
-    def __init__(self, *, batch_size: int = 3, max_buffer_bytes: int = 1_000_000, gather_seconds: float = 0.0) -> None:
-        self.clock = Clock()
+    def __init__(
+        self,
+        *,
+        batch_size: int = 3,
+        max_buffer_bytes: int = 1_000_000,
+        gather_seconds: float = 0.0,
+        clock: Clock | None = None,
+        observer: SinkObserver | None = None,
+    ) -> None:
+        self.clock = clock or Clock()
         self.pipeline = ManualPipeline(self.clock)
+        self.timings = Timings(clock=self.clock, sleep=self.clock.advance, gather_seconds=gather_seconds)
+        self.assignments = Assignments(timings=self.timings)
         self.sink = LakeSink(
-            batch_size=batch_size,
-            gather_seconds=gather_seconds,
-            max_buffer_bytes=max_buffer_bytes,
-            max_record_bytes=1_000_000,
-            flush_seconds=180,
-            revoke_seconds=55,
-            stop_seconds=25,
+            pipeline=self.pipeline,
+            assignments=self.assignments,
+            limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000),
             bad_records=BadRecords("dead-letter", lambda _: None),
-            clock=self.clock,
+            observer=observer,
+            timings=self.timings,
         )
-        self.sink.connect(self.pipeline)
         self.sink.assign([TP, OTHER])
 
     def add(self, *offsets: int, tp: TopicPartition = TP, value: Any = None, size: int = 100) -> None:

@@ -1,6 +1,7 @@
 """What ends the application's loop and what does not: errors of the broker and of our own, a stop."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_records_before_the_claim_become_no_rows(lenient: Bench) -> None:
 def test_records_of_a_topic_made_anew_end_the_process(lenient: Bench) -> None:
     lenient.turn(record(0), record(1))
     lenient.claims.made_anew = {TP.topic}
-    with pytest.raises(RetryableError, match="made anew"):
+    with pytest.raises(RetryableError, match="recreated"):
         lenient.turn(record(0))
 
 
@@ -94,7 +95,7 @@ def test_a_topic_made_anew_during_a_pause_ends_the_process(lenient: Bench, monke
     lenient.claims.made_anew = {TP.topic}
     lenient.turn()
     paused.clear()
-    with pytest.raises(RetryableError, match="made anew"):
+    with pytest.raises(RetryableError, match="recreated"):
         lenient.turn()
 
 
@@ -107,7 +108,7 @@ def test_messages_that_come_without_a_pause_share_a_turn(lenient: Bench) -> None
 
 
 def test_a_full_buffer_ends_the_turn(lenient: Bench) -> None:
-    lenient.sink._max_buffer_bytes = 1_000
+    lenient.sink.limits = replace(lenient.sink.limits, max_buffer_bytes=1_000)
     lenient.records += [record(offset) for offset in range(20)]
     lenient.turn()
     assert 0 < len(lenient.written) < 10
@@ -140,7 +141,7 @@ def test_what_is_in_the_lake_is_committed_though_a_later_batch_failed_for_good(
 ) -> None:
     """A start that fails at the same place again would write it once more each time."""
     broken = FatalError("uploading s3://lake/x", "403", "Check the rights")
-    bench.sink._batch_size = 1
+    bench.sink.limits = replace(bench.sink.limits, batch_size=1)
 
     def consume(*_: object) -> None:
         bench.turn(record(0), record(1), record(2))
@@ -182,3 +183,21 @@ def test_a_record_is_not_to_blame_where_kafka_takes_no_more_of_what_it_sends(len
     lenient.checkpoint()
     assert lenient.written == [0]
     assert not lenient.told
+
+
+def test_many_messages_are_polled_with_what_the_framework_does_beside(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, float]] = []
+    consumed: list[bool] = []
+    answers = [["a message"], []]
+
+    def consume(num_messages: int, timeout: float) -> list[str]:
+        asked.append((num_messages, timeout))
+        return answers.pop(0)
+
+    monkeypatch.setattr(bench.application._consumer, "consume", consume)
+    monkeypatch.setattr(bench.application._run_tracker, "set_message_consumed", consumed.append)
+    assert bench.application.consume(100, 0.1) == ["a message"]
+    assert bench.application.consume(200, 0.1) == []
+    assert (asked, consumed) == ([(100, 0.1), (200, 0.1)], [True, False])

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from app.consumer.assignment import Assignment
+from app.consumer.assignment import Assignment, Assignments
+from app.monitoring.metrics import Metrics
 from tests.support.batches import TP, row
 
 
@@ -95,3 +96,45 @@ def test_discarding_leaves_the_other_rows() -> None:
     life.rows += [row({"n": 1}, 5), row({"n": 2}, 6), row({"n": 3}, 6)]
     life.discard(6)
     assert [found.value for found in life.rows] == [{"n": 1}]
+
+
+# --- all assignments ------------------------------------------------------------------------------------------------
+
+
+def test_a_new_life_knows_nothing_of_the_former_one() -> None:
+    assignments = Assignments()
+    former = assignments.begin([TP])[TP]
+    assignments.start(TP, 42, replayed_to=50)
+    assignments.fence(former, "another member has claimed it")
+    present = assignments.begin([TP])[TP]
+    assert [assignments.is_current(token) for token in (former, present)] == [False, True]
+    assert assignments.token(TP) == present
+    assert assignments.expected(TP) == 0
+    assert not assignments.is_any_fenced
+    assert not assignments.by_tp[TP].is_repeated(45)
+
+
+def test_an_ended_assignment_is_not_there() -> None:
+    assignments = Assignments()
+    token = assignments.begin([TP])[TP]
+    assignments.end([TP])
+    assignments.expect(TP, 7)
+    assignments.fence(token, "too late")
+    assert TP not in assignments
+    assert not assignments.is_current(token)
+    assert (assignments.token(TP), assignments.expected(TP), assignments.is_any_fenced) == (None, 0, False)
+
+
+def test_a_partition_is_read_from_where_it_starts() -> None:
+    assignments = Assignments()
+    assignments.begin([TP])
+    assignments.start(TP, 42, replayed_to=50)
+    assert assignments.expected(TP) == 42
+    assert [assignments.by_tp[TP].is_repeated(offset) for offset in (42, 50, 51)] == [True, True, False]
+
+
+def test_fences_are_counted() -> None:
+    metrics = Metrics()
+    assignments = Assignments(metrics)
+    assignments.fence(assignments.begin([TP])[TP], "another member has claimed it")
+    assert metrics.counts().fenced == 1

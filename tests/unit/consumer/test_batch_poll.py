@@ -1,6 +1,7 @@
 """The consumer's loop in large steps, with a consumer that is played; sink and checkpoints are the real ones."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.consumer import batch_poll
 from app.consumer.batch_poll import BatchPoll
-from app.consumer.checkpoints import Checkpoints
+from app.consumer.checkpoints import Checkpoints, OffsetsInFlight
 from app.model import Message, TopicPartition
+from app.monitoring.metrics import Metrics
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import TP
 from tests.unit.consumer import sink_bench
@@ -28,9 +30,9 @@ class Consumer:
         self.polls: list[list[KafkaMessage]] = []
         self.asked: list[int] = []
 
-    def consume(self, num_messages: int, timeout: float) -> list[KafkaMessage]:
-        assert timeout > 0
-        self.asked.append(num_messages)
+    def consume(self, most: int, seconds: float) -> list[KafkaMessage]:
+        assert seconds > 0
+        self.asked.append(most)
         return self.polls.pop(0) if self.polls else []
 
 
@@ -45,7 +47,12 @@ class Line:
         self.consumer = Consumer()
         self.sink_bench = sink_bench.Bench(batch_size=10**6, max_buffer_bytes=max_buffer_bytes)
         self.sink = self.sink_bench.sink
+        self.assignments = self.sink_bench.assignments
         self.checkpoints = Checkpoints(
+            assignments=self.assignments,
+            in_flight=OffsetsInFlight(),
+            on_committed=lambda _: None,
+            metrics=Metrics(),
             commit_interval=3600,
             commit_every=0,
             producer=None,
@@ -57,29 +64,31 @@ class Line:
         )
         self.checkpoints.init_checkpoint()
         self.waiting: set[TopicPartition] = set()
-        self.put_right: list[tuple[TopicPartition, int, int]] = []
+        self.went_back: list[tuple[TopicPartition, int, int]] = []
         self.failures: list[KafkaError] = []
         self.passed_over: list[Message] = []
         self.may_go_on = True
+        paused: Any = SimpleNamespace(
+            waits=self.waiting.__contains__, seek_to_expected=lambda *went: self.went_back.append(went)
+        )
+        rejected: Any = SimpleNamespace(consuming_failed=self._failed, pass_over=self.passed_over.append)
         self.lane = BatchPoll(
-            consumer=self.consumer,
+            consume=self.consumer.consume,
+            assignments=self.assignments,
             sink=self.sink,
             checkpoints=self.checkpoints,
-            max_record_bytes=1_000_000,
-            waits=self.waiting.__contains__,
-            put_right=lambda *went: self.put_right.append(went),
-            failed=self._failed,
-            pass_over=self.passed_over.append,
+            paused=paused,
+            rejected=rejected,
         )
 
-    def _failed(self, error: Exception) -> bool:
+    def _failed(self, error: Exception, message: None) -> bool:
         assert isinstance(error, KafkaConsumerException)
         self.failures.append(error.error)
         return self.may_go_on
 
-    def poll(self, *messages: KafkaMessage) -> bool:
+    def poll(self, *messages: KafkaMessage) -> None:
         self.consumer.polls.append(list(messages))
-        return self.lane.turn()
+        self.lane.turn({})
 
     def pause(self) -> None:
         """The destination takes nothing for a while: all is read again from the last commit on."""
@@ -88,7 +97,8 @@ class Line:
 
     def begin_anew(self) -> None:
         self.checkpoints.init_checkpoint()
-        self.checkpoints.expect_anything()
+        for tp in self.assignments.tps:
+            self.assignments.expect(tp, 0)
 
     @property
     def sealed(self) -> dict[TopicPartition, list[int]]:
@@ -119,15 +129,15 @@ def line() -> Line:
     return Line()
 
 
-def test_a_turn_without_messages_says_so(line: Line) -> None:
-    assert not line.poll()
+def test_a_turn_without_messages_changes_nothing(line: Line) -> None:
+    line.poll()
     assert line.sealed == {}
     assert line.stored == {}
 
 
 def test_interleaved_partitions_keep_the_order_of_each(line: Line) -> None:
     a, b = of(TP, 5, 6, 7), of(OTHER, 100, 101)
-    assert line.poll(a[0], b[0], a[1], b[1], a[2])
+    line.poll(a[0], b[0], a[1], b[1], a[2])
     assert line.sealed == {TP: [5, 6, 7], OTHER: [100, 101]}
     assert line.stored == {TP: 7, OTHER: 101}
 
@@ -136,7 +146,7 @@ def test_gaps_are_no_repetitions(line: Line) -> None:
     line.poll(*of(TP, 1, 5, 9))
     line.poll(*of(TP, 20))
     assert line.sealed == {TP: [1, 5, 9, 20]}
-    assert line.put_right == []
+    assert line.went_back == []
 
 
 def test_the_good_ones_come_before_an_error_that_ends_the_loop(line: Line) -> None:
@@ -148,13 +158,13 @@ def test_the_good_ones_come_before_an_error_that_ends_the_loop(line: Line) -> No
 
 
 def test_errors_that_pass_are_each_reported(line: Line) -> None:
-    assert line.poll(failed(KafkaError._TRANSPORT), *of(TP, 1), failed(KafkaError._ALL_BROKERS_DOWN))
+    line.poll(failed(KafkaError._TRANSPORT), *of(TP, 1), failed(KafkaError._ALL_BROKERS_DOWN))
     assert [error.code() for error in line.failures] == [KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN]
     assert line.sealed == {TP: [1]}
 
 
-def test_errors_alone_are_something(line: Line) -> None:
-    assert line.poll(failed(KafkaError._TRANSPORT))
+def test_errors_alone_store_no_offsets(line: Line) -> None:
+    line.poll(failed(KafkaError._TRANSPORT))
     assert line.stored == {}
 
 
@@ -168,10 +178,10 @@ def test_partitions_that_wait_for_their_claim_are_passed_over(line: Line) -> Non
     line.waiting.add(OTHER)
     line.poll(*of(OTHER, 3, 4), *of(TP, 1))
     line.waiting.clear()
-    line.checkpoints.expect(*OTHER, 3)
+    line.assignments.expect(OTHER, 3)
     line.poll(*of(OTHER, 3))
     assert line.sealed == {TP: [1], OTHER: [3]}
-    assert line.put_right == []
+    assert line.went_back == []
 
 
 # --- offsets that go back -------------------------------------------------------------------------------------------
@@ -180,7 +190,7 @@ def test_partitions_that_wait_for_their_claim_are_passed_over(line: Line) -> Non
 def test_offsets_that_go_back_between_polls(line: Line) -> None:
     line.poll(*of(TP, 5, 6))
     line.poll(*of(TP, 0, 1, 2), *of(OTHER, 9))
-    assert line.put_right == [(TP, 0, 7)]
+    assert line.went_back == [(TP, 0, 7)]
     line.poll(*of(TP, 7, 8))
     assert line.sealed == {TP: [5, 6, 7, 8], OTHER: [9]}
     assert line.stored == {TP: 8, OTHER: 9}
@@ -188,23 +198,23 @@ def test_offsets_that_go_back_between_polls(line: Line) -> None:
 
 def test_offsets_that_go_back_within_a_poll(line: Line) -> None:
     line.poll(*of(TP, 5, 6, 0, 1))
-    assert line.put_right == [(TP, 0, 7)]
+    assert line.went_back == [(TP, 0, 7)]
     assert line.sealed == {TP: [5, 6]}
     assert line.stored == {TP: 6}
 
 
 def test_offsets_that_go_back_and_catch_up_are_taken_once(line: Line) -> None:
     line.poll(*of(TP, 5, 6, 3, 4, 5, 6, 7, 8))
-    assert line.put_right == [(TP, 3, 9)], "whether the topic was made anew has to be found out"
+    assert line.went_back == [(TP, 3, 9)], "whether the topic was made anew has to be found out"
     line.poll(*of(TP, 9))
     assert line.sealed == {TP: [5, 6, 7, 8, 9]}
     assert line.stored == {TP: 9}
 
 
 def test_offsets_before_the_start_of_an_assignment(line: Line) -> None:
-    line.checkpoints.expect(*TP, 50)
+    line.assignments.expect(TP, 50)
     line.poll(*of(TP, 48, 49))
-    assert line.put_right == [(TP, 48, 50)]
+    assert line.went_back == [(TP, 48, 50)]
     line.poll(*of(TP, 49, 50, 51))
     assert line.sealed == {TP: [50, 51]}
 
@@ -227,7 +237,7 @@ def test_what_is_sealed_is_skipped_when_it_comes_again_after_a_pause(line: Line)
     line.poll(*of(TP, 5, 6))
     assert line.sealed == {TP: [1, 2, 3, 4, 5, 6], OTHER: [1, 2]}
     assert line.stored == {TP: 6, OTHER: 2}
-    assert line.put_right == []
+    assert line.went_back == []
 
 
 def test_the_offsets_of_what_is_skipped_are_committed_all_the_same(line: Line) -> None:

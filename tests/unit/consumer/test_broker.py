@@ -13,11 +13,6 @@ from app.consumer.broker import find_topics, missing_topic, unreadable_topic
 from app.errors import ConfigError, FatalError, RetryableError
 
 
-@pytest.fixture(autouse=True)
-def _short_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.consumer.broker._ANSWER_SECONDS", 1.0)
-
-
 @contextmanager
 def plain_server() -> Iterator[str]:
     """A server that answers anything with words no Kafka client and no TLS knows."""
@@ -44,7 +39,7 @@ def topics_at(address: str, *, wait_seconds: float = 0.0, stop: bool = False, pr
         stopped.set()
     connection = ConnectionConfig.from_librdkafka_dict({"bootstrap.servers": address, "security.protocol": protocol})
     ticking = map(float, count())
-    return find_topics(connection, wait_seconds=wait_seconds, stop=stopped, clock=ticking.__next__)
+    return find_topics(connection, wait_seconds=wait_seconds, stop=stopped, clock=ticking.__next__, answer_seconds=1.0)
 
 
 # --- the broker -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """When the application commits offsets, and what it does when a commit fails."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError
@@ -51,10 +50,11 @@ def test_a_commit_that_fails_in_passing_is_tried_again_with_the_same_offsets(ben
 
 
 def test_a_full_buffer_waits_for_the_next_try_of_a_commit_and_reads_no_more(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("app.consumer.checkpoints.time", SimpleNamespace(monotonic=clock, sleep=clock.advance))
+    bench = Bench(monkeypatch, tmp_path, clock=clock)
+    bench.assign()
     bench.commit_errors = [COORDINATOR_AWAY]
     bench.turn(record(0))
     bench.checkpoint()
@@ -74,8 +74,7 @@ def test_a_commit_that_is_not_allowed_ends_the_process_with_what_to_check(bench:
         bench.checkpoint()
 
 
-def test_the_last_commit_is_tried_several_times(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.consumer.checkpoints._COMMIT_PAUSE_SECONDS", 0.0)
+def test_the_last_commit_is_tried_several_times(bench: Bench) -> None:
     bench.commit_errors = [COORDINATOR_AWAY] * 4
     bench.turn(record(0))
     bench.application.request_stop()
@@ -92,8 +91,7 @@ def test_the_last_commit_is_not_put_off_by_one_that_failed_just_before(bench: Be
     assert bench.commits == [{TP: 1}]
 
 
-def test_a_last_commit_that_never_works_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.consumer.checkpoints._COMMIT_PAUSE_SECONDS", 0.0)
+def test_a_last_commit_that_never_works_is_told(bench: Bench) -> None:
     bench.commit_errors = [COORDINATOR_AWAY] * 100
     bench.turn(record(0))
     bench.application.request_stop()

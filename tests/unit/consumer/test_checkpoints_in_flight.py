@@ -1,6 +1,5 @@
 """Offsets are committed batch by batch while the next batches are under way, where no transform() stands between."""
 
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +10,20 @@ from confluent_kafka import KafkaError
 from app.errors import FatalError, RetryableError
 from app.journal.start_offset import Start
 from app.model import TopicPartition
+from tests.fakes.clock import Clock
 from tests.unit.consumer.application_bench import COORDINATOR_AWAY, PARTITIONS, TP, Bench, record
 
 AWAY = RetryableError("uploading to the lake", "no route to host")
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    bench = Bench(monkeypatch, tmp_path)
-    bench.checkpoints.lake = bench.sink
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock) -> Bench:
+    bench = Bench(monkeypatch, tmp_path, commits_on_the_way=True, clock=clock)
     bench.pipeline.on_wait = lambda: None
     monkeypatch.setattr(
         bench.application._consumer,
@@ -136,15 +140,14 @@ def test_nobody_waits_for_a_broker_that_does_not_answer_to_a_commit(bench: Bench
 
 
 def test_a_commit_without_an_answer_is_tried_again_after_a_while(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: Bench, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     in_the_lake(bench, 0)
     bench.broker_answers = False
     bench.turn()
-    now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + 121)
+    clock.advance(121)
     bench.turn()
-    monkeypatch.setattr(time, "monotonic", lambda: now + 123)
+    clock.advance(2)
     bench.turn()
     assert bench.commits == [{TP: 1}, {TP: 1}]
     assert "offsets not committed yet (Local: Timed out); trying again" in caplog.text

@@ -20,12 +20,15 @@ from quixstreams.sinks import SinkBackpressureError
 
 from app.bad_records.policy import BadRecords
 from app.catalog.registrar import Registrar
-from app.consumer.sink import LakeSink
+from app.consumer.assignment import Assignments
+from app.consumer.sink import LakeSink, SinkLimits
 from app.errors import ConnectorError, RetryableError
 from app.journal.ownership import AssignmentOwnership
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
-from app.table.location import Place
+from app.pipeline.upload import Destination
+from app.table.location import TableLocation
+from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
@@ -47,28 +50,32 @@ class World:
         self.lake = tmp_path / "lake"
         self.store = MoodyStore(self.lake, self._refuse)
         self.catalog = MemoryCatalog(refuse=lambda: self._refuse("catalog"))
-        self.sink = LakeSink(
-            batch_size=self.dice.choice([3, 10, 40]),
-            gather_seconds=0.0,
-            max_buffer_bytes=self.dice.choice([5_000, 1_000_000]),
-            max_record_bytes=1_000_000,
-            flush_seconds=180,
-            revoke_seconds=30,
-            stop_seconds=25,
-            bad_records=BadRecords("fail", lambda _: None),
+        timings = Timings(
             clock=lambda: time.monotonic() * HASTE,
+            gather_seconds=0.0,
+            revoke_seconds=30.0,
+            look_seconds=0.002,
+            first_retry_seconds=0.001,
+            longest_retry_seconds=0.005,
         )
+        self.assignments = Assignments(timings=timings)
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT),
-            store=self.store,
-            table_root=ROOT,
-            registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
+            destination=Destination(self.store, ROOT),
+            registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
             workers=3,
-            ownership=AssignmentOwnership(self.sink.is_owner),
+            ownership=AssignmentOwnership(self.assignments.is_current),
+            timings=timings,
         )
-        self.sink.connect(self.pipeline)
+        self.sink = LakeSink(
+            pipeline=self.pipeline,
+            assignments=self.assignments,
+            limits=SinkLimits(self.dice.choice([3, 10, 40]), self.dice.choice([5_000, 1_000_000]), 1_000_000),
+            bad_records=BadRecords("fail", lambda _: None),
+            timings=timings,
+        )
         self.outage = False
         self.committed = dict.fromkeys(PARTITIONS, 0)
         self.position = dict(self.committed)
@@ -148,13 +155,6 @@ class World:
         """How often each row is in the files that the catalog knows."""
         files = (pq.ParquetFile(self.lake / key).read().column("row").to_pylist() for key in self.catalog.keys)
         return Counter(row for rows in files for row in rows)
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.consumer.flush._LOOK_SECONDS", 0.002)
-    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("app.retry._LONGEST_PAUSE", 0.005)
 
 
 @contextmanager

@@ -7,8 +7,10 @@ import pytest
 from confluent_kafka import KafkaError
 from quixstreams.kafka import Consumer
 
-from app.consumer.listening import Listening
+from app.consumer.assignment import Assignments
+from app.consumer.paused_partitions import PausedPartitions
 from app.model import TopicPartition
+from tests.fakes.instant_claims import InstantClaims
 
 TP, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 
@@ -20,8 +22,10 @@ class Place:
         consumer: Any = Consumer("127.0.0.1:9", "group", "latest")
         self.consumer = consumer
         self.consumer.backpressured_tps = set()
-        self.waiting: set[TopicPartition] = set()
-        self.listening = Listening(self.consumer, self.waiting.__contains__)
+        self.consumer.pause = lambda _: None
+        claims = InstantClaims()
+        self.paused = PausedPartitions(self.consumer, claims, Assignments())
+        self.listening = self.paused.is_heard
 
     def lose_broker(self) -> None:
         self.consumer._error_cb(KafkaError(KafkaError._ALL_BROKERS_DOWN))
@@ -36,7 +40,7 @@ def place() -> Place:
 
 
 def test_a_claimed_partition_is_heard_and_one_that_waits_is_not(place: Place) -> None:
-    place.waiting.add(OTHER)
+    place.paused.begin({OTHER: "token"})
     assert place.listening(TP)
     assert not place.listening(OTHER)
 

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from app.consumer.assignment import Assignments
 from app.consumer.paused_partitions import PausedPartitions
 from app.errors import FatalError, RetryableError
 from app.journal.start_offset import Start
@@ -69,11 +70,9 @@ class Bench:
     def __init__(self) -> None:
         self.consumer = PlayedConsumer()
         self.claims = InstantClaims()
-        self.expected: dict[TopicPartition, int] = {}
-        self.admission = PausedPartitions(self.consumer, self.claims, self._begins)
-
-    def _begins(self, tp: TopicPartition, start: Start) -> None:
-        self.expected[tp] = start.offset
+        self.assignments = Assignments()
+        self.assignments.begin(TOKENS)
+        self.admission = PausedPartitions(self.consumer, self.claims, self.assignments)
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
@@ -132,14 +131,14 @@ def test_a_partition_is_resumed_only_once_it_is_where_it_is_to_begin(bench: Benc
 def test_no_record_before_the_claim_is_expected_from_then_on(bench: Bench) -> None:
     bench.claims.starts = {P0: Start(42)}
     bench.admission.begin({P0: "aaaaaaaa"})
-    assert bench.expected == {}
+    assert bench.assignments.expected(P0) == 0
     bench.admission.turn()
-    assert bench.expected == {P0: 42}
+    assert bench.assignments.expected(P0) == 42
 
 
 def test_a_client_that_went_back_is_sent_on_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    bench.admission.put_right(P0, given=3, expected=42)
+    bench.admission.seek_to_expected(P0, given=3, expected=42)
     assert bench.consumer.calls == ["seek 0 to 42"]
     assert "sensors[0]: the Kafka client went back to offset 3; sent on to 42 again" in caplog.text
     assert not warnings(caplog), "there is nothing to be done about it"
@@ -147,8 +146,8 @@ def test_a_client_that_went_back_is_sent_on_again(bench: Bench, caplog: pytest.L
 
 def test_in_a_topic_made_anew_no_offset_of_the_former_one_is_sought(bench: Bench) -> None:
     bench.claims.made_anew = {"sensors"}
-    with pytest.raises(RetryableError, match=r"consuming sensors\[0\]: Kafka gives offset 3 where 42 .* made anew"):
-        bench.admission.put_right(P0, given=3, expected=42)
+    with pytest.raises(RetryableError, match=r"consuming sensors\[0\]: Kafka gives offset 3 where 42 .* recreated"):
+        bench.admission.seek_to_expected(P0, given=3, expected=42)
     assert bench.consumer.calls == []
 
 
@@ -157,7 +156,7 @@ def test_after_a_pause_a_topic_made_anew_is_not_read_on(bench: Bench) -> None:
     bench.admission.turn()
     bench.admission.check_topics(TOKENS)
     bench.claims.made_anew = {"sensors"}
-    with pytest.raises(RetryableError, match=r"consuming sensors\[\d\]: it has another id .* made anew"):
+    with pytest.raises(RetryableError, match=r"consuming sensors\[\d\]: it has another id .* recreated"):
         bench.admission.check_topics(TOKENS)
 
 
@@ -171,7 +170,7 @@ def test_what_waits_for_its_claim_is_looked_at_there(bench: Bench) -> None:
 def test_a_client_that_cannot_be_sent_on_is_worth_a_restart(bench: Bench) -> None:
     bench.consumer.seek_errors = [KafkaError._STATE]
     with pytest.raises(RetryableError, match=r"going to offset 42 of sensors\[0\]"):
-        bench.admission.put_right(P0, given=3, expected=42)
+        bench.admission.seek_to_expected(P0, given=3, expected=42)
 
 
 def test_what_is_admitted_is_left_alone_from_then_on(bench: Bench) -> None:

@@ -197,7 +197,12 @@ RELIANCES = (
         "56e05e0395d2da45",
         "the function that is called for a record is the local variable func of the wrapper",
     ),
-    Reliance(StreamingDataFrame.sink, "0b444bb01d506528", "add() is called in the context of the message it came from"),
+    Reliance(
+        StreamingDataFrame.sink,
+        "0b444bb01d506528",
+        "add() is called in the context of the message it came from; of its processing context it uses the sink "
+        "manager alone, which BatchCheckpoints shares with the Checkpoints that dataframes are made with",
+    ),
 )
 
 

@@ -21,7 +21,7 @@ def test_assigned_partitions_are_resumed_whatever_was_paused_before(bench: Bench
     assert bench.calls == ["assign 2", "pause 2", "pause 2"], "the last until they are claimed"
     bench.turn()
     assert bench.calls[3:6] == ["seek 0 to 0", "seek 1 to 0", "resume 2"]
-    assert bench.sink.is_assigned
+    assert bench.assignments.tps
 
 
 def test_what_is_taken_away_is_written_and_committed_before(bench: Bench) -> None:
@@ -29,7 +29,7 @@ def test_what_is_taken_away_is_written_and_committed_before(bench: Bench) -> Non
     bench.application._on_revoke(None, PARTITIONS)
     assert bench.written == [0, 1]
     assert bench.commits == [{TP: 2}]
-    assert not bench.sink.is_assigned
+    assert not bench.assignments.tps
     assert not bench.sink.left_rows_behind
 
 

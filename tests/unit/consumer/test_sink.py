@@ -8,7 +8,7 @@ from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext
 from quixstreams.sinks import SinkBackpressureError
 
-from app.bad_records.policy import NotARowError
+from app.bad_records.refusals import NotARowError
 from app.errors import FatalError
 from app.model import Rejected, Row
 from tests.fakes.kafka_message import KafkaMessage

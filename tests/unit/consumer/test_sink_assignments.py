@@ -48,16 +48,16 @@ def test_a_new_life_repeats_rows_that_the_old_one_sealed(bench: Bench) -> None:
     bench.consume(0, 1, 2)
     assert bench.sealed == [{TP: [0, 1, 2]}, {TP: [0, 1, 2]}]
     first, second = (batch.parts[0].owner for batch in bench.pipeline.batches)
-    assert not bench.sink.is_owner(first)
-    assert bench.sink.is_owner(second)
+    assert not bench.assignments.is_current(first)
+    assert bench.assignments.is_current(second)
 
 
-def test_the_sink_knows_whether_it_has_partitions(bench: Bench) -> None:
-    assert bench.sink.is_assigned
+def test_the_present_assignments_are_known(bench: Bench) -> None:
+    assert list(bench.assignments.tps) == [TP, OTHER]
     bench.sink.unassign([TP])
-    assert bench.sink.is_assigned
+    assert list(bench.assignments.tps) == [OTHER]
     bench.sink.unassign([OTHER])
-    assert not bench.sink.is_assigned
+    assert list(bench.assignments.tps) == []
 
 
 def test_a_flush_that_failed_for_a_former_life_says_nothing_about_the_next(bench: Bench) -> None:

@@ -20,13 +20,13 @@ def bench() -> Bench:
 
 
 def token(bench: Bench) -> str:
-    found = bench.sink.token(TP)
+    found = bench.assignments.token(TP)
     assert found is not None
     return found
 
 
 def fence(bench: Bench) -> None:
-    bench.sink.fenced(token(bench), REASON)
+    bench.assignments.fence(token(bench), REASON)
 
 
 def test_a_flush_asks_for_a_pause_instead_of_letting_offsets_be_committed(bench: Bench) -> None:
@@ -139,7 +139,7 @@ def test_news_of_an_ended_assignment_say_nothing_about_the_present_one(bench: Be
     former = token(bench)
     bench.sink.unassign([TP])
     bench.sink.assign([TP])
-    bench.sink.fenced(former, REASON)
+    bench.assignments.fence(former, REASON)
     bench.consume(0)
     bench.sink.flush()
     bench.clock.advance(60)
@@ -169,5 +169,5 @@ def test_batches_do_not_count_as_delivered_once_rows_of_them_were_dropped(bench:
     bench.consume(0, 1, 2)
     bench.pipeline.deliver_all()
     assert bench.sink.is_delivered(1)
-    bench.sink.fenced(token(bench), REASON)
+    bench.assignments.fence(token(bench), REASON)
     assert not bench.sink.is_delivered(1)

@@ -92,7 +92,7 @@ def test_a_flush_left_behind_by_a_revocation_cannot_touch_the_next_life(bench: B
     bench.sink.flush()
     assert bench.sealed[1:] == [{TP: [0, 1]}]
     first, second = (batch.parts[0].owner for batch in bench.pipeline.batches)
-    assert [bench.sink.is_owner(token) for token in (first, second)] == [False, True]
+    assert [bench.assignments.is_current(token) for token in (first, second)] == [False, True]
 
 
 def test_a_flush_that_starts_after_its_revocation_is_over_seals_nothing(bench: Bench) -> None:

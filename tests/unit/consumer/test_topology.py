@@ -14,8 +14,8 @@ from quixstreams.dataframe.joins.lookups import SQLiteLookup, SQLiteLookupField
 from quixstreams.sinks import BatchingSink
 from quixstreams.sources import CSVSource
 
+from app.consumer.application import is_untouched
 from app.consumer.offline import OfflineApplication
-from app.consumer.topology import is_untouched
 from tests.fakes.offline_application import dataframe, offline
 
 Operation = Callable[[StreamingDataFrame, OfflineApplication], Any]

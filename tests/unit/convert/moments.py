@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.bad_records.bad_rows import BadRowsError
+from app.bad_records.refusals import BadRowsError
 from app.convert.timestamps import time_parts
 
 LAST_NANOSECOND = 253_402_300_800 * 10**9 - 1

@@ -13,7 +13,7 @@ TIMES = 'times = ["T0" * 2_000_000, "2024-01-01T" + "0" * 4_000_000, "2024-01-01
 CASES = {
     "timestamps of rows": TIMES
     + "from app.convert.timestamps import time_parts\n"
-    + "from app.bad_records.bad_rows import BadRowsError\n"
+    + "from app.bad_records.refusals import BadRowsError\n"
     + "for text in times:\n"
     + "    try:\n        time_parts([text, None, '2024-01-01'])\n"
     + "    except BadRowsError as error:\n        assert list(error.reasons) == [0], error\n"
@@ -29,7 +29,7 @@ CASES = {
     + "half = 12 * 2**20  # the largest message there is\n"
     + """for text in (b"[" * half + b"]" * half, b'["' * half + b'"', b"[{}" * half) * 3:\n"""
     + """    assert parse([b'{"a":' + text + b"}"], {"a": pa.int64()}) is None\n""",
-    "what a message shows of a value": "from app.error_text import shown\n"
+    "what a message shows of a value": "from app.errors import shown\n"
     + "value = {'a': ['text' * 5_000_000] * 10, 'b': list(range(3_000_000))}\n"
     + "for _ in range(300):\n    assert len(shown(value)) <= 80\n",
 }

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.convert.json_parser import has_field, parse
@@ -179,7 +179,6 @@ TOKENS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(TOKENS, max_size=6).map(lambda tokens: "".join(tokens).encode()), min_size=1, max_size=3))
 @example([b'{"i":1}{"i":2}\x00}', b'{"i":3}'])
 def test_any_bytes_are_read_alike_or_not_at_all(messages: list[bytes]) -> None:
@@ -201,7 +200,6 @@ RECORDS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=4))
 def test_any_records_are_read_alike_or_not_at_all(records: list[dict[str, Any]]) -> None:
     for ascii_only in (True, False):

@@ -1,8 +1,6 @@
 """Whether messages are converted many at once or one by one: the outcome is the same to the byte."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -10,10 +8,10 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from app.convert import batch, chunks
+from app.convert.chunks import FEW
 from app.convert.json_batch import WholeBatches
 from app.table.layout import RESCUED_COLUMN
 from tests.fakes.kafka_message import KafkaMessage
@@ -21,14 +19,6 @@ from tests.parity.case import Case, Record
 from tests.parity.corpus import CORPUS
 from tests.support.batches import NOON
 from tests.support.lanes import Lane, Table, assert_both_agree, messages
-
-
-@contextmanager
-def cut_by(few: int) -> Iterator[None]:
-    """What is done with hundreds of messages is done with these few."""
-    with patch.object(chunks, "FEW", few), patch.object(batch, "FEW", few):
-        yield
-
 
 # --- the corpus of all kinds of records -----------------------------------------------------------------------------
 
@@ -38,8 +28,7 @@ def test_the_corpus(case: Case) -> None:
     table = Table(case.order, case.timestamp_column)
     batches = [[_message(record) for record in batch] for batch in case.numbered]
     assert_both_agree(table, batches)
-    with cut_by(2):
-        assert_both_agree(table, [batch * 5 for batch in batches])
+    assert_both_agree(table, [batch * 5 for batch in batches], few=2)
 
 
 def _message(record: Record) -> KafkaMessage:
@@ -87,14 +76,12 @@ ODD_BATCHES = {
 def test_odd_batches(name: str, hive: tuple[str, ...], few: int) -> None:
     batch = messages(*(text.encode() for text in ODD_BATCHES[name]), raw_key=b"k")
     table = Table(hive, metadata=("__offset", "__headers"))
-    with cut_by(few):
-        assert_both_agree(table, [batch, batch[::-1], batch * 2])
+    assert_both_agree(table, [batch, batch[::-1], batch * 2], few=few)
 
 
 @pytest.mark.parametrize("values", [[b'{"a":1}', b'{"ts_ms":null}', b'{"a":2}'], [b'{"ts_ms":null}', b'{"a":{}}']])
 def test_records_without_a_value_and_a_key(values: list[bytes]) -> None:
-    with cut_by(1):
-        assert_both_agree(Table(), [messages(*values, timestamp_ms=-1), messages(b'{"a":3}')])
+    assert_both_agree(Table(), [messages(*values, timestamp_ms=-1), messages(b'{"a":3}')], few=1)
 
 
 def test_a_partition_column_that_the_schema_has_too_is_in_no_file() -> None:
@@ -113,9 +100,8 @@ def test_columns_of_types_that_json_has_not(kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_the_column_of_rescued_values_has_its_place_where_the_first_is(at_once: bool, tmp_path: Path) -> None:
-    lane = Lane(Table(), at_once=at_once)
-    with cut_by(1):
-        lane.stage(messages(b'{"a":1}', b'{"a":"text","b":1}', b'{"c":1}'), tmp_path / "staged.parquet")
+    lane = Lane(Table(), at_once=at_once, few=1)
+    lane.stage(messages(b'{"a":1}', b'{"a":"text","b":1}', b'{"c":1}'), tmp_path / "staged.parquet")
     assert list(lane.schema.current.columns) == ["a", "ts_ms", "b", RESCUED_COLUMN, "c"]
 
 
@@ -151,7 +137,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_of_a_new_table_a_few_are_read_one_by_one_and_then_none(lane: Lane, path: Path) -> None:
-    assert reads(lane, ordinary(5_000), path) <= chunks.FEW
+    assert reads(lane, ordinary(5_000), path) <= FEW
     assert reads(lane, ordinary(5_000), path) == 0
     assert reads(lane, ordinary(1), path) == 0
 
@@ -161,7 +147,7 @@ def test_one_bad_record_among_very_many(lane: Lane, path: Path, place: int) -> N
     values = ordinary(50_000)
     reads(lane, values[:10], path)
     values[place] = b'{"x":'
-    assert reads(lane, values, path) <= 3 * chunks.FEW
+    assert reads(lane, values, path) <= 3 * FEW
 
 
 @pytest.mark.parametrize("place", [0, 9_000, 19_999])
@@ -169,14 +155,14 @@ def test_a_new_column(lane: Lane, path: Path, place: int) -> None:
     values = ordinary(20_000)
     reads(lane, values[:10], path)
     values[place:] = ordinary(20_000, fresh={"a": [1]})[place:]
-    assert reads(lane, values, path) <= 3 * chunks.FEW
+    assert reads(lane, values, path) <= 3 * FEW
 
 
 def test_a_column_that_becomes_double(lane: Lane, path: Path) -> None:
     values = ordinary(20_000)
     reads(lane, values[:10], path)
     values[9_000:] = ordinary(20_000, n=0.5)[9_000:]
-    assert reads(lane, values, path) <= 3 * chunks.FEW
+    assert reads(lane, values, path) <= 3 * FEW
     assert lane.schema.current.columns["n"] == pa.float64()
 
 
@@ -340,15 +326,11 @@ def _numbered(batches: list[list[tuple[KafkaMessage, int]]]) -> list[list[KafkaM
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(TABLES, _batches(MESSAGES), st.integers(1, 3))
 def test_whatever_comes(table: Table, batches: list[list[KafkaMessage]], few: int) -> None:
-    with cut_by(few):
-        assert_both_agree(table, batches)
+    assert_both_agree(table, batches, few=few)
 
 
-@settings(max_examples=60, deadline=None)
 @given(TABLES, _batches(SAME_KIND), st.integers(1, 3))
 def test_records_of_mostly_one_kind(table: Table, batches: list[list[KafkaMessage]], few: int) -> None:
-    with cut_by(few):
-        assert_both_agree(table, batches)
+    assert_both_agree(table, batches, few=few)

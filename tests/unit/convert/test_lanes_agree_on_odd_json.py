@@ -1,9 +1,4 @@
-"""The odder the JSON, the more it matters that both ways from messages to rows see the same in it.
-
-``LANES_EXAMPLES`` says how many batches are tried, for a long run now and then.
-"""
-
-import os
+"""The odder the JSON, the more it matters that both ways from messages to rows see the same in it."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,9 +7,7 @@ from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
 from tests.support.batches import NOON
 from tests.support.lanes import Table, assert_both_agree
-from tests.unit.convert.test_lanes_agree import cut_by
 
-EXAMPLES = int(os.environ.get("LANES_EXAMPLES", "60"))
 TABLES = st.builds(
     Table,
     hive=st.lists(
@@ -53,17 +46,16 @@ def _numbered(batches: list[list[tuple[bytes, bytes | None, int]]]) -> list[list
 
 
 def _both_agree(table: Table, batches: list[list[KafkaMessage]], few: int) -> None:
-    with cut_by(few):
-        assert_both_agree(table, batches)
+    assert_both_agree(table, batches, few=few)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(TABLES, _messages(odd_json.RECORDS), st.integers(1, 3))
 def test_odd_records(table: Table, batches: list[list[KafkaMessage]], few: int) -> None:
     _both_agree(table, batches, few)
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(TABLES, _messages(odd_json.ALIKE), st.integers(1, 3))
 def test_odd_values_in_columns_that_are_there(table: Table, batches: list[list[KafkaMessage]], few: int) -> None:
     _both_agree(table, batches, few)

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.kafka_message import KafkaMessage
@@ -65,13 +65,20 @@ BATCH = st.lists(st.tuples(VALUE, KEYS, STAMPS, HEADERS), min_size=1, max_size=8
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(TABLES), st.lists(BATCH, min_size=1, max_size=3))
 def test_both_lanes_take_whatever_comes(table: Table, batches: list[list[KafkaMessage]]) -> None:
     assert_both_agree(table, batches)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("metadata", [(), METADATA], ids=["no metadata", "all metadata"])
+def test_a_message_whose_headers_make_it_too_big_is_no_row_either_way(metadata: tuple[str, ...], path: Path) -> None:
+    too_many = [("h" * 100, b"v" * 100)] * (MAX_RECORD_BYTES // 200 + 1)
+    batch = [KafkaMessage(b'{"x":"1"}', at=at, raw_headers=its) for at, its in enumerate([None, too_many, None])]
+    assert_both_agree(Table(metadata=metadata), [messages(b'{"x":"1"}'), batch])
+    staged = Lane(Table(metadata=metadata), at_once=True).stage(batch, path)
+    assert [record.offset for _, records in staged.rejected for record in records] == [1]
+
+
 @given(st.sampled_from(TABLES), BATCH)
 def test_no_record_is_lost_and_readers_take_what_is_written(table: Table, batch: list[KafkaMessage]) -> None:
     with tempfile.TemporaryDirectory() as folder:

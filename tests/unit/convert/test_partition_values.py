@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bad_records.bad_rows import BadRowsError
+from app.bad_records.refusals import BadRowsError
 from app.convert.partition_values import group_ids, partition_columns
 from app.table.layout import HIVE_NULL, QUIX_NULL, folder
 from tests.support.batches import NOON, row, spec
@@ -101,7 +101,6 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=6))
 def test_a_folder_never_depends_on_the_other_records(values: list[Any]) -> None:
     assert folders([{"x": value} for value in values], "x") == [folders([{"x": value}], "x")[0] for value in values]
@@ -203,7 +202,6 @@ def test_values_that_look_alike_when_joined_stay_apart() -> None:
     assert group_ids([first, second]).to_pylist() == [0, 1, 2, 3]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc"), st.integers(0, 3)), min_size=1))
 def test_numbers_stand_for_the_distinct_tuples_in_the_order_they_are_first_seen(
     rows: list[tuple[str, str, int]],

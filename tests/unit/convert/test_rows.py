@@ -8,8 +8,8 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from app.bad_records.rescued import Rescue
 from app.convert.rows import Rules, convert
+from app.convert.values import Rescue
 from app.table.schema import EMPTY, TableSchema
 from tests.support.batches import NOON, row
 from tests.unit.convert.conversions import INT, RULES, converted, rescued_of, stored

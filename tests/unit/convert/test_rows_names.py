@@ -7,10 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.bad_records.bad_rows import BadRowsError
-from app.bad_records.rescued import Rescue, joined
+from app.bad_records.refusals import BadRowsError
 from app.convert.rows import Rules, convert
-from app.convert.values import leaves
+from app.convert.values import Rescue, joined, leaves
 from app.table.schema import EMPTY, TableSchema
 from tests.support.batches import NOON, row
 from tests.unit.convert.conversions import INT, RULES, converted, rescued, rescued_of, stored

@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.convert import columns
@@ -135,7 +135,6 @@ def unordered(kind: pa.DataType) -> Any:
     return [unordered(kind.value_type)] if pa.types.is_list(kind) else kind
 
 
-@settings(max_examples=300)
 @given(any_batch, st.sampled_from([1, 2, columns._CHUNK_ROWS]))
 def test_no_value_is_lost_or_changed(records: list[dict[str, Any]], chunk_rows: int) -> None:
     with patch.object(columns, "_CHUNK_ROWS", chunk_rows):
@@ -148,7 +147,6 @@ def test_no_value_is_lost_or_changed(records: list[dict[str, Any]], chunk_rows: 
     assert sum(rescue.count for rescue in conversion.rescued.values()) == sum(len(rescued) for _, rescued in rows)
 
 
-@settings(max_examples=300)
 @given(any_batch)
 def test_columns_have_the_types_of_the_schema_and_each_has_a_value(records: list[dict[str, Any]]) -> None:
     conversion = converted(records)
@@ -162,7 +160,6 @@ def test_columns_have_the_types_of_the_schema_and_each_has_a_value(records: list
     assert TableSchema.from_document(conversion.schema.to_document()) == conversion.schema
 
 
-@settings(max_examples=300)
 @given(exact_batch, st.data())
 def test_it_does_not_matter_where_batches_are_cut(records: list[dict[str, Any]], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(records)))
@@ -182,7 +179,6 @@ def test_it_does_not_matter_where_batches_are_cut(records: list[dict[str, Any]],
 FIXED = parse_column_types("a:string,b:decimal(10,2),ü:double,d:timestamp")
 
 
-@settings(max_examples=300)
 @given(any_batch)
 def test_types_that_were_fixed_never_change_and_numbers_in_them_stay_the_same(records: list[dict[str, Any]]) -> None:
     rules = Rules("ts_ms", frozenset(), FIXED)

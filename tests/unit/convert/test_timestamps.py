@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.convert.moments import EAST, LAST_NANOSECOND, NOON, Broken, S, Whole, hours
@@ -65,7 +65,6 @@ def test_fractions_before_1970_are_rounded_down(value: float) -> None:
     assert hours([value]) == ["1969-12-31 23"]
 
 
-@settings(deadline=None)
 @given(st.integers(10**8 + 1, 10**10), st.sampled_from([1, 10**3, 10**6]), st.sampled_from([1, -1]))
 def test_whole_numbers_agree_with_the_calendar(seconds: int, per_second: int, sign: int) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=sign * seconds)

@@ -3,10 +3,10 @@
 from datetime import UTC, date, datetime
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bad_records.bad_rows import BadRowsError
+from app.bad_records.refusals import BadRowsError
 from tests.unit.convert.moments import EAST, Broken, S, Whole, hours
 
 ONE_OF_EACH: dict[str, Any] = {
@@ -27,14 +27,12 @@ ONE_OF_EACH: dict[str, Any] = {
 }
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(sorted(ONE_OF_EACH)), max_size=8))
 def test_what_a_value_means_does_not_depend_on_the_others(names: list[str]) -> None:
     values = [ONE_OF_EACH[name] for name in names]
     assert hours(values) == [hours([value])[0] for value in values]
 
 
-@settings(deadline=None)
 @given(st.lists(st.datetimes() | st.datetimes(timezones=st.just(UTC)), min_size=1, max_size=5))
 def test_texts_and_datetimes_say_the_same(moments: list[datetime]) -> None:
     expected = [f"{moment.year:04}-{moment.month:02}-{moment.day:02} {moment.hour:02}" for moment in moments]
@@ -66,7 +64,6 @@ PIECES = (
 )
 
 
-@settings(deadline=None, max_examples=500)
 @given(
     st.sampled_from(("2024-01-15", "2024-01-15T12:34", "0000-01-01", "")), st.lists(st.sampled_from(PIECES), max_size=5)
 )

@@ -1,6 +1,7 @@
 """Claims over a real folder; Kafka and the catalog are played."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -8,11 +9,13 @@ from typing import Literal
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim, Claims
 from app.journal.entry import JournaledFile, JournalEntry, journal_key, parse
+from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import Journal
+from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
-from app.journal.start_offset import KafkaPosition, StartFrom
-from app.journal.topic_ids import TopicIds
+from app.journal.start_offset import StartFrom
 from app.model import TopicPartition
+from app.timings import Timings
 from tests.fakes.journal_store import JournalStore
 from tests.unit.journal.journal_bench import BODY, ROOTS, intent, key_of
 from tests.unit.pipeline.pipeline_line import wait_until
@@ -23,39 +26,40 @@ AWAY = RetryableError("asking", "no route to host")
 DENIED = FatalError("asking", "access denied")
 
 
-class Positions:
+class Kafka:
     """Kafka's answers."""
 
     def __init__(self) -> None:
-        self.position = KafkaPosition(None, 0, 100, "id")
+        self.offsets = PartitionOffsets(None, 0, 100, "id")
         self.errors: list[Exception] = []
         self.id_errors: list[Exception] = []
         self.asked: list[TopicPartition] = []
         self.on_ask: Callable[[], None] = lambda: None
 
-    def of(self, tp: TopicPartition) -> KafkaPosition:
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
         self.asked.append(tp)
         self.on_ask()
         if self.errors:
             raise self.errors.pop(0)
-        return self.position
+        return self.offsets
 
     def topic_id(self, topic: str) -> str:
         if self.id_errors:
             raise self.id_errors.pop(0)
-        return self.position.topic_id
+        return self.offsets.topic_id
 
     def cluster_id(self) -> str:
-        return self.position.cluster_id
+        return self.offsets.cluster_id
 
 
 class Bench:
     """Claims over a real folder; Kafka and the catalog are played."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.timings = Timings(clock=clock, first_retry_seconds=0.002)
         self.lake = tmp_path
         self.store = JournalStore(tmp_path)
-        self.positions = Positions()
+        self.kafka = Kafka()
         self.ended: set[str] = set()
         self.told: list[str] = []
         self.catalog_errors: list[ConnectorError] = []
@@ -77,15 +81,16 @@ class Bench:
         claims = Claims(
             new_journal=self.journal,
             ownership=self.ownership if exactly_once else None,
-            positions=self.positions,
+            offsets=self.kafka,
             register=self.register,
             is_current=self.stands,
             first_offset=lambda _, kafka: kafka.low if reset == "earliest" else kafka.high,
-            topic_ids=TopicIds(self.positions.topic_id),
+            topic_ids=TopicIds(self.kafka.topic_id),
             start_from=start_from,
             keeps_state=keeps_state,
             workers=2,
             check_group=check_group,
+            timings=self.timings,
         )
         self.made.append(claims)
         return claims

@@ -43,9 +43,9 @@ class Bench:
         assert journal.claim(lambda: True) is not None
         return journal
 
-    def settled(self, owner: str = THEIRS) -> Journal:
+    def recovered(self, owner: str = THEIRS) -> Journal:
         journal = self.claimed(owner)
-        journal.settle(self.register, self.left_in_kafka)
+        journal.recover(self.register, self.left_in_kafka)
         return journal
 
     def left_in_kafka(self, entry: JournalEntry) -> range:
@@ -77,7 +77,7 @@ class Bench:
         return parse((self.lake / KEY).read_bytes(), ROOTS)
 
     @property
-    def revoked(self) -> list[str]:
+    def rolled_back(self) -> list[str]:
         return [item.key for item in self.entry.revoked]
 
     def check_versions(self) -> None:

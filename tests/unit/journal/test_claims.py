@@ -9,18 +9,17 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim
-from app.journal.commit_mark import CommitMark
 from app.journal.entry import journal_key
+from app.journal.group_offsets import CommitMark, PartitionOffsets
 from app.journal.journal import Journal
-from app.journal.start_offset import KafkaPosition, Start
+from app.journal.start_offset import Start
 from tests.unit.journal.claims_bench import AWAY, DENIED, FORMER, P0, P1, A, B, Bench, claim_of, through, wait_idle
 from tests.unit.journal.journal_bench import intent, key_of
 from tests.unit.pipeline.pipeline_line import Gate, wait_until
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.002)
+def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
     yield bench
     bench.stop()
@@ -37,7 +36,7 @@ def test_a_first_claim_begins_a_journal_where_the_settings_say(
     assert claim == Claim(P0, A, Start(offset, moves_group=True))
     entry = bench.stored()
     assert (entry.owner, entry.state, entry.end, entry.topic_id) == (A, "done", offset - 1, "id")
-    assert bench.ownership.holds(A)
+    assert bench.ownership.is_owner(A)
 
 
 def test_partitions_are_claimed_side_by_side_and_each_once(bench: Bench) -> None:
@@ -56,7 +55,7 @@ def test_partitions_are_claimed_side_by_side_and_each_once(bench: Bench) -> None
 
 def test_a_claim_goes_on_after_what_is_in_the_lake(bench: Bench) -> None:
     bench.left_behind(41)
-    bench.positions.position = KafkaPosition(40, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id")
     assert claim_of(bench.claims()).start == Start(42, skipped=2, moves_group=True)
     assert (bench.stored().owner, bench.stored().end) == (A, 41)
 
@@ -78,14 +77,14 @@ def test_a_batch_left_incomplete_is_deleted_and_read_again(bench: Bench) -> None
 def test_where_consuming_begins_is_noted_before_the_first_row(bench: Bench) -> None:
     """A crash before the first commit must not lead to another beginning."""
     bench.left_behind(41)
-    bench.positions.position = KafkaPosition(70, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     assert claim_of(bench.claims(start_from="committed")).start.offset == 70
     assert bench.stored().end == 69
 
 
 def test_where_state_is_kept_the_journal_stays_where_it_is_while_records_come_again(bench: Bench) -> None:
     bench.left_behind(41)
-    bench.positions.position = KafkaPosition(30, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(30, 0, 100, "id")
     start = claim_of(bench.claims(keeps_state=True)).start
     assert (start.offset, start.replayed_to) == (30, 41)
     assert bench.stored().end == 41
@@ -94,7 +93,7 @@ def test_where_state_is_kept_the_journal_stays_where_it_is_while_records_come_ag
 def test_an_offset_moved_by_hand_counts_for_the_first_claim_of_a_start_only(bench: Bench) -> None:
     """Later the group's offset is behind because a member ended before its commit: its rows are in the table."""
     bench.left_behind(41)
-    bench.positions.position = KafkaPosition(70, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     claims = bench.claims(start_from="committed")
     assert claim_of(claims).start.offset == 70
     journal = bench.journal(P0, FORMER)
@@ -106,7 +105,7 @@ def test_an_offset_moved_by_hand_counts_for_the_first_claim_of_a_start_only(benc
 
 def test_a_claim_that_is_repeated_still_follows_an_offset_moved_by_hand(bench: Bench) -> None:
     bench.left_behind(41)
-    bench.positions.position = KafkaPosition(70, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     bench.store.lost_answers = 2
     assert claim_of(bench.claims(start_from="committed")).start.offset == 70
 
@@ -116,7 +115,7 @@ def test_a_journal_switched_off_gives_way_to_kafka_and_is_on_again(bench: Bench)
     journal.claim(lambda: True)
     journal.begin(41, "id")
     journal.switch_off()
-    bench.positions.position = KafkaPosition(70, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     assert claim_of(bench.claims()).start == Start(70)
     assert (bench.stored().state, bench.stored().end) == ("done", 69)
 
@@ -140,14 +139,14 @@ def test_a_journal_is_in_custody_before_its_claim_is_through(bench: Bench) -> No
 
 
 def test_at_least_once_begins_no_journal(bench: Bench) -> None:
-    bench.positions.position = KafkaPosition(70, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     assert claim_of(bench.claims(exactly_once=False)).start == Start(70)
     assert bench.entry() is None
 
 
-def test_at_least_once_settles_a_journal_goes_on_from_there_and_switches_it_off(bench: Bench) -> None:
+def test_at_least_once_recovers_a_journal_goes_on_from_there_and_switches_it_off(bench: Bench) -> None:
     bench.left_behind(41, pending=["1"], stored=["1"])
-    bench.positions.position = KafkaPosition(40, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id")
     assert claim_of(bench.claims(exactly_once=False)).start.offset == 52
     assert bench.registered == [[key_of("1")]]
     assert (bench.stored().state, bench.stored().owner) == ("off", A)
@@ -164,7 +163,7 @@ def test_at_least_once_a_journal_that_is_off_already_does_not_count(bench: Bench
     bench.left_behind(41)
     claims = bench.claims(exactly_once=False)
     claim_of(claims)
-    bench.positions.position = KafkaPosition(70, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     assert claim_of(claims, B).start == Start(70)
 
 
@@ -183,7 +182,7 @@ def test_a_claim_comes_through_an_outage(bench: Bench, what: str) -> None:
     if what == "store":
         bench.store.refuse_small = refuse
     elif what == "kafka":
-        bench.positions.errors = [*outage]
+        bench.kafka.errors = [*outage]
     elif what == "catalog":
         bench.catalog_errors = [*outage]
     elif what == "deleting":
@@ -225,10 +224,10 @@ def test_a_claim_in_an_outage_is_given_up_when_its_assignment_ends(bench: Bench)
 
 def test_a_claim_in_an_outage_is_given_up_when_the_process_stops(bench: Bench) -> None:
     bench.left_behind(41)
-    bench.positions.errors = [AWAY] * 1_000_000
+    bench.kafka.errors = [AWAY] * 1_000_000
     claims = bench.claims()
     claims.begin({P0: A})
-    wait_until(lambda: bool(bench.positions.asked))
+    wait_until(lambda: bool(bench.kafka.asked))
     claims.stop()
     wait_idle(claims)
     assert claims.finished() == []
@@ -246,7 +245,7 @@ def test_a_claim_whose_assignment_ends_before_it_is_its_turn_takes_nothing(bench
 
 def test_a_claim_whose_assignment_ends_while_kafka_is_asked_begins_no_journal(bench: Bench) -> None:
     """It would fence the next owner, who begins one too."""
-    bench.positions.on_ask = lambda: bench.ended.add(A)
+    bench.kafka.on_ask = lambda: bench.ended.add(A)
     claims = bench.claims()
     claims.begin({P0: A})
     wait_idle(claims)
@@ -271,7 +270,7 @@ def test_a_lasting_failure_is_told(bench: Bench, what: str) -> None:
     if what == "store":
         bench.store.refuse_small = lambda _: DENIED
     elif what == "kafka":
-        bench.positions.errors = [DENIED]
+        bench.kafka.errors = [DENIED]
     elif what == "catalog":
         bench.catalog_errors = [DENIED]
     else:
@@ -280,11 +279,11 @@ def test_a_lasting_failure_is_told(bench: Bench, what: str) -> None:
     claims.begin({P0: A})
     with pytest.raises(FatalError, match="Invalid JSON" if what == "entry" else "access denied"):
         through(claims)
-    assert not bench.ownership.holds(A)
+    assert not bench.ownership.is_owner(A)
 
 
 def test_an_unforeseen_error_is_a_lasting_failure_too(bench: Bench) -> None:
-    bench.positions.errors = [ZeroDivisionError("oops")]
+    bench.kafka.errors = [ZeroDivisionError("oops")]
     claims = bench.claims()
     claims.begin({P0: A})
     with pytest.raises(FatalError, match=r"claiming sensors\[0\]: ZeroDivisionError\('oops'\)\. Please report this"):
@@ -294,8 +293,8 @@ def test_an_unforeseen_error_is_a_lasting_failure_too(bench: Bench) -> None:
 def test_a_claim_fenced_while_its_assignment_stands_is_worth_a_restart(bench: Bench) -> None:
     bench.left_behind(41)
     asking = Gate()
-    bench.positions.on_ask = asking
-    bench.positions.position = KafkaPosition(70, 0, 100, "another")
+    bench.kafka.on_ask = asking
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "another")
     claims = bench.claims()
     claims.begin({P0: A})
     asking.wait_reached()
@@ -308,8 +307,8 @@ def test_a_claim_fenced_while_its_assignment_stands_is_worth_a_restart(bench: Be
 def test_a_claim_fenced_after_its_assignment_ended_says_nothing(bench: Bench) -> None:
     bench.left_behind(41)
     asking = Gate()
-    bench.positions.on_ask = asking
-    bench.positions.position = KafkaPosition(70, 0, 100, "another")
+    bench.kafka.on_ask = asking
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "another")
     claims = bench.claims()
     claims.begin({P0: A})
     asking.wait_reached()
@@ -325,12 +324,12 @@ def test_a_topic_is_the_claimed_one_only_where_the_broker_says_so(bench: Bench, 
     claims = bench.claims()
     claims.begin({P0: A})
     through(claims)
-    bench.positions.position = KafkaPosition(None, 0, 100, now)
+    bench.kafka.offsets = PartitionOffsets(None, 0, 100, now)
     assert claims.is_same_topic(P0) is same
 
 
 def test_of_a_topic_that_was_not_told_nothing_can_be_said(bench: Bench) -> None:
-    bench.positions.position = KafkaPosition(None, 0, 100, "")
+    bench.kafka.offsets = PartitionOffsets(None, 0, 100, "")
     claims = bench.claims()
     claims.begin({P0: A})
     through(claims)
@@ -363,18 +362,18 @@ def test_the_journal_of_another_cluster_is_neither_claimed_nor_undone(bench: Ben
     journal.claim(lambda: True)
     journal.begin(41, "id", "one")
     journal.intend(intent("1", "2", batch=0, end=51))
-    bench.positions.position = KafkaPosition(40, 0, 100, "id", "two")
+    bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id", "two")
     claims = bench.claims()
     claims.begin({P0: A})
     with pytest.raises(ConfigError, match="of the Kafka cluster one, and this is the cluster two"):
         through(claims)
-    journal.look()
+    journal.verify_ownership()
     assert (bench.stored().owner, bench.stored().state) == (FORMER, "pending")
 
 
 def test_a_journal_of_a_former_release_is_taken_over_and_learns_its_cluster(bench: Bench) -> None:
     bench.left_behind(41)
-    bench.positions.position = KafkaPosition(42, 0, 100, "id", "one")
+    bench.kafka.offsets = PartitionOffsets(42, 0, 100, "id", "one")
     assert claim_of(bench.claims()).start == Start(42)
     assert (bench.stored().cluster_id, bench.stored().end) == ("one", 41)
 
@@ -384,10 +383,10 @@ def test_an_update_whose_first_commit_never_came_takes_the_former_releases_offse
 ) -> None:
     """As where the next rebalance of a rolling update comes right after the claim."""
     bench.left_by_former_release(41)
-    bench.positions.position = KafkaPosition(70, 0, 100, "id", "one")
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id", "one")
     assert claim_of(bench.claims()).start.offset == 42
     assert claim_of(bench.claims(), B).start.offset == 42
-    bench.positions.position = KafkaPosition(42, 0, 100, "id", "one", CommitMark("id"))
+    bench.kafka.offsets = PartitionOffsets(42, 0, 100, "id", "one", CommitMark("id"))
     assert claim_of(bench.claims(), "cccccccc").start.offset == 42
     assert bench.stored().marks_commits
 
@@ -396,10 +395,10 @@ def test_a_topic_whose_id_is_told_at_last_is_the_same_and_the_id_is_kept(bench: 
     journal = bench.journal(P0, FORMER)
     journal.claim(lambda: True)
     journal.begin(41, "")
-    bench.positions.position = KafkaPosition(42, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(42, 0, 100, "id")
     assert claim_of(bench.claims()).start == Start(42, skipped=0)
     assert bench.stored().topic_id == "id"
-    bench.positions.position = KafkaPosition(42, 0, 100, "")
+    bench.kafka.offsets = PartitionOffsets(42, 0, 100, "")
     assert claim_of(bench.claims(), B).start == Start(42)
     assert bench.stored().topic_id == "id"
 
@@ -407,7 +406,7 @@ def test_a_topic_whose_id_is_told_at_last_is_the_same_and_the_id_is_kept(bench: 
 def test_no_answer_about_the_topic_says_nothing_about_it(bench: Bench) -> None:
     claims = bench.claims()
     claim_of(claims)
-    bench.positions.id_errors = [AWAY]
+    bench.kafka.id_errors = [AWAY]
     assert claims.is_same_topic(P0) is None
 
 
@@ -417,18 +416,18 @@ def test_no_answer_about_the_topic_says_nothing_about_it(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("kafka", "offset", "is_loss"),
     [
-        (KafkaPosition(None, 45, 100, "id"), 52, False),
-        (KafkaPosition(None, 60, 100, "id"), 60, True),
-        (KafkaPosition(None, 0, 30, "id"), 30, True),
-        (KafkaPosition(None, 0, 100, "another"), 0, False),
+        (PartitionOffsets(None, 45, 100, "id"), 52, False),
+        (PartitionOffsets(None, 60, 100, "id"), 60, True),
+        (PartitionOffsets(None, 0, 30, "id"), 30, True),
+        (PartitionOffsets(None, 0, 100, "another"), 0, False),
     ],
     ids=["expired in part", "expired", "cut off", "recreated"],
 )
 def test_a_file_whose_records_are_gone_from_kafka_is_not_deleted(
-    bench: Bench, kafka: KafkaPosition, offset: int, is_loss: bool
+    bench: Bench, kafka: PartitionOffsets, offset: int, is_loss: bool
 ) -> None:
     bench.left_behind(41, pending=["1", "2"], stored=["1"])
-    bench.positions.position = kafka
+    bench.kafka.offsets = kafka
     start = claim_of(bench.claims()).start
     assert (start.offset, start.is_loss) == (offset, is_loss)
     assert bench.registered == [[key_of("1")]]
@@ -437,9 +436,9 @@ def test_a_file_whose_records_are_gone_from_kafka_is_not_deleted(
 
 def test_kafka_is_asked_until_it_answers_before_anything_is_undone(bench: Bench) -> None:
     bench.left_behind(41, pending=["1", "2"], stored=["1"])
-    bench.positions.errors = [AWAY]
+    bench.kafka.errors = [AWAY]
     file_there: list[bool] = []
-    bench.positions.on_ask = lambda: file_there.append((bench.lake / key_of("1")).exists())
+    bench.kafka.on_ask = lambda: file_there.append((bench.lake / key_of("1")).exists())
     assert claim_of(bench.claims()).start.offset == 42
     assert file_there[:2] == [True, True]
     assert not (bench.lake / key_of("1")).exists()

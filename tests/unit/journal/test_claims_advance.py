@@ -2,75 +2,67 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from tests.fakes.clock import Clock
 from tests.unit.journal.claims_bench import AWAY, FORMER, P0, A, Bench, claim_of, wait_idle
 from tests.unit.pipeline.pipeline_line import Gate, wait_until
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def bench(tmp_path: Path, clock: Clock) -> Iterator[Bench]:
+    bench = Bench(tmp_path, clock)
     yield bench
     bench.stop()
 
 
-class Time:
-    """The time that the claims see."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1_000.0
-        monkeypatch.setattr("app.journal.claims.time", SimpleNamespace(monotonic=lambda: self.now))
-
-
-@pytest.fixture
-def seen_time(monkeypatch: pytest.MonkeyPatch) -> Time:
-    return Time(monkeypatch)
-
-
-def test_the_end_is_moved_past_rows_that_were_filtered_out(bench: Bench, seen_time: Time) -> None:
+def test_the_end_is_moved_past_rows_that_were_filtered_out(bench: Bench, clock: Clock) -> None:
     claims = bench.claims(reset="earliest")
     claim_of(claims)
-    seen_time.now += 60
+    clock.now += 60
     claims.advance({A: 30})
     wait_until(lambda: bench.stored().end == 30)
     assert bench.stored().state == "done"
 
 
-def test_the_end_is_moved_at_most_once_a_minute(bench: Bench, seen_time: Time) -> None:
+def test_the_end_is_moved_at_most_once_a_minute(bench: Bench, clock: Clock) -> None:
     claims = bench.claims(reset="earliest")
     claim_of(claims)
     ends = []
     for second in range(180):
-        seen_time.now += 1
+        clock.now += 1
         claims.advance({A: second})
         wait_idle(claims)
         ends.append(bench.stored().end)
     assert sorted(set(ends)) == [-1, 59, 119, 179]
 
 
-def test_an_outage_while_the_end_is_moved_holds_up_nothing_and_is_tried_again(bench: Bench, seen_time: Time) -> None:
+def test_an_outage_while_the_end_is_moved_holds_up_nothing_and_is_tried_again(bench: Bench, clock: Clock) -> None:
     claims = bench.claims(reset="earliest")
     claim_of(claims)
     bench.store.refuse_small = lambda _: AWAY
-    seen_time.now += 60
+    clock.now += 60
     claims.advance({A: 30})
     wait_idle(claims)
     assert claims.finished() == []
     bench.store.refuse_small = lambda _: None
-    seen_time.now += 60
+    clock.now += 60
     claims.advance({A: 31})
     wait_until(lambda: bench.stored().end == 31)
 
 
-def test_moving_the_end_does_not_wait_for_the_store(bench: Bench, seen_time: Time) -> None:
+def test_moving_the_end_does_not_wait_for_the_store(bench: Bench, clock: Clock) -> None:
     claims = bench.claims(reset="earliest")
     claim_of(claims)
     gate = Gate()
     bench.store.on_small = gate
-    seen_time.now += 60
+    clock.now += 60
     claims.advance({A: 30})
     gate.wait_reached()
     assert bench.stored().end == -1
@@ -78,19 +70,19 @@ def test_moving_the_end_does_not_wait_for_the_store(bench: Bench, seen_time: Tim
     wait_until(lambda: bench.stored().end == 30)
 
 
-def test_being_fenced_while_the_end_is_moved_is_told(bench: Bench, seen_time: Time) -> None:
+def test_being_fenced_while_the_end_is_moved_is_told(bench: Bench, clock: Clock) -> None:
     claims = bench.claims(reset="earliest")
     claim_of(claims)
     bench.journal(P0, FORMER).claim(lambda: True)
-    seen_time.now += 60
+    clock.now += 60
     claims.advance({A: 30})
     wait_until(lambda: bench.told == [A])
 
 
-def test_at_least_once_has_no_end_to_move(bench: Bench, seen_time: Time) -> None:
+def test_at_least_once_has_no_end_to_move(bench: Bench, clock: Clock) -> None:
     claims = bench.claims(exactly_once=False)
     claim_of(claims)
-    seen_time.now += 6_000
+    clock.now += 6_000
     claims.advance({A: 30})
     wait_idle(claims)
     assert bench.entry() is None

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from app.journal.entry import (
     JournaledFile,
     JournalEntry,
-    Revoked,
+    RolledBack,
     group_folder,
-    journal_folder,
     journal_key,
     parse,
 )
 from app.model import TopicPartition
+from app.table.layout import journal_folder
 
 ROOTS = ("data/t/", "data/_dead_letter/t/")
 FILE = JournaledFile(key="data/t/p=a/data_1.parquet", size=10, rows=3, partition_values={"p": "a"})
@@ -30,7 +30,7 @@ PENDING = JournalEntry(
     topic_id="Zm9v",
     files=(FILE,),
     also=("data/_dead_letter/t/data_1.parquet", "data/t/p=a/.vidx/data_1.parquet"),
-    revoked=(Revoked(key="data/t/p=b/data_0.parquet", since=1_700_000_000),),
+    revoked=(RolledBack(key="data/t/p=b/data_0.parquet", since=1_700_000_000),),
 )
 DONE = JournalEntry(seq=1, owner="0a1b2c3d", batch=-1, state="done", start=0, end=-1, topic_id="")
 
@@ -70,7 +70,7 @@ def entries(draw: st.DrawFn) -> JournalEntry:
         topic_id=draw(names),
         files=tuple(draw(st.lists(journaled, max_size=3))) if is_pending else (),
         also=tuple(draw(st.lists(keys, max_size=3))) if is_pending else (),
-        revoked=tuple(draw(st.lists(st.builds(Revoked, key=keys, since=small), max_size=3))),
+        revoked=tuple(draw(st.lists(st.builds(RolledBack, key=keys, since=small), max_size=3))),
     )
 
 
@@ -89,7 +89,7 @@ def test_the_stored_object_says_its_version_and_all_that_a_roll_forward_takes() 
 def test_a_long_list_of_revoked_objects_comes_back_and_takes_little_room() -> None:
     """After a loop of crashes; each batch writes the object twice."""
     key = "data/t/year=2024/month=05/place={}/data_readings-0_0000000000000000100-199_0a1b2c3d0a1b2c3d-7.parquet"
-    revoked = tuple(Revoked(key=key.format(number), since=1_700_000_000) for number in range(30_000))
+    revoked = tuple(RolledBack(key=key.format(number), since=1_700_000_000) for number in range(30_000))
     entry = PENDING.changed(revoked=revoked)
     body = entry.to_body()
     assert len(body) < 600_000 < sum(len(item.key) for item in revoked) / 5
@@ -103,7 +103,7 @@ def test_a_list_that_cannot_be_unpacked_is_refused(packed: object) -> None:
 
 
 def test_a_packed_list_names_the_table_s_objects_only() -> None:
-    entry = PENDING.changed(revoked=tuple(Revoked(key=f"other/{number}", since=0) for number in range(2_000)))
+    entry = PENDING.changed(revoked=tuple(RolledBack(key=f"other/{number}", since=0) for number in range(2_000)))
     with pytest.raises(ValueError, match="it names other/0"):
         parse(entry.to_body(), ROOTS)
 

@@ -12,8 +12,8 @@ import pytest
 from app.errors import FatalError
 from app.journal.entry import journal_key
 from app.journal.first_offsets import FirstOffsets
+from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import Journal
-from app.journal.start_offset import KafkaPosition
 from app.journal.survey import survey
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
@@ -40,8 +40,8 @@ class Kafka:
     def ends(self, topic: str) -> dict[int, int]:
         return dict(self.high)
 
-    def of(self, tp: TopicPartition) -> KafkaPosition:
-        return KafkaPosition(None, 7, self.high[tp.partition], self.topic_id, self.cluster_id)
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
+        return PartitionOffsets(None, 7, self.high[tp.partition], self.topic_id, self.cluster_id)
 
 
 class Group:

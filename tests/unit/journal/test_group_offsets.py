@@ -10,9 +10,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Uuid
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import FatalError, RetryableError
-from app.journal.commit_mark import CommitMark, mark_of
-from app.journal.group_offsets import GroupOffsets
-from app.journal.start_offset import KafkaPosition
+from app.journal.group_offsets import CommitMark, GroupOffsets, PartitionOffsets, mark_of
 from app.model import TopicPartition
 
 TP = TopicPartition("sensors", 3)
@@ -43,7 +41,7 @@ class Kafka:
         self.refuse("watermarks")
         assert (partition.topic, partition.partition) == TP
         assert timeout > 0
-        assert not cached, "what was true before the topic was made anew must not count"
+        assert not cached, "what was true before the topic was recreated must not count"
         if partition.partition >= self.known:
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return self.watermarks
@@ -79,7 +77,7 @@ def kafka() -> Kafka:
     return Kafka()
 
 
-def asked(kafka: Kafka) -> KafkaPosition:
+def asked(kafka: Kafka) -> PartitionOffsets:
     return GroupOffsets(kafka, kafka).of(TP)
 
 
@@ -92,7 +90,7 @@ def failing(kafka: Kafka, question: str, code: int = KafkaError._TIMED_OUT) -> N
 
 
 def test_what_kafka_says(kafka: Kafka) -> None:
-    assert asked(kafka) == KafkaPosition(70, 10, 100, "abc", "cluster", CommitMark("abc"))
+    assert asked(kafka) == PartitionOffsets(70, 10, 100, "abc", "cluster", CommitMark("abc"))
 
 
 def test_the_beginning_is_an_offset_too(kafka: Kafka) -> None:

@@ -56,8 +56,8 @@ def test_the_files_of_a_pending_batch_are_looked_for_only_after_the_claim_is_wri
     journal = bench.claimed()
     bench.store_files("1")
     with pytest.raises(FencedError):
-        former.look()
-    journal.settle(bench.register, bench.left_in_kafka)
+        former.verify_ownership()
+    journal.recover(bench.register, bench.left_in_kafka)
     assert bench.registered == [[key_of("1")]]
     assert bench.has("1")
 
@@ -177,12 +177,12 @@ def test_a_topic_found_anew_by_its_offsets_does_not_keep_the_id_of_the_old_one(b
 
 def test_switched_off_once_and_on_again_by_a_new_beginning(bench: Bench) -> None:
     bench.begun(end=9)
-    journal = bench.settled()
+    journal = bench.recovered()
     journal.switch_off()
     versions = bench.entry.seq
     journal.switch_off()
     assert (bench.entry.state, bench.entry.end, bench.entry.seq) == ("off", 9, versions)
-    bench.settled(OURS).begin(9, "id")
+    bench.recovered(OURS).begin(9, "id")
     assert (bench.entry.state, bench.entry.end) == ("done", 9)
 
 
@@ -208,7 +208,7 @@ def test_the_next_intent_says_that_the_one_before_is_done(bench: Bench) -> None:
     journal.intend(intent("1", batch=0, end=9))
     journal.intend(intent("2", batch=1, end=19))
     assert (bench.entry.start, bench.entry.end, bench.entry.objects) == (10, 19, (key_of("2"),))
-    bench.settled()
+    bench.recovered()
     assert bench.entry.end == 9, "only the last batch is undone"
 
 
@@ -249,23 +249,23 @@ def test_while_a_batch_is_under_way_the_end_is_its_own(bench: Bench) -> None:
 
 def test_the_age_of_the_last_look_is_told(bench: Bench) -> None:
     journal = bench.journal()
-    assert journal.seconds_since_look == float("inf")
+    assert journal.seconds_since_verified == float("inf")
     journal.claim(lambda: True)
     journal.begin(0, "")
-    assert journal.seconds_since_look == 0
+    assert journal.seconds_since_verified == 0
     bench.clock.advance(40)
-    assert journal.seconds_since_look == 40
-    journal.look()
-    assert journal.seconds_since_look == 0
+    assert journal.seconds_since_verified == 40
+    journal.verify_ownership()
+    assert journal.seconds_since_verified == 0
 
 
-@pytest.mark.parametrize("step", ["look", "advance"])
+@pytest.mark.parametrize("step", ["verify_ownership", "advance"])
 def test_a_look_is_as_old_as_its_question(bench: Bench, step: str) -> None:
     """A process that is frozen while it waits for the answer knows what was true when the store gave it."""
     journal = bench.begun()
     bench.store.on_answer = lambda: bench.clock.advance(300)
-    if step == "look":
-        journal.look()
+    if step == "verify_ownership":
+        journal.verify_ownership()
     else:
         journal.advance(5)
-    assert journal.seconds_since_look >= 300
+    assert journal.seconds_since_verified >= 300

@@ -37,7 +37,7 @@ def test_a_beginning_whose_answer_is_lost_is_repeated(bench: Bench) -> None:
     bench.store.lost_answers = 1
     assert patiently(lambda: journal.begin(9, "id")) == 1
     assert (bench.entry.owner, bench.entry.end, bench.entry.seq) == (OURS, 9, 1)
-    journal.look()
+    journal.verify_ownership()
 
 
 def test_a_beginning_repeated_with_another_offset_goes_by_the_later(bench: Bench) -> None:
@@ -57,7 +57,7 @@ def test_a_claim_whose_answer_is_lost_is_repeated(bench: Bench) -> None:
     bench.store.lost_answers = 1
     assert patiently(lambda: journal.claim(lambda: True)) == 1
     assert (bench.entry.owner, bench.entry.end) == (THEIRS, 9)
-    journal.look()
+    journal.verify_ownership()
 
 
 def test_a_batch_kept_whose_answer_is_lost_is_kept(bench: Bench) -> None:
@@ -65,7 +65,7 @@ def test_a_batch_kept_whose_answer_is_lost_is_kept(bench: Bench) -> None:
     bench.store_files("1")
     journal = bench.claimed()
     bench.store.lost_answers = 1
-    assert patiently(lambda: journal.settle(bench.register, bench.left_in_kafka)) == 1
+    assert patiently(lambda: journal.recover(bench.register, bench.left_in_kafka)) == 1
     assert (bench.entry.state, bench.entry.end) == ("done", 9)
     assert bench.registered == [[key_of("1")]]
     assert bench.has("1")
@@ -81,23 +81,23 @@ def test_the_end_of_a_kept_batch_whose_answer_is_lost_is_found_by_the_next_claim
         bench.store.lost_answers = 1
 
     with pytest.raises(RetryableError):
-        journal.settle(register, bench.left_in_kafka)
-    claim_and_settle(bench, journal)
+        journal.recover(register, bench.left_in_kafka)
+    claim_and_recover(bench, journal)
     assert (bench.entry.state, bench.entry.end) == ("done", 9)
     assert bench.registered == [[key_of("1")]]
     assert bench.has("1")
 
 
-def claim_and_settle(bench: Bench, journal: Journal) -> None:
+def claim_and_recover(bench: Bench, journal: Journal) -> None:
     journal.claim(lambda: True)
-    journal.settle(bench.register, bench.left_in_kafka)
+    journal.recover(bench.register, bench.left_in_kafka)
 
 
 def lose_answer_of_settling(bench: Bench) -> Journal:
     journal = bench.claimed()
     bench.store.lost_answers = 1
     with pytest.raises(RetryableError):
-        journal.settle(bench.register, bench.left_in_kafka)
+        journal.recover(bench.register, bench.left_in_kafka)
     return journal
 
 
@@ -105,9 +105,9 @@ def test_a_batch_undone_whose_answer_is_lost_is_undone(bench: Bench) -> None:
     bench.begun().intend(intent("1", "2"))
     bench.store_files("1")
     journal = lose_answer_of_settling(bench)
-    claim_and_settle(bench, journal)
+    claim_and_recover(bench, journal)
     assert (bench.entry.state, bench.entry.end) == ("done", -1)
-    assert bench.revoked == [key_of("1"), key_of("2")]
+    assert bench.rolled_back == [key_of("1"), key_of("2")]
     assert not bench.has("1")
     assert bench.registered == []
 
@@ -117,7 +117,7 @@ def test_an_undone_batch_is_not_kept_when_its_missing_file_appears_after_the_los
     bench.store_files("1")
     journal = lose_answer_of_settling(bench)
     bench.store_files("2")
-    claim_and_settle(bench, journal)
+    claim_and_recover(bench, journal)
     assert bench.registered == []
     assert (bench.entry.state, bench.entry.end) == ("done", -1)
     assert not bench.has("1")
@@ -130,7 +130,7 @@ def test_an_intent_whose_answer_is_lost_is_repeated(bench: Bench, lost: int) -> 
     bench.store.lost_answers = lost
     assert patiently(lambda: journal.intend(intent("1"))) == lost
     assert (bench.entry.state, bench.entry.files, bench.entry.seq) == ("pending", (file("1"),), 2)
-    journal.look()
+    journal.verify_ownership()
     journal.done(0)
     assert (bench.entry.state, bench.entry.end) == ("done", 9)
 
@@ -141,11 +141,11 @@ def test_the_end_of_a_batch_whose_answer_is_lost_is_repeated(bench: Bench) -> No
     bench.store.lost_answers = 1
     assert patiently(lambda: journal.done(0)) == 1
     assert (bench.entry.state, bench.entry.end, bench.entry.seq) == ("done", 9, 3)
-    journal.look()
+    journal.verify_ownership()
 
 
 def look(journal: Journal) -> None:
-    journal.look()
+    journal.verify_ownership()
 
 
 def intend(journal: Journal) -> None:
@@ -173,7 +173,7 @@ def test_an_advance_whose_answer_is_lost_and_that_nobody_repeats_fences_nobody(
     assert bench.entry.owner == OURS
     assert bench.entry.end == (19 if step in (look, switch_off) else 29)
     assert journal.entry == bench.entry
-    journal.look()
+    journal.verify_ownership()
 
 
 def test_an_advance_in_the_midst_of_an_intent_whose_answer_is_lost_changes_nothing(bench: Bench) -> None:
@@ -184,7 +184,7 @@ def test_an_advance_in_the_midst_of_an_intent_whose_answer_is_lost_changes_nothi
     patiently(lambda: journal.advance(99))
     patiently(lambda: journal.intend(intent("1")))
     assert (bench.entry.state, bench.entry.files, bench.entry.end) == ("pending", (file("1"),), 9)
-    journal.look()
+    journal.verify_ownership()
 
 
 def test_a_write_that_was_lost_itself_is_repeated(bench: Bench) -> None:

@@ -42,14 +42,14 @@ def done(journal: Journal) -> None:
     journal.done(0)
 
 
-STEPS_BETWEEN_BATCHES = [intend, advance, switch_off, begin, Journal.look]
-STEPS_OF_A_BATCH = [intend, Journal.look, done]
+STEPS_BETWEEN_BATCHES = [intend, advance, switch_off, begin, Journal.verify_ownership]
+STEPS_OF_A_BATCH = [intend, Journal.verify_ownership, done]
 
 
 @pytest.mark.parametrize("step", STEPS_BETWEEN_BATCHES)
 def test_between_batches_the_former_owner_is_fenced(bench: Bench, step: Step) -> None:
     former = bench.begun()
-    bench.settled()
+    bench.recovered()
     before = bench.entry
     for _ in range(2):
         with pytest.raises(FencedError, match="was taken over by another member of the consumer group"):
@@ -57,14 +57,14 @@ def test_between_batches_the_former_owner_is_fenced(bench: Bench, step: Step) ->
     assert bench.entry == before
 
 
-@pytest.mark.parametrize("settle", [True, False])
+@pytest.mark.parametrize("recovers", [True, False])
 @pytest.mark.parametrize("step", STEPS_OF_A_BATCH)
-def test_in_a_batch_the_former_owner_is_fenced(bench: Bench, step: Step, *, settle: bool) -> None:
+def test_in_a_batch_the_former_owner_is_fenced(bench: Bench, step: Step, *, recovers: bool) -> None:
     former = bench.begun()
     former.intend(intent("1"))
     bench.store_files("1")
-    if settle:
-        bench.settled()
+    if recovers:
+        bench.recovered()
     else:
         bench.claimed()
     before = bench.entry
@@ -78,9 +78,9 @@ def test_in_a_batch_the_former_owner_is_fenced(bench: Bench, step: Step, *, sett
 def test_a_claim_that_comes_late_fences_the_one_before_and_not_itself(bench: Bench) -> None:
     bench.begun()
     first, second = bench.claimed("cccccccc"), bench.claimed("dddddddd")
-    second.look()
+    second.verify_ownership()
     with pytest.raises(FencedError):
-        first.look()
+        first.verify_ownership()
 
 
 def test_of_many_that_claim_at_once_one_has_it_in_the_end(bench: Bench) -> None:
@@ -100,7 +100,7 @@ def test_of_many_that_claim_at_once_one_has_it_in_the_end(bench: Bench) -> None:
 
 def is_ours(journal: Journal) -> bool:
     try:
-        journal.look()
+        journal.verify_ownership()
     except FencedError:
         return False
     return True
@@ -116,27 +116,27 @@ def test_two_that_begin_the_same_journal_are_told_apart(bench: Bench) -> None:
     assert (bench.entry.owner, bench.entry.end) == (OURS, 9)
 
 
-def test_a_claim_taken_over_before_it_is_settled_neither_keeps_nor_undoes(bench: Bench) -> None:
+def test_a_claim_taken_over_before_it_is_recovered_neither_keeps_nor_undoes(bench: Bench) -> None:
     bench.begun().intend(intent("1", "2"))
     bench.store_files("1", "2")
     late = bench.claimed("cccccccc")
-    bench.settled("dddddddd")
+    bench.recovered("dddddddd")
     after = bench.entry
     (bench.lake / key_of("2")).unlink()
     with pytest.raises(FencedError):
-        late.settle(bench.register, bench.left_in_kafka)
+        late.recover(bench.register, bench.left_in_kafka)
     assert bench.entry == after
     assert bench.has("1")
     assert bench.registered == [[key_of("1"), key_of("2")]]
 
 
 @pytest.mark.parametrize("step", STEPS_OF_A_BATCH)
-def test_the_fenced_one_deletes_what_of_its_own_is_revoked_and_nothing_else(bench: Bench, step: Step) -> None:
+def test_the_fenced_one_deletes_what_of_its_own_was_rolled_back_and_nothing_else(bench: Bench, step: Step) -> None:
     bench.begun(OURS).intend(intent("old"))
-    owner = bench.settled(THEIRS)  # revokes "old"
+    owner = bench.recovered(THEIRS)  # revokes "old"
     owner.intend(intent("1", "2", batch=0, also=["letter"]))
     bench.store_files("1")
-    bench.settled("cccccccc")  # revokes "1", "2" and "letter"
+    bench.recovered("cccccccc")  # revokes "1", "2" and "letter"
     bench.store_files("1", "letter", "old", "other")  # uploads that land late
     bench.store.deleted.clear()
     with pytest.raises(FencedError):
@@ -152,23 +152,23 @@ def test_files_that_the_new_owner_keeps_are_left_alone_by_the_fenced_one(bench: 
     owner = bench.begun()
     owner.intend(intent("1"))
     bench.store_files("1")
-    other = bench.settled()
+    other = bench.recovered()
     other.intend(intent("2", batch=0))
-    bench.settled("cccccccc")
+    bench.recovered("cccccccc")
     with pytest.raises(FencedError):
         owner.done(0)
-    assert bench.revoked == [key_of("2")]
+    assert bench.rolled_back == [key_of("2")]
     assert bench.has("1")
 
 
 def test_a_deletion_that_does_not_work_is_left_to_the_new_owner(bench: Bench) -> None:
     owner = bench.begun()
     owner.intend(intent("1", "2"))
-    bench.settled()
+    bench.recovered()
     bench.store_files("1", "2")
     bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
     with pytest.raises(FencedError):
-        owner.look()
+        owner.verify_ownership()
     assert bench.has("1")
 
 
@@ -204,7 +204,7 @@ def test_a_backup_brought_back_is_not_taken_for_the_own_entry(bench: Bench) -> N
     owner.intend(intent("1"))
     bench.overwrite(backup.to_body())
     with pytest.raises(FencedError):
-        owner.look()
+        owner.verify_ownership()
     with pytest.raises(FencedError):
         owner.done(0)
     assert bench.entry == backup

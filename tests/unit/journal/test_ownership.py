@@ -13,6 +13,7 @@ from app.journal.entry import JournaledFile, JournalEntry
 from app.journal.journal import Intent, Journal
 from app.journal.ownership import AssignmentOwnership, JournalOwnership
 from app.service.build import new_ownership
+from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 from tests.support.environment import load
@@ -102,7 +103,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def test_a_batch_goes_its_way(bench: Bench) -> None:
     bench.intend(intents(A, B))
     assert bench.states() == ["pending", "pending", "done"]
-    assert bench.ownership.holds(A)
+    assert bench.ownership.is_owner(A)
     assert bench.ownership.confirm([A, B]) == {A, B}
     bench.ownership.done()
     assert bench.states() == ["done", "done", "done"]
@@ -159,7 +160,7 @@ def test_a_fenced_partition_takes_only_itself_out_of_a_batch(bench: Bench) -> No
     bench.take_over(B)
     bench.intend(intents(*ALL))
     assert bench.states() == ["pending", "done", "pending"]
-    assert [bench.ownership.holds(token) for token in ALL] == [True, False, True]
+    assert [bench.ownership.is_owner(token) for token in ALL] == [True, False, True]
     assert bench.ownership.confirm(ALL) == {A, C}
     bench.ownership.done()
     assert bench.states() == ["done", "done", "done"]
@@ -187,7 +188,7 @@ def test_being_fenced_is_told_once_with_the_reason(bench: Bench) -> None:
     assert "was taken over by another member of the consumer group" in bench.told[0][1]
 
 
-@pytest.mark.parametrize("step", ["done", "advance", "look"])
+@pytest.mark.parametrize("step", ["done", "advance", "is_owner"])
 def test_being_fenced_is_found_out_at_any_step(bench: Bench, step: str) -> None:
     if step == "done":
         bench.intend(intents(A, B))
@@ -198,20 +199,20 @@ def test_being_fenced_is_found_out_at_any_step(bench: Bench, step: str) -> None:
         bench.ownership.advance({A: 5, B: 5})
     else:
         bench.clock.advance(31)
-        assert not bench.ownership.holds(B)
+        assert not bench.ownership.is_owner(B)
     assert bench.fenced == [B]
-    assert not bench.ownership.holds(B)
+    assert not bench.ownership.is_owner(B)
 
 
 def test_assignments_that_ended_are_left_out_without_a_word(bench: Bench) -> None:
     bench.intend(intents(A, B))
     bench.ended.add(A)
     bench.asked.clear()
-    assert not bench.ownership.holds(A)
+    assert not bench.ownership.is_owner(A)
     assert bench.ownership.confirm([A, B]) == {B}
     bench.intend(intents(A, C, number=1))
     bench.ownership.advance({A: 50})
-    bench.ownership.delete_revoked()
+    bench.ownership.delete_rolled_back()
     bench.ownership.done()
     assert key(A) not in [asked for _, asked in bench.asked]
     assert bench.states() == ["pending", "done", "done"]
@@ -221,14 +222,14 @@ def test_assignments_that_ended_are_left_out_without_a_word(bench: Bench) -> Non
 def test_assignments_that_are_not_claimed_hold_nothing(bench: Bench) -> None:
     bench.intend(intents("dddddddd"))
     assert bench.ownership.confirm(["dddddddd"]) == set()
-    assert not bench.ownership.holds("dddddddd")
+    assert not bench.ownership.is_owner("dddddddd")
 
 
 def test_journals_of_ended_assignments_are_forgotten_at_the_next_claim(bench: Bench) -> None:
     bench.ended.add(A)
     bench.take(B)
     bench.ended.clear()
-    assert [bench.ownership.holds(token) for token in ALL] == [False, True, True]
+    assert [bench.ownership.is_owner(token) for token in ALL] == [False, True, True]
 
 
 def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Bench) -> None:
@@ -239,7 +240,7 @@ def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Benc
         nonlocal asking
         if asking:
             asking = False
-            assert not ownership.holds(B), "found out in the midst of another question"
+            assert not ownership.is_owner(B), "found out in the midst of another question"
         return True
 
     ownership = JournalOwnership(
@@ -250,7 +251,7 @@ def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Benc
     bench.take_over(B)
     bench.clock.advance(31)
     asking = True
-    ownership.delete_revoked()
+    ownership.delete_rolled_back()
     assert bench.fenced == [B]
     assert ownership.confirm(ALL) == {A, C}
     ownership.stop()
@@ -268,7 +269,7 @@ def test_being_fenced_is_told_once_when_several_uploads_find_out_at_once(bench: 
     bench.take_over(A)
     bench.clock.advance(31)
     answers: list[bool] = []
-    uploads = [threading.Thread(target=lambda: answers.append(ownership.holds(A))) for _ in range(2)]
+    uploads = [threading.Thread(target=lambda: answers.append(ownership.is_owner(A))) for _ in range(2)]
     for upload in uploads:
         upload.start()
     for upload in uploads:
@@ -285,7 +286,7 @@ def test_uploads_soon_after_the_last_look_ask_nothing(bench: Bench) -> None:
     bench.intend(intents(A))
     bench.asked.clear()
     bench.clock.advance(FRESH)
-    assert bench.ownership.holds(A)
+    assert bench.ownership.is_owner(A)
     assert bench.asked == []
 
 
@@ -293,8 +294,8 @@ def test_an_upload_long_after_the_last_look_looks_again(bench: Bench) -> None:
     bench.intend(intents(A))
     bench.asked.clear()
     bench.clock.advance(FRESH + 0.1)
-    assert bench.ownership.holds(A)
-    assert bench.ownership.holds(A)
+    assert bench.ownership.is_owner(A)
+    assert bench.ownership.is_owner(A)
     assert bench.asked == [("read", key(A))]
 
 
@@ -302,20 +303,20 @@ def test_a_process_that_was_frozen_does_not_upload_what_is_not_its_own_any_more(
     bench.intend(intents(A))
     bench.take_over(A)
     bench.clock.advance(600)
-    assert not bench.ownership.holds(A)
+    assert not bench.ownership.is_owner(A)
     assert bench.fenced == [A]
 
 
 def test_a_process_frozen_for_less_than_its_session_looks_too(bench: Bench) -> None:
     """Its last heartbeat may be older than its last look: others may have taken over already."""
-    sink: Any = SimpleNamespace(is_owner=lambda _: True, fenced=lambda *_: None)
+    assignments: Any = SimpleNamespace(is_current=lambda _: True, fence=lambda *_: None)
     settings = load({"STORAGE_URL": "file:///x", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "sensors"})
-    ownership = new_ownership(settings, sink)
+    ownership = new_ownership(settings, assignments, Timings())
     assert isinstance(ownership, JournalOwnership)
     ownership.take(A, bench.journals[A])
     bench.take_over(A)
     bench.clock.advance(15)
-    assert not ownership.holds(A)
+    assert not ownership.is_owner(A)
     ownership.stop()
 
 
@@ -323,9 +324,9 @@ def test_a_look_that_does_not_work_is_no_answer(bench: Bench) -> None:
     bench.clock.advance(31)
     bench.store.refuse_small = lambda _: AWAY
     with pytest.raises(RetryableError):
-        bench.ownership.holds(A)
+        bench.ownership.is_owner(A)
     bench.store.refuse_small = lambda _: None
-    assert bench.ownership.holds(A)
+    assert bench.ownership.is_owner(A)
     assert bench.told == []
 
 
@@ -378,17 +379,17 @@ def test_a_partition_fenced_beside_an_error_is_told_at_once(bench: Bench) -> Non
 # --- revoked objects ------------------------------------------------------------------------------------------------
 
 
-def test_revoked_objects_of_all_partitions_are_deleted_again(bench: Bench) -> None:
+def test_rolled_back_objects_of_all_partitions_are_deleted_again(bench: Bench) -> None:
     revoked = []
     for token in (A, B):
         bench.journals[token].intend(intent(token))
         journal = bench.journal(token, token)
         journal.claim(lambda: True)
-        journal.settle(lambda _: None, whole)
+        journal.recover(lambda _: None, whole)
         bench.ownership.take(token, journal)
         revoked.append(intent(token).files[0].key)
     bench.store.deleted.clear()
-    bench.ownership.delete_revoked()
+    bench.ownership.delete_rolled_back()
     assert sorted(bench.store.deleted) == revoked
 
 
@@ -398,7 +399,7 @@ def test_revoked_objects_of_all_partitions_are_deleted_again(bench: Bench) -> No
 def test_at_least_once_whoever_has_the_partition_may_write(tmp_path: Path) -> None:
     ownership = AssignmentOwnership(lambda token: token == A)
     ownership.intend(intents(A, B))
-    assert ownership.holds(A)
-    assert not ownership.holds(B)
+    assert ownership.is_owner(A)
+    assert not ownership.is_owner(B)
     assert ownership.confirm([A, B]) == {A}
     ownership.done()

@@ -13,7 +13,7 @@ from app.errors import RetryableError
 from app.journal.entry import JournaledFile
 from app.journal.recovery import Recovery
 from app.model import StoredFile
-from app.table.location import Place
+from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
 from tests.support.batches import properties
@@ -27,7 +27,7 @@ class Bench:
         self.lake = tmp_path
         self.catalog = MemoryCatalog()
         self.store = MoodyStore(tmp_path)
-        place = Place(self.store.uri, ROOT)
+        place = TableLocation(self.store.uri, ROOT)
         catalog = self.catalog if has_catalog else None
         self.recovery = Recovery(self.store, Registrar(catalog, place, properties("p"), "sensors", None), stats)
 
@@ -69,7 +69,7 @@ def test_it_is_what_the_owner_himself_registered(tmp_path: Path) -> None:
     line.pipeline.stop()
     by_owner: StoredFile = line.catalog.requests[0][0]
     catalog = MemoryCatalog()
-    registrar = Registrar(catalog, Place(line.store.uri, ROOT), properties("p"), "sensors", None)
+    registrar = Registrar(catalog, TableLocation(line.store.uri, ROOT), properties("p"), "sensors", None)
     journaled = JournaledFile(
         key=by_owner.key, size=by_owner.size, rows=by_owner.rows, partition_values=dict(by_owner.partition_values)
     )

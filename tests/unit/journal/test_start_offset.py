@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigError
-from app.journal.commit_mark import CommitMark
 from app.journal.entry import JournalEntry
-from app.journal.start_offset import KafkaPosition, Start, StartFrom, check_cluster, start_of
+from app.journal.group_offsets import CommitMark, PartitionOffsets
+from app.journal.start_offset import Start, StartFrom, check_cluster, start_of
 from app.model import TopicPartition
 
 TP = TopicPartition("sensors", 0)
@@ -22,14 +22,14 @@ def entry(end: int, topic_id: str = "id", state: Literal["done", "off"] = "done"
 
 def kafka(
     committed: int | None = None, low: int = 0, high: int = 1_000, topic_id: str = "id", of: str | None = None
-) -> KafkaPosition:
+) -> PartitionOffsets:
     """``of`` is the topic in whose life the connector has committed the offset: none where another program did."""
-    return KafkaPosition(committed, low, high, topic_id, mark=None if of is None else CommitMark(of))
+    return PartitionOffsets(committed, low, high, topic_id, mark=None if of is None else CommitMark(of))
 
 
 def begin(
     journal: JournalEntry | None,
-    position: KafkaPosition,
+    position: PartitionOffsets,
     reset: Literal["earliest", "latest"] = "latest",
     *,
     start_from: StartFrom = "auto",
@@ -121,14 +121,14 @@ def test_a_topic_with_another_id_is_read_from_its_beginning(high: int, start_fro
     position = kafka(500, low=3, high=high, topic_id="another", of=of)
     start = begin(entry(499), position, "latest", start_from=start_from)
     assert (start.offset, start.is_loss, start.skipped) == (3, False, 0)
-    assert start.remark == "the topic was made anew since offset 499 was written: going on from its beginning, 3"
+    assert start.remark == "the topic was recreated since offset 499 was written: going on from its beginning, 3"
 
 
 @pytest.mark.parametrize(("before", "now"), [("", ""), ("id", ""), ("", "id")])
 def test_where_an_id_is_not_told_the_end_of_the_topic_tells(before: str, now: str) -> None:
     start = begin(entry(499, before), kafka(500, low=3, high=499, topic_id=now))
     assert (start.offset, start.is_loss) == (3, False)
-    assert "made anew" in start.remark
+    assert "recreated" in start.remark
     assert begin(entry(499, before), kafka(500, high=500, topic_id=now)) == Start(500)
 
 
@@ -173,7 +173,8 @@ def test_what_the_connector_has_committed_was_not_moved_by_hand(committed: int) 
 def test_a_group_moved_in_a_recreated_topic_goes_where_it_was_moved(committed: int) -> None:
     start = begin(entry(499), kafka(committed, topic_id="another"), start_from="committed")
     assert (start.offset, start.moves_group) == (committed, True)
-    assert start.remark == f"START_FROM=committed: going on from {committed}, the journal is of the topic's former life"
+    why = "the journal is of a deleted topic of the same name"
+    assert start.remark == f"START_FROM=committed: going on from {committed}, {why}"
 
 
 def test_a_group_moved_before_the_first_record_begins_with_that_and_hears_of_the_loss() -> None:
@@ -285,7 +286,7 @@ def test_what_a_former_release_has_committed_is_in_the_state_already(committed: 
 def test_an_offset_that_was_committed_in_a_topics_former_life_does_not_count(journal: JournalEntry | None) -> None:
     start = begin(journal, kafka(700, low=3, topic_id="another", of="id"))
     assert start.offset == 3
-    assert "the topic was made anew since offset 700 was committed" in start.remark
+    assert "the topic was recreated since offset 700 was committed" in start.remark
 
 
 @pytest.mark.parametrize("committed", [200, 400, 600])
@@ -355,9 +356,9 @@ def test_a_journal_of_the_same_topic_loses_and_doubles_nothing_that_kafka_still_
     reset: Literal["earliest", "latest"],
 ) -> None:
     low, high = sorted(bounds)
-    start = begin(entry(end, ids[0]), KafkaPosition(committed, low, high, ids[1]), reset)
+    start = begin(entry(end, ids[0]), PartitionOffsets(committed, low, high, ids[1]), reset)
     assert low <= start.offset <= high
-    if "made anew" in start.remark:
+    if "recreated" in start.remark:
         assert start.offset == low
         assert ids == ("id", "new") or end >= high
     elif start.offset != end + 1:

@@ -44,7 +44,7 @@ def test_all_journals_of_the_table_are_read(store: LocalStore) -> None:
 
     names = {"group-0", "group-1", "another-0"}
     assert found.pending == {f"{ROOT}/{below}{name}.parquet" for name in names for below in ("", ".vidx/")}
-    assert not found.revoked
+    assert not found.rolled_back
 
 
 def test_what_was_undone_is_revoked(store: LocalStore) -> None:
@@ -53,17 +53,17 @@ def test_what_was_undone_is_revoked(store: LocalStore) -> None:
     intend(first, "never", "never")
     second = journal(store, 0, owner="bbbbbbbb")
     assert second.claim(lambda: True)
-    second.settle(lambda _: None, whole)
+    second.recover(lambda _: None, whole)
 
     found = survey(store, ROOT)
 
-    assert found.revoked == {f"{ROOT}/never.parquet", f"{ROOT}/.vidx/never.parquet"}
+    assert found.rolled_back == {f"{ROOT}/never.parquet", f"{ROOT}/.vidx/never.parquet"}
     assert not found.pending
 
 
-def test_a_table_without_journals_has_nothing_unsettled(store: LocalStore) -> None:
+def test_a_table_without_journals_has_nothing_unfinished(store: LocalStore) -> None:
     found = survey(store, ROOT)
-    assert not found.pending | found.revoked
+    assert not found.pending | found.rolled_back
 
 
 def test_a_journal_that_cannot_be_understood_is_refused(store: LocalStore) -> None:

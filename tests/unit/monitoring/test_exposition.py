@@ -8,8 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.live import Identity, Live
-from app.monitoring.metrics import Metrics
+from app.monitoring.metrics import Identity, Live, Metrics
 from tests.unit.monitoring.test_metrics import batch
 
 IDENTITY = Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3", "spark": "4.0.0"})

@@ -9,13 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 
+from app.logs import Warned
 from app.model import TopicPartition
 from app.monitoring.history import History, Sample
-from app.monitoring.live import STATES, Identity, Live, StateName
-from app.monitoring.metrics import Counts, DeliveredFile, Metrics
-from app.monitoring.status_page import View, render
-from app.monitoring.status_style import POLICY
-from app.recent_warnings import Warned
+from app.monitoring.metrics import STATES, Counts, DeliveredFile, Identity, Live, Metrics, StateName
+from app.monitoring.status_page import POLICY, View, render
 from tests.unit.monitoring.test_metrics import batch
 
 NOW = 1_700_000_000.0

@@ -14,13 +14,16 @@ from app.errors import ConnectorError
 from app.journal.ownership import AssignmentOwnership, Ownership
 from app.model import Batch, TopicPartition
 from app.pipeline.pipeline import Pipeline
-from app.table.location import Place
+from app.pipeline.upload import Destination
+from app.table.location import TableLocation
+from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
 from tests.support.batches import batch, properties, spec, stager
 
 ROOT = "data/t"
+HURRY = Timings(first_retry_seconds=0.001, longest_retry_seconds=0.01)
 WAIT = 10.0
 
 
@@ -58,14 +61,13 @@ class Line:
         self.pipeline = Pipeline(
             writer=self.writer,
             stager=stager(wanted, choice, table_root=ROOT),
-            store=self.store,
-            table_root=ROOT,
-            registrar=Registrar(self.catalog, Place(self.store.uri, ROOT), properties("p"), "sensors", None),
+            destination=Destination(self.store, ROOT, virtual),
+            registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
             ownership=ownership or AssignmentOwnership(lambda token: token not in self.ended),
-            virtual_columns=virtual,
             recreated=recreated,
+            timings=HURRY,
         )
 
     def submit(self, *batches: Batch) -> None:

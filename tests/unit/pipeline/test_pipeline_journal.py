@@ -110,11 +110,6 @@ class JournalLine(Line):
         return set(self.catalog.keys)
 
 
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.002)
-
-
 @pytest.fixture
 def line(tmp_path: Path) -> Iterator[JournalLine]:
     line = JournalLine(tmp_path)
@@ -285,7 +280,7 @@ def test_the_next_owner_registers_what_a_frozen_one_has_uploaded_and_that_one_no
     frozen.wait_reached()
     line.journaled.on_small = lambda *_: None
     kept: list[JournaledFile] = []
-    line.take_over(A).settle(kept.extend, whole)
+    line.take_over(A).recover(kept.extend, whole)
     assert {file.key for file in kept} == line.keys_of(A)
     frozen.open()
     assert line.delivered(1)
@@ -299,7 +294,7 @@ def test_a_frozen_owner_that_is_undone_deletes_what_it_uploads_late(line: Journa
     line.store.refuse = lambda key: frozen() if A in key else None
     line.submit(both())
     frozen.wait_reached()
-    line.take_over(A).settle(lambda _: pytest.fail("nothing is complete"), whole)
+    line.take_over(A).recover(lambda _: pytest.fail("nothing is complete"), whole)
     line.store.refuse = lambda _: None
     frozen.open()
     assert line.delivered(1)

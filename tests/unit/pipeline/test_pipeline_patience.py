@@ -14,12 +14,6 @@ from tests.unit.pipeline.pipeline_line import Gate, Line, bad, one, own_threads,
 OTHER = TopicPartition("sensors", 1)
 
 
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("app.retry._LONGEST_PAUSE", 0.01)
-
-
 @pytest.fixture
 def line(tmp_path: Path) -> Iterator[Line]:
     line = Line(tmp_path)

@@ -9,8 +9,7 @@ import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import OutputFile, StoredFile, WrittenFile
-from app.pipeline import upload_items
-from app.pipeline.upload import Upload
+from app.pipeline.upload import Destination, Upload
 from app.retry import Stopped
 from tests.fakes.moody_store import MoodyStore
 from tests.support.batches import part
@@ -52,13 +51,14 @@ class Shipment:
         pool: ThreadPoolExecutor,
         is_owner: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        self._files, self._store, self._is_owner = files, store, is_owner
-        self._upload = Upload([upload_items.data_file(file, ROOT) for file in files], (), store, pool, is_owner)
+        self._files, self._is_owner = files, is_owner
+        self._destination = Destination(store, ROOT)
+        self._upload = Upload([self._destination.data_file(file) for file in files], (), store, pool, is_owner)
         self.run = self._upload.run
 
     def stored(self) -> list[StoredFile]:
         owners = {file.group.part.owner for file in self._files if self._is_owner(file.group.part.owner)}
-        return upload_items.stored_files(self._files, self._upload.stored(owners), ROOT, self._store.uri)
+        return self._destination.stored_files(self._files, self._upload.stored(owners), {})
 
 
 def places(files: Sequence[StoredFile]) -> list[str]:

@@ -17,7 +17,7 @@ from app.consumer.rejections import MessageReader
 from app.errors import ConfigError
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
 from app.service.build import new_bad_records, new_stager
-from app.service.lake import new_place, new_schema, new_spec
+from app.service.lake import new_location, new_schema, new_spec
 from app.service.stores import new_store
 from app.table.type_names import type_name
 from tests.fakes.kafka_message import KafkaMessage
@@ -57,7 +57,7 @@ class Life:
 
     def __init__(self, settings: Settings, folder: Path, *, at_once: bool) -> None:
         store = new_store(settings)
-        place = new_place(settings, store, None)
+        place = new_location(settings, store, None)
         store.connect(f"{place.root}/")
         spec = new_spec(settings, store, place, None)
         self.schema = new_schema(settings, store, place)

@@ -142,7 +142,7 @@ def test_a_stop_without_losses_says_nothing(topic: EventTopic, caplog: pytest.Lo
 
 def test_the_function_gets_the_bytes_of_the_key(topic: EventTopic, producer: Producer) -> None:
     told: list[bytes] = []
-    Announcer(topic, told.append).tell(b"\xff")
+    Announcer(topic, told.append).notify(b"\xff")
     assert told == [b"\xff"]
     assert len(producer.sent) == 1
 
@@ -156,7 +156,7 @@ def test_a_function_that_fails_is_told_with_the_key_and_spoils_nothing(
         raise ValueError("no such device")
 
     announcer = Announcer(topic, fail)
-    announcer.tell(b"sensor-a")
+    announcer.notify(b"sensor-a")
     announcer.turn()
     announcer.close()
     assert len(producer.sent) == 1
@@ -169,7 +169,7 @@ def test_a_function_that_fails_is_told_with_the_key_and_spoils_nothing(
 def test_a_function_is_enough() -> None:
     told: list[bytes] = []
     announcer = Announcer(None, told.append)
-    announcer.tell(b"a")
+    announcer.notify(b"a")
     announcer.turn()
     announcer.close()
     assert told == [b"a"]

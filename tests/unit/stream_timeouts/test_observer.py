@@ -1,4 +1,4 @@
-"""What the sink tells of keys, on both lanes; and that the plain one, used where it is off, tells nothing."""
+"""What the observer of the sink makes of records, one by one and in batches."""
 
 import threading
 from typing import Any
@@ -8,13 +8,13 @@ from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext, MessageField
 from quixstreams.models.serializers import SerializationContext
 
-from app.bad_records.policy import NotARowError
+from app.bad_records.refusals import NotARowError
 from app.consumer.exact_json import new_deserializer
-from app.consumer.sink import LakeSink
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
-from app.stream_timeouts.observer import RawKeys, WatchfulSink
+from app.stream_timeouts.observer import KeyObserver, RawKeys
 from app.stream_timeouts.tracker import TimeoutTracker
+from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import NOON, TP
 from tests.unit.consumer import sink_bench
@@ -24,21 +24,19 @@ TIMEOUT = 10
 
 
 class Bench(sink_bench.Bench):
-    """A watchful sink, and who is told of silent keys."""
+    """A sink with an observer, and who is told of silent keys."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, deserializer: str = "str") -> None:
+    def __init__(self, deserializer: str = "str") -> None:
         self.told: list[bytes] = []
         self.raw_keys = RawKeys(new_deserializer(deserializer))
 
-        def new(**arguments: Any) -> LakeSink:
-            silence = TimeoutTracker(timeout_ms=TIMEOUT * 1000, max_bytes=10**6, clock=arguments["clock"])
-            silence.connect(lambda _: True, self)
-            return WatchfulSink(silence, self.raw_keys, **arguments)
+        clock = Clock()
+        tracker = TimeoutTracker(
+            timeout_ms=TIMEOUT * 1000, max_bytes=10**6, is_heard=lambda _: True, listener=self, clock=clock
+        )
+        super().__init__(batch_size=10**6, clock=clock, observer=KeyObserver(tracker, self.raw_keys))
 
-        monkeypatch.setattr("tests.unit.consumer.sink_bench.LakeSink", new)
-        super().__init__(batch_size=10**6)
-
-    def tell(self, key: bytes) -> None:
+    def notify(self, key: bytes) -> None:
         self.told.append(key)
 
     def turn(self) -> None: ...
@@ -56,8 +54,8 @@ class Bench(sink_bench.Bench):
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return Bench(monkeypatch)
+def bench() -> Bench:
+    return Bench()
 
 
 def test_rows_keep_their_keys_awake(bench: Bench) -> None:
@@ -81,10 +79,8 @@ def test_messages_keep_their_keys_awake(bench: Bench) -> None:
     ("deserializer", "key"),
     [("str", "Zürich".encode()), ("bytes", b"\xff\x00"), ("int", b"\x00\x00\x00\x07"), ("json", b'{ "b": 1, "a" :2}')],
 )
-def test_keys_are_told_as_they_came_however_they_are_read(
-    deserializer: str, key: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench = Bench(monkeypatch, deserializer)
+def test_keys_are_told_as_they_came_however_they_are_read(deserializer: str, key: bytes) -> None:
+    bench = Bench(deserializer)
     bench.row(key)
     bench.listen(TIMEOUT + 1)
     assert bench.told == [key]
@@ -190,13 +186,3 @@ def test_the_time_of_an_outage_does_not_count_for_keys_that_are_read_again_nor_f
     bench.pipeline.obstacle = None
     bench.listen(TIMEOUT + 2)
     assert bench.told == [b"a", b"b"]
-
-
-def test_the_plain_sink_has_nothing_to_do_with_keys() -> None:
-    """What costs something is in a class of its own, which is not used where it is off."""
-    threads = threading.active_count()
-    plain = sink_bench.Bench()
-    plain.consume(0, 1, 2)
-    assert type(plain.sink) is LakeSink
-    assert {"add", "add_messages", "turn", "flush"} <= set(vars(WatchfulSink))
-    assert threading.active_count() == threads

@@ -2,48 +2,48 @@
 
 import logging
 import threading
+from typing import Any
 
 import pytest
 from quixstreams.models.serializers import DESERIALIZERS
 
-from app.consumer.sink import LakeSink
 from app.errors import ConfigError
-from app.monitoring.metrics import Metrics
-from app.service.build import new_bad_records, new_sink
-from app.service.stream_timeouts import Watch
-from app.stream_timeouts.observer import RawKeys, WatchfulSink
+from app.service.stream_timeouts import StreamTimeouts
+from app.stream_timeouts.events import Announcer
+from app.stream_timeouts.observer import KeyObserver, RawKeys
 from tests.support.environment import load
 
+APPLICATION: Any = None  # is not asked where there is no topic for events
 ON = {"STREAM_TIMEOUT_MS": "60000"}
 
 
 @pytest.mark.parametrize("timeout_ms", ["", "0", "-1"])
-def test_off_is_the_plain_sink_and_nothing_else(timeout_ms: str) -> None:
+def test_off_observes_nothing(timeout_ms: str) -> None:
     threads = threading.active_count()
     settings = load(STREAM_TIMEOUT_MS=timeout_ms)
-    watch = Watch(settings, None)
-    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is LakeSink
-    assert isinstance(watch.key_deserializer, DESERIALIZERS["str"])
+    timeouts = StreamTimeouts(settings, None)
+    assert timeouts.new_announcer(APPLICATION, []) is None
+    assert timeouts.new_observer(lambda _: True, None) is None
+    assert isinstance(timeouts.key_deserializer, DESERIALIZERS["str"])
     assert threading.active_count() == threads
-    watch.close()
 
 
 def test_on_with_a_topic() -> None:
     settings = load(STREAM_TIMEOUT_TOPIC="timeouts", KAFKA_KEY_DESERIALIZER="int", **ON)
-    watch = Watch(settings, None)
-    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is WatchfulSink
-    assert isinstance(watch.key_deserializer, RawKeys)
+    timeouts = StreamTimeouts(settings, None)
+    assert isinstance(timeouts.new_observer(lambda _: True, Announcer(None, print)), KeyObserver)
+    assert isinstance(timeouts.key_deserializer, RawKeys)
 
 
 def test_on_with_a_function_alone() -> None:
-    settings = load(**ON)
-    watch = Watch(settings, print)
-    assert type(new_sink(settings, new_bad_records(settings), Metrics(), watch.new_sink)) is WatchfulSink
+    timeouts = StreamTimeouts(load(**ON), print)
+    announcer = timeouts.new_announcer(APPLICATION, [])
+    assert isinstance(timeouts.new_observer(lambda _: True, announcer), KeyObserver)
 
 
 def test_on_without_anybody_to_tell_is_an_error() -> None:
     with pytest.raises(ConfigError) as caught:
-        Watch(load(**ON), None)
+        StreamTimeouts(load(**ON), None)
     assert str(caught.value) == (
         "setting up silence detection: STREAM_TIMEOUT_MS is set, and nobody would be told of a silent key. "
         "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py"
@@ -52,5 +52,5 @@ def test_on_without_anybody_to_tell_is_an_error() -> None:
 
 def test_a_function_that_is_never_called_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    Watch(load(), print)
+    StreamTimeouts(load(), print)
     assert caplog.messages == ["on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set"]

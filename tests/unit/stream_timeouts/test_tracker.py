@@ -23,11 +23,16 @@ class Watch:
         self.unheard: set[TopicPartition] = set()
         self.on_tell: Callable[[bytes], None] = lambda _: None
         self.turns = 0
-        self.silence = TimeoutTracker(timeout_ms=timeout_ms, max_bytes=max_bytes, clock=self.clock)
-        self.silence.connect(lambda tp: tp not in self.unheard, self)
-        self.silence.begin([ONE, OTHER])
+        self.tracker = TimeoutTracker(
+            timeout_ms=timeout_ms,
+            max_bytes=max_bytes,
+            is_heard=lambda tp: tp not in self.unheard,
+            listener=self,
+            clock=self.clock,
+        )
+        self.tracker.begin([ONE, OTHER])
 
-    def tell(self, key: bytes) -> None:
+    def notify(self, key: bytes) -> None:
         self.told.append(key)
         self.on_tell(key)
 
@@ -35,13 +40,13 @@ class Watch:
         self.turns += 1
 
     def hear(self, *keys: bytes | None, tp: TopicPartition = ONE) -> None:
-        self.silence.heard(tp, keys)
+        self.tracker.heard(tp, keys)
 
     def listen(self, seconds: float, step: float = 0.5) -> None:
         """Turns of the loop that bring nothing."""
         for _ in range(round(seconds / step)):
             self.clock.advance(step)
-            self.silence.turn()
+            self.tracker.turn()
 
     def told_since(self) -> list[bytes]:
         told, self.told = self.told, []
@@ -82,7 +87,7 @@ def test_the_time_of_a_key_begins_when_its_record_is_consumed_and_not_at_the_tur
     watch.clock.advance(0.4)  # the consumer waits for a message
     watch.hear(A)
     watch.clock.advance(0.1)
-    watch.silence.turn()
+    watch.tracker.turn()
     watch.listen(59.5, step=0.1)
     assert watch.told == []
 
@@ -194,7 +199,7 @@ def test_a_loop_that_is_held_up_makes_no_key_silent(watch: Watch) -> None:
     watch.hear(A)
     watch.listen(50)
     watch.clock.advance(3_600)  # frozen with the machine
-    watch.silence.turn()
+    watch.tracker.turn()
     assert watch.told == []
 
     watch.listen(10)
@@ -206,8 +211,8 @@ def test_time_in_which_nobody_listened_does_not_count_at_all(watch: Watch) -> No
     for _ in range(59):
         watch.listen(1)
         watch.clock.advance(0.9)  # a flush
-        watch.silence.did_not_listen()
-    watch.silence.check()
+        watch.tracker.did_not_listen()
+    watch.tracker.check()
     assert watch.told == []
 
     watch.listen(1)
@@ -219,7 +224,7 @@ def test_the_first_records_after_a_pause_come_in_time(watch: Watch) -> None:
     watch.listen(50)
     watch.clock.advance(500)
     watch.hear(A)
-    watch.silence.turn()
+    watch.tracker.turn()
     watch.listen(59)
     assert watch.told == []
 
@@ -230,7 +235,7 @@ def test_the_first_records_after_a_pause_come_in_time(watch: Watch) -> None:
 def test_the_keys_of_a_partition_that_is_given_away_are_forgotten(watch: Watch) -> None:
     watch.hear(A)
     watch.hear(B, tp=OTHER)
-    watch.silence.forget([ONE])
+    watch.tracker.forget([ONE])
     watch.listen(100)
     assert watch.told == [B]
 
@@ -238,8 +243,8 @@ def test_the_keys_of_a_partition_that_is_given_away_are_forgotten(watch: Watch) 
 def test_a_partition_that_comes_back_begins_anew(watch: Watch) -> None:
     watch.hear(A)
     watch.listen(50)
-    watch.silence.forget([ONE])
-    watch.silence.begin([ONE])
+    watch.tracker.forget([ONE])
+    watch.tracker.begin([ONE])
     watch.listen(100)
     assert watch.told == []
 
@@ -294,7 +299,7 @@ def test_keys_beyond_the_bound_are_not_watched_and_those_within_go_on(caplog: py
 def test_a_partition_that_is_given_away_makes_room() -> None:
     watch = Watch(max_bytes=180 * 100)
     watch.hear(*_keys(range(100)))
-    watch.silence.forget([ONE])
+    watch.tracker.forget([ONE])
     watch.hear(*_keys(range(100, 200)), tp=OTHER)
     watch.listen(61)
     assert len(watch.told) == 100

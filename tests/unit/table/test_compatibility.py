@@ -30,7 +30,11 @@ def put(lake: Path, *keys: str) -> None:
 
 
 def opened(
-    lake: Path, *hive_columns: str, catalog: MemoryCatalog | None = None, null_partition: str = "auto"
+    lake: Path,
+    *hive_columns: str,
+    catalog: MemoryCatalog | None = None,
+    null_partition: str = "auto",
+    most_files: int = 10_000,
 ) -> PartitionSpec:
     return open_table(
         LocalStore(lake),
@@ -41,6 +45,7 @@ def opened(
         null_partition=null_partition,
         partition_order=hive_columns,
         default_null=QUIX_NULL if catalog else HIVE_NULL,
+        most_files=most_files,
     )
 
 
@@ -159,13 +164,10 @@ def test_a_null_folder_that_the_user_names_is_taken(lake: Path) -> None:
     assert opened(lake, "place", null_partition="unknown").null_value == "unknown"
 
 
-def test_the_null_folder_is_found_behind_more_files_than_are_looked_at(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.table.compatibility._FILES_LOOKED_AT", 2)
+def test_the_null_folder_is_found_behind_more_files_than_are_looked_at(lake: Path) -> None:
     put(lake, *(f"{ROOT}/year=2024/data_{number}.parquet" for number in range(3)))
     put(lake, f"{ROOT}/year={QUIX_NULL}/data_1.parquet")
-    assert opened(lake, "year").null_value == QUIX_NULL
+    assert opened(lake, "year", most_files=2).null_value == QUIX_NULL
 
 
 # --- virtual columns ------------------------------------------------------------------------------------------------

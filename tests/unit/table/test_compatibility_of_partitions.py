@@ -1,7 +1,7 @@
 """The partitioning of tables that exist already: read from their keys, and compared with the settings."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigError
@@ -26,7 +26,6 @@ def test_the_spec_is_read_from_a_key(key: str, columns: tuple[str, ...], values:
     assert spec_of_key(key, "data/t") == (columns, values)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(min_size=1), st.text(), max_size=4))
 def test_the_spec_of_a_key_we_wrote_is_read_back(values: dict[str, str]) -> None:
     key = data_key("data/t", values, "x.parquet")

@@ -1,7 +1,7 @@
 """Folder names and keys: how values are escaped, and how long they may be."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.table.layout import (
@@ -56,7 +56,6 @@ def test_a_lone_percent_sign_of_another_writer_stays() -> None:
     assert unescape("%zz") == "%zz"
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_escaping_loses_nothing(text: str) -> None:
     assert unescape(escape(text)) == text

@@ -6,18 +6,18 @@ import pytest
 
 from app.errors import ConfigError
 from app.table.catalog_table import CatalogTable
-from app.table.location import Place, adopted
+from app.table.location import TableLocation, adopted
 
-S3 = Place("s3://lake", "data/t")
-FOLDER = Place("file:///mnt/lake", "data/t")
+S3 = TableLocation("s3://lake", "data/t")
+FOLDER = TableLocation("file:///mnt/lake", "data/t")
 
 
-def place(location: str, configured: Place = S3, workspace_id: str | None = None) -> Place:
+def found(location: str, configured: TableLocation = S3, workspace_id: str | None = None) -> TableLocation:
     return adopted(CatalogTable(location, ()), configured, workspace_id)
 
 
 @pytest.mark.parametrize("table", [None, CatalogTable("", ())])
-def test_without_a_registered_place_the_settings_count(table: CatalogTable | None) -> None:
+def test_without_a_registered_location_the_settings_count(table: CatalogTable | None) -> None:
     assert adopted(table, S3, None) is S3
 
 
@@ -30,21 +30,21 @@ def test_without_a_registered_place_the_settings_count(table: CatalogTable | Non
         (S3, "s3a://lake/old/tables/t", "old/tables/t"),
         (S3, "lake/t", "t"),
         (S3, "s3://lake/an odd name=1/t", "an odd name=1/t"),
-        (Place("az://lake", "data/t"), "s3://lake/data/t2", "data/t2"),
-        (Place("gs://lake", "data/t"), "gs://lake/t", "t"),
+        (TableLocation("az://lake", "data/t"), "s3://lake/data/t2", "data/t2"),
+        (TableLocation("gs://lake", "data/t"), "gs://lake/t", "t"),
         (FOLDER, "file:///mnt/lake/data/t2", "data/t2"),
         (FOLDER, "s3://lake/data/t2", "data/t2"),
     ],
 )
-def test_the_registered_folder_is_taken(configured: Place, location: str, root: str) -> None:
-    assert place(location, configured) == Place(configured.store_uri, root)
+def test_the_registered_folder_is_taken(configured: TableLocation, location: str, root: str) -> None:
+    assert found(location, configured) == TableLocation(configured.store_uri, root)
 
 
 def test_another_folder_than_the_configured_one_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    place("s3://lake/data/t")
+    found("s3://lake/data/t")
     assert caplog.messages == []
 
-    place("s3://lake/elsewhere/t")
+    found("s3://lake/elsewhere/t")
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert caplog.messages == [
         "the catalog has the table at s3://lake/elsewhere/t: "
@@ -63,9 +63,9 @@ def test_another_folder_than_the_configured_one_is_told(caplog: pytest.LogCaptur
         (FOLDER, "s3://mnt/lake/data/t"),
     ],
 )
-def test_another_bucket_is_refused(configured: Place, location: str) -> None:
+def test_another_bucket_is_refused(configured: TableLocation, location: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        place(location, configured)
+        found(location, configured)
 
     assert f"the catalog has it at {location}, which is not in {configured.store_uri}" in str(caught.value)
     assert "Point the storage to where the table is, or choose another TABLE_NAME" in str(caught.value)
@@ -76,17 +76,17 @@ def test_another_bucket_is_refused(configured: Place, location: str) -> None:
 )
 def test_what_is_no_folder_of_its_own_is_refused(location: str) -> None:
     with pytest.raises(ConfigError, match="which is no folder of its own"):
-        place(location)
+        found(location)
 
 
 @pytest.mark.parametrize("location", ["s3://lake/ws-2/data/t", "s3://lake/ws-1", "s3://lake/ws-11/t"])
 def test_another_workspace_is_refused(location: str) -> None:
     with pytest.raises(ConfigError, match=r"outside of the workspace's folder ws-1\. Deploy the connector in"):
-        place(location, Place("s3://lake", "ws-1/data/t"), "ws-1")
+        found(location, TableLocation("s3://lake", "ws-1/data/t"), "ws-1")
 
 
 def test_another_folder_of_the_workspace_is_taken() -> None:
-    assert place("s3://lake/ws-1/x/t", Place("s3://lake", "ws-1/data/t"), "ws-1").root == "ws-1/x/t"
+    assert found("s3://lake/ws-1/x/t", TableLocation("s3://lake", "ws-1/data/t"), "ws-1").root == "ws-1/x/t"
 
 
 @pytest.mark.parametrize(("location", "is_it"), [("s3://lake/data/t/", True), ("s3://lake/data/t2", False)])

@@ -11,13 +11,12 @@ import pytest
 
 from app.bad_records import dead_letter
 from app.commands.audit.command import audit
-from app.commands.audit.file_ledger import FileLedger
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError
 from app.model import Rejected, TopicPartition
 from app.storage.base import StoredObject
 from app.storage.local.store import LocalStore
-from app.table.layout import file_name, topic_in_names
+from app.table.layout import dead_letter_key, file_name, topic_in_names
 from tests.support.batches import part
 from tests.support.environment import load
 from tests.support.journals import keep_journal
@@ -61,7 +60,7 @@ class Table:
 
     def reject(self, first: int, last: int, offsets: Sequence[int]) -> Path:
         """A file in the dead letter of this name, with these offsets."""
-        path = self.lake / dead_letter.dead_letter_key("data/readings", part(TP, first, last, A))
+        path = self.lake / dead_letter_key("data/readings", part(TP, first, last, A))
         path.parent.mkdir(parents=True, exist_ok=True)
         dead_letter.write([Rejected(TP, offset, 0, b"k", b"v", None, "no JSON") for offset in offsets], path)
         return path
@@ -263,18 +262,6 @@ def test_a_broken_file_is_named(table: Table) -> None:
     path.write_bytes(b"broken")
     with pytest.raises(FatalError, match=f"reading the column __offset of .*{path.name}: it is no sound Parquet file"):
         audit(table.settings, ["--offsets"])
-
-
-def test_a_temporary_folder_without_space_is_told() -> None:
-    with FileLedger(with_keys=True) as ledger:
-        ledger._database.execute("PRAGMA max_page_count = 4")  # as a full disk does
-        with pytest.raises(FatalError, match=r"list of the table's files in the temporary folder: database or disk is"):
-            fill(ledger)
-
-
-def fill(ledger: FileLedger) -> None:
-    for number in range(1_000):
-        ledger.add(part(TP, number, number), "k" * 200, 1)
 
 
 def test_a_batch_undone_and_written_again_during_the_listing_is_not_there_twice(

@@ -12,8 +12,8 @@ import pytest
 from app import commands
 from app.commands.rewrite.command import _run
 from app.commands.rewrite.rewrite_file import Rewriter, Rewritten, SkippedError
+from app.commands.rewrite.stored_rows import NotPossibleError
 from app.config.settings import Settings
-from app.convert.stored_rows import NotPossibleError
 from app.errors import FatalError, RetryableError
 from app.table.schema import TableSchema
 from tests.fakes.memory_catalog import MemoryCatalog

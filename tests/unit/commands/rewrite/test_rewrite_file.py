@@ -14,14 +14,15 @@ import pytest
 from app.catalog.registrar import Registrar
 from app.commands.rewrite.replaced_files import ReplacedFiles, notes
 from app.commands.rewrite.rewrite_file import Rewriter, Rewritten, SkippedError, WholeWriter
-from app.convert.stored_rows import NotPossibleError
+from app.commands.rewrite.stored_rows import NotPossibleError
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.survey import survey
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.storage.local.store import LocalStore
 from app.table.catalog_table import TableProperties
-from app.table.location import Place
+from app.table.location import TableLocation
 from app.table.schema import TableSchema
+from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.memory_schema import MemorySchema
@@ -62,10 +63,11 @@ class Table:
             replaced=self.replaced(with_catalog=with_catalog),
             fixed=frozenset(),
             scratch=self.scratch,
+            timings=Timings(first_retry_seconds=0.0),
         )
 
     def replaced(self, *, with_catalog: bool = True) -> ReplacedFiles:
-        place = Place(f"file://{self.lake}", ROOT)
+        place = TableLocation(f"file://{self.lake}", ROOT)
         registrar = Registrar(self.catalog if with_catalog else None, place, WANTED, "sensors", None)
         return ReplacedFiles(self.store, ROOT, registrar, self.virtual, None)
 
@@ -224,8 +226,7 @@ def test_the_index_of_another_column_stays(table: Table) -> None:
     assert not (table.path.parent / ".vidx").exists()
 
 
-def test_a_catalog_that_is_away_is_waited_for(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.retry._FIRST_PAUSE", 0.0)
+def test_a_catalog_that_is_away_is_waited_for(table: Table) -> None:
     answers: list[ConnectorError | None] = [RetryableError("registering", "no answer"), None]
     table.catalog.refuse = lambda: answers.pop(0)
     table.rewriter().rewrite(KEY)

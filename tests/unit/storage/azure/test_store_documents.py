@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import FatalError, RetryableError
-from app.storage.azure.client import BLOCK
+from app.storage.azure.client import BLOCK, Limits
 from app.storage.base import ChangedError
 from tests.fakes.azure_answers import SERVED, azure_store, holds, listing, refusal, written
 from tests.fakes.canned_server import Answer, CannedServer
@@ -90,12 +90,11 @@ def test_nobody_knows_what_was_written_while_the_object_cannot_be_read() -> None
         azure_store(server.url).write(KEY, OURS, replaces='"1"')
 
 
-def test_a_service_that_never_answers_is_waited_for_no_longer_than_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.storage.azure.client._READ_TIMEOUT", 0.2)
+def test_a_service_that_never_answers_is_waited_for_no_longer_than_is_set() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(RetryableError, match=r"read timeout=0\.2"):
-            azure_store(f"http://127.0.0.1:{port}/acme").read("t/a.json")
+            azure_store(f"http://127.0.0.1:{port}/acme", limits=Limits(read_timeout=0.2)).read("t/a.json")
 
 
 def test_a_container_that_is_gone_is_no_version_that_has_changed() -> None:

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from app.storage.gcs.bucket import ASKED
-from app.storage.gcs.client import RETRY
+from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.store import GcsStore
 from tests.fakes.canned_server import Answer, CannedServer
 
+NO_RETRY = Limits(retry=RETRY.with_timeout(0))  # nothing is tried again by Google's library
 BUCKET_GONE = "The specified bucket does not exist."
 
 
@@ -55,12 +55,13 @@ def text(status: int, message: str) -> Answer:
 
 
 @contextmanager
-def bucket_at(*answers: Answer, bucket: str = "lake", create: bool = False) -> Iterator[tuple[GcsStore, CannedServer]]:
-    """A bucket on a server that gives these answers. Nothing is tried again by Google's library."""
+def bucket_at(
+    *answers: Answer, bucket: str = "lake", create: bool = False, limits: Limits = NO_RETRY
+) -> Iterator[tuple[GcsStore, CannedServer]]:
+    """A bucket on a server that gives these answers."""
     with CannedServer(*answers) as server, pytest.MonkeyPatch.context() as patched:
         patched.setenv("STORAGE_EMULATOR_HOST", server.url)
-        patched.setitem(ASKED, "retry", RETRY.with_timeout(0))
-        yield GcsStore(bucket, credentials_json=None, max_workers=2, create_bucket=create), server
+        yield GcsStore(bucket, credentials_json=None, max_workers=2, create_bucket=create, limits=limits), server
 
 
 def methods(server: CannedServer) -> list[str]:

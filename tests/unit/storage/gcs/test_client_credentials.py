@@ -12,11 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.storage.gcs.bucket import ASKED
-from app.storage.gcs.client import RETRY
 from app.storage.gcs.store import GcsStore
 from tests.fakes.canned_server import Answer, CannedServer, Request
-from tests.unit.storage.gcs.google_answers import content, refusal, said
+from tests.unit.storage.gcs.google_answers import NO_RETRY, content, refusal, said
 
 STORED = content(b"{}", 1)
 JSON = {"Content-Type": "application/json"}
@@ -34,7 +32,6 @@ def _bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "no-gcloud"))
     monkeypatch.setattr("google.auth.compute_engine._metadata._NO_GCE_CHECK", True)
-    monkeypatch.setitem(ASKED, "retry", RETRY.with_timeout(0))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +61,7 @@ def key_text(private_key: str, token_uri: str, without: str = "") -> str:
 
 
 def store(credentials_json: str | None) -> GcsStore:
-    return GcsStore("lake", credentials_json=credentials_json, max_workers=2, create_bucket=False)
+    return GcsStore("lake", credentials_json=credentials_json, max_workers=2, create_bucket=False, limits=NO_RETRY)
 
 
 def sent(server: CannedServer) -> list[str]:

@@ -7,12 +7,21 @@ import pytest
 from google.api_core.exceptions import RetryError
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.storage.gcs.bucket import ASKED
-from app.storage.gcs.client import RETRY
+from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.errors import translate
 from app.storage.gcs.store import GcsStore
 from tests.fakes.canned_server import Answer
-from tests.unit.storage.gcs.google_answers import BUCKET_GONE, bucket_at, listing, methods, refusal, said, text, written
+from tests.unit.storage.gcs.google_answers import (
+    BUCKET_GONE,
+    NO_RETRY,
+    bucket_at,
+    listing,
+    methods,
+    refusal,
+    said,
+    text,
+    written,
+)
 
 DENIED = (
     "sink@lake.iam.gserviceaccount.com does not have storage.objects.create access to the Google Cloud Storage object. "
@@ -96,10 +105,10 @@ def test_the_wait_that_the_store_asks_for_is_handed_on(parquet: Path) -> None:
     assert error.retry_after == 7.0
 
 
-def test_a_refusal_that_passes_at_once_is_not_seen(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_that_passes_at_once_is_not_seen() -> None:
     """The journal of a partition is written twice a batch, and Google takes one write of an object a second."""
-    with bucket_at(refusal(429, "rateLimitExceeded", TOO_OFTEN), written(1)) as (store, server):
-        monkeypatch.setitem(ASKED, "retry", RETRY.with_delay(initial=0.001))
+    soon = Limits(retry=RETRY.with_delay(initial=0.001))
+    with bucket_at(refusal(429, "rateLimitExceeded", TOO_OFTEN), written(1), limits=soon) as (store, server):
         assert store.write("t/_journal/0.json", b"{}", replaces=None) == "1"
     assert methods(server) == ["POST", "POST"]
 
@@ -158,8 +167,7 @@ def test_a_server_that_is_not_there_is_retryable_and_named(parquet: Path, monkey
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    monkeypatch.setitem(ASKED, "retry", RETRY.with_timeout(0))
-    store = GcsStore("lake", credentials_json=None, max_workers=1, create_bucket=False)
+    store = GcsStore("lake", credentials_json=None, max_workers=1, create_bucket=False, limits=NO_RETRY)
 
     with pytest.raises(RetryableError, match=r"connecting to gs://lake: .*refused.*network"):
         store.connect("")

@@ -1,0 +1,76 @@
+"""Consumes record by record, where ``transform()`` or a deserializer has to look at each."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from quixstreams.context import message_context
+
+from app.consumer.application import LakeApplication
+from app.consumer.assignment import Assignments
+from app.consumer.paused_partitions import PausedPartitions
+from app.consumer.sink import LakeSink
+
+_TURN_MESSAGES = 64
+_TURN_SECONDS = 0.05
+
+
+class RecordPoll:
+    """Several messages a turn, if they come without a pause: what else there is to do in a turn costs as much as one.
+
+    Args:
+        application: processes one message after the other.
+        assignments: the present ones, with the offset that each expects.
+        sink: told where each record begins.
+        paused: sends the client on again where it went back.
+    """
+
+    def __init__(
+        self, application: LakeApplication, assignments: Assignments, sink: LakeSink, paused: PausedPartitions
+    ) -> None:
+        self._application = application
+        self._assignments = assignments
+        self._sink = sink
+        self._paused = paused
+        self._has_begun = False  # a message came in this step of the loop
+        self._composed: dict[str, Callable[..., None]] | None = None
+        self._executors: dict[str, Callable[..., None]] = {}
+
+    def turn(self, executors: dict[str, Callable[..., None]]) -> None:
+        """See ``app.consumer.loop.Poll``."""
+        application = self._application
+        watched = self._watched(executors)
+        until = time.monotonic() + _TURN_SECONDS
+        for _ in range(_TURN_MESSAGES):
+            self._has_begun = False
+            application.process_one(watched)
+            is_over = not self._has_begun or application.is_stopping or self._sink.is_full
+            if is_over or application.recovers_state or time.monotonic() > until:
+                return
+
+    def _watched(self, composed: dict[str, Callable[..., None]]) -> dict[str, Callable[..., None]]:
+        """The same executors, telling the sink where each record begins."""
+        if self._composed is not composed:
+            self._composed = composed
+            self._executors = {name: self._beginning(execute) for name, execute in composed.items()}
+        return self._executors
+
+    def _beginning(self, execute: Callable[..., None]) -> Callable[..., None]:
+        begin, current = self._sink.begin_record, self._application.current
+        find, seek_to_expected = self._assignments.find, self._paused.seek_to_expected
+
+        def run(value: Any, key: Any, timestamp: int, headers: Any) -> None:
+            self._has_begun = True
+            message = message_context()
+            assignment = find(message.topic, message.partition)
+            if assignment is not None and message.offset < assignment.expected:
+                seek_to_expected(assignment.tp, message.offset, assignment.expected)
+                return
+            begin(current.message)
+            try:
+                execute(value, key, timestamp, headers)
+            except SystemExit as error:  # of a user's function: it would end the process without a word
+                ended = RuntimeError(f"it called sys.exit({error.code!r})")
+                raise ended.with_traceback(error.__traceback__) from None
+
+        return run

@@ -1,0 +1,25 @@
+"""What the sink tells an observer, so that stream timeouts follow its records without the sink's knowing of keys."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from app.model import Message, Rejected, TopicPartition
+
+
+class SinkObserver(Protocol):
+    """Learns what the sink does, on the consumer's thread; see ``app.stream_timeouts.observer.KeyObserver``."""
+
+    def assigned(self, tps: Iterable[TopicPartition]) -> None: ...
+    def unassigned(self, tps: Iterable[TopicPartition]) -> None: ...
+    def row_added(self, tp: TopicPartition, key: Any) -> None: ...
+    def messages_added(self, tp: TopicPartition, messages: Sequence[Message]) -> None: ...
+    def record_rejected(self, rejected: Rejected) -> None: ...
+
+    def turn(self, *, is_in_trouble: bool) -> None:
+        """A turn of the consumer's loop is over; ``is_in_trouble`` where the pipeline has failed or is obstructed."""
+
+    def flushed(self) -> None:
+        """A flush is over, successful or not."""
+
+    def waited(self) -> None:
+        """The loop has waited for room in the buffer."""

@@ -1,0 +1,143 @@
+"""The fields of records: whether their names can be columns, their types as Arrow infers them, and which are sparse.
+
+Arrow makes a column of every name that it meets, with a place for every record (or, in a list, every element). Records
+with field names of their own each would take the square of their number as columns: such fields are sparse.
+"""
+
+import gc
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from itertools import chain
+from operator import methodcaller
+from typing import Any
+
+import pyarrow as pa
+
+from app.bad_records.refusals import BadRowsError
+from app.convert.columns import infer
+from app.errors import shown
+
+_MOST_CELLS = 16 * 2**20  # places of columns: each takes 8 bytes, whether or not it has a value
+_FILLED = 16  # of so many places one has a value, or they are too many
+_NESTED = frozenset({dict, list})
+
+
+class FieldValues(Sequence[Any]):
+    """One field of all records, without a copy."""
+
+    def __init__(self, records: Sequence[dict[str, Any]], name: str) -> None:
+        self._records = records
+        self._name = name
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self._records[row].get(self._name)
+
+    def __iter__(self) -> Iterator[Any]:
+        name = self._name
+        return (record.get(name) for record in self._records)
+
+
+def field_names(values: list[dict[str, Any]]) -> Set[str]:
+    """The names of all fields.
+
+    Raises:
+        BadRowsError: records that cannot be rows.
+    """
+    if all(issubclass(kind, dict) for kind in set(map(type, values))):
+        names: set[Any] = set().union(*values)
+        if all(isinstance(name, str) and _is_unicode(name) for name in names):
+            return names
+    raise BadRowsError({row: reason for row, value in enumerate(values) if (reason := _refusal(value))})
+
+
+def infer_fields(values: list[dict[str, Any]], sparse: Collection[str]) -> dict[str, pa.Array | None]:
+    """The fields of all records in the order they are first seen, as Arrow infers them: at once, if it can."""
+    records = None if sparse else infer(values)
+    if records is not None and pa.types.is_struct(records.type):
+        return dict(zip((field.name for field in records.type), records.flatten(), strict=True))
+    names = dict.fromkeys(name for value in values for name in value)
+    return {name: None if name in sparse else infer(FieldValues(values, name)) for name in names}
+
+
+def _refusal(value: Any) -> str | None:
+    """Why a record cannot be a row."""
+    if not isinstance(value, dict):
+        return f"it is no object with fields, but {shown(value)}"
+    for name in value:
+        if not isinstance(name, str):
+            return f"its field name {shown(name)} is not text"
+        if not _is_unicode(name):
+            return f"its field name {shown(name)} is not Unicode"
+    return None
+
+
+def _is_unicode(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def sparse_fields(records: Sequence[dict[str, Any]], names: Iterable[str]) -> Collection[str]:
+    """Fields whose objects and lists would make too many columns for what is in them; ``names`` are all there are."""
+    # The garbage collector does not track a dictionary of numbers and texts alone: asked, it tells most flat records at
+    # once, and looking at each of their values takes half as long as all of their conversion.
+    nested = list(filter(gc.is_tracked, records))
+    if _NESTED.isdisjoint(map(type, chain.from_iterable(map(dict.values, nested)))):
+        return ()
+    return [name for name in names if _is_sparse(_nested(map(methodcaller("get", name), nested)), len(records))]
+
+
+def _nested(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if type(value) in _NESTED]
+
+
+def _is_sparse(values: list[Any], rows: int) -> bool:
+    if not values or not _may_be_sparse(values, rows):
+        return False
+    paths, items, elements = _measured(values)
+    cells = max(rows, elements) * paths
+    return cells > _MOST_CELLS and cells > _FILLED * items
+
+
+def _may_be_sparse(values: list[Any], rows: int) -> bool:
+    """Whether there may be that many places: a rough count, level by level, one field after another."""
+    paths = 0
+    left = [(values, rows)]
+    while left:
+        some, places = left.pop()
+        lists = [value for value in some if type(value) is list]
+        if lists:
+            inner = _nested(chain.from_iterable(lists))
+            if inner:
+                left.append((inner, max(places, sum(map(len, lists)))))
+        objects = [value for value in some if type(value) is dict]
+        names: set[str] = set().union(*objects)
+        paths += len(names)
+        if paths * places > _MOST_CELLS:
+            return True
+        if not _NESTED.isdisjoint(map(type, chain.from_iterable(map(dict.values, objects)))):
+            left += [(inner, places) for name in names if (inner := _nested(map(methodcaller("get", name), objects)))]
+    return False
+
+
+def _measured(values: list[Any]) -> tuple[int, int, int]:
+    """How many different paths of names there are, how many values, and how many of them in lists."""
+    paths: dict[tuple[int, str], int] = {}
+    items = elements = 0
+    left = [(0, value) for value in values]
+    while left:
+        path, value = left.pop()
+        items += len(value)
+        if type(value) is dict:
+            for name, each in value.items():
+                inner = paths.setdefault((path, name), len(paths) + 1)
+                if type(each) in _NESTED:
+                    left.append((inner, each))
+        else:
+            elements += len(value)
+            left += [(path, each) for each in value if type(each) in _NESTED]
+    return len(paths), items, elements

@@ -1,0 +1,65 @@
+"""How long the connector waits for what, and by which clock: one frozen group, handed down from where it is built.
+
+Those that are settings of the user's, such as ``COMMIT_INTERVAL``, are not among them.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# The consumer is thrown out of its group when it does not poll for this long (librdkafka's default).
+_MAX_POLL_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """In seconds. Tests replace some, to be faster or to play an hour in a minute.
+
+    Attributes:
+        clock, sleep: as ``time.monotonic`` and ``time.sleep``.
+        start_patience_seconds: how long a start waits for a broker, store or catalog that is not up yet.
+        start_pause_seconds: between two tries of these.
+        session_seconds: how long a killed member's partitions stay without a reader. Heartbeats have a thread of their
+            own in the client, so a busy connector does not miss them; one that is thought dead by mistake is fenced by
+            the journal.
+        gather_seconds: the shortest time between two batches that are sealed for their size: one Spark job a second at
+            most. A job costs a tenth of a CPU-second, and another 5 ms for each file.
+        flush_seconds: deadline of a flush at a checkpoint.
+        revoke_seconds: deadline of a flush while partitions are revoked. quixstreams gives it a fifth of what the
+            consumer may stay away; ours ends just before, with a reason.
+        stop_seconds: deadline of the last flush, after a signal to stop; Kubernetes waits for 30 s by default.
+        hiccup_seconds: what is over sooner is not worth a pause.
+        pause_seconds: how long consuming pauses when the destination does not take batches; the pipeline keeps trying.
+        look_seconds: between two looks at what else may have happened to the pipeline, while a flush waits.
+        full_seconds: how long to wait for room in a full buffer before a flush has to find out what is the matter; with
+            the deadline of a flush less than the client may stay away from its broker.
+        fenced_seconds: how long Kafka may go on to call a partition ours that another member has taken. Whoever loses
+            a partition's journal learns from Kafka soon that the partition is gone too; if not, something is wrong.
+        commit_pause_seconds: between two tries to commit offsets.
+        advance_seconds: between two notes in the journals of how far filtered records are committed.
+        kafka_answer_seconds: how long Kafka may take to say where a partition stands.
+        first_retry_seconds, longest_retry_seconds: the pauses between tries of a step of the pipeline or of a claim.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    start_patience_seconds: float = 60.0
+    start_pause_seconds: float = 2.0
+    session_seconds: float = 20.0
+    gather_seconds: float = 1.0
+    flush_seconds: float = 0.6 * _MAX_POLL_SECONDS
+    revoke_seconds: float = 0.2 * _MAX_POLL_SECONDS - 5.0
+    stop_seconds: float = 25.0
+    hiccup_seconds: float = 3.0
+    pause_seconds: float = 5.0
+    look_seconds: float = 0.25
+    full_seconds: float = 60.0
+    fenced_seconds: float = 20.0
+    commit_pause_seconds: float = 1.0
+    advance_seconds: float = 60.0
+    kafka_answer_seconds: float = 20.0
+    first_retry_seconds: float = 0.5
+    longest_retry_seconds: float = 30.0
+
+
+DEFAULT = Timings()

@@ -1,0 +1,102 @@
+"""Which of the Makefile's targets runs a test: each test belongs to exactly one.
+
+- ``unit`` (``make test-unit``): in this process, without a service, Java or a network.
+- ``standard`` (``make test`` has it beside ``unit``): each promise once, against real services.
+- ``slow`` (``make test-slow``): more of the same kind, and what takes long.
+- ``alone`` (``make test-slow``, at its end): measures this machine, so that nothing else may run beside it.
+
+What is in no list here is ``standard``. All lists hold beginnings of test ids. Tests of which the parameters tell apart
+what is for every day carry the mark ``slow`` themselves (``tests/faults``).
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+TARGETS = ("unit", "standard", "slow", "alone")
+
+UNIT = ("tests/unit/", "tests/bench/", "tests/dev/", "tests/documents/", "tests/fakes/")
+
+# By the reason why they are slow, or why the others are enough for every day.
+SLOW: Mapping[str, Sequence[str]] = {
+    "builds an image and runs it": ("tests/container/",),
+    "hundreds of batches through this sink and through the one that quixstreams ships": ("tests/parity/",),
+    "needs a browser": ("tests/e2e/test_status_page_in_browser.py",),
+    "downloads and runs a peer of the benchmark": ("tests/integration/test_bench_iceberg.py",),
+    "kills members for minutes": ("tests/faults/test_crash_loop.py",),
+    "waits in real time; test_outages_in_process.py has every step with a faster clock": (
+        "tests/faults/test_real_outages.py",
+        "tests/e2e/test_outages.py::test_a_store_that_goes_away_is_waited_for",
+        "tests/e2e/test_outages.py::test_a_kafka_that_comes_back_is_taken_up_again",
+    ),
+    "stores of the same kind of conditions as S3": (
+        "tests/e2e/test_every_store.py::test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_join[gcs]",
+        "tests/e2e/test_every_store.py::test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_join[azure]",
+    ),
+    "[1000-30000-3] is the one for every day": (
+        "tests/e2e/test_every_row.py::test_every_row_arrives_once[1-60-3]",
+        "tests/e2e/test_every_row.py::test_every_row_arrives_once[1000-30000-1]",
+        "tests/e2e/test_every_row.py::test_every_row_arrives_once[100000-130000-3]",
+    ),
+    "the checks of the command one by one; all of them together are for every day": (
+        "tests/e2e/test_check.py::test_in_a_folder",
+        "tests/e2e/test_check.py::test_what_transform_builds",
+        "tests/e2e/test_check.py::test_nobody_is_there",
+        "tests/e2e/test_check.py::test_a_table_in_another_bucket",
+        "tests/e2e/test_check.py::test_a_type_that_contradicts",
+        "tests/e2e/test_check.py::test_rights_that_the_keys_lack",
+        "tests/e2e/test_check.py::test_the_table_lies_where",
+        "tests/e2e/test_check.py::test_a_wrong_login",
+    ),
+    "a minute of a real group that reads its topic's metadata anew": (
+        "tests/e2e/test_topics_and_groups.py::test_partitions_that_are_added_are_read_from_their_beginning",
+    ),
+    "hundreds of megabytes, or minutes of Java": (
+        "tests/e2e/test_hostile_topic.py",
+        "tests/e2e/test_audit_of_a_table.py",
+        "tests/integration/test_big_records.py",
+        "tests/integration/test_dictionaries.py",
+        "tests/integration/test_readers.py",
+        "tests/integration/test_rewrite.py",
+        "tests/integration/test_partition_values.py",
+        "tests/integration/test_spark.py::test_java_gets_its_objects_back_where_nothing_else_collects",
+    ),
+    "a process for each case of a command, of which units test the parts": (
+        "tests/integration/test_customise_page.py",
+        "tests/integration/test_try.py",
+        "tests/integration/test_replay.py",
+    ),
+    "tests a service of the tests": ("tests/integration/test_services.py",),
+    "thousands of objects": (
+        "tests/integration/storage/test_behaviour.py::test_more_objects_than_a_page",
+    ),
+    "seconds each; others of their kind are for every day": (
+        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_whatever_happens[2]",
+        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_whatever_happens[3]",
+        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_or_doubled_while_the_partitions_stay[2]",
+        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_or_doubled_while_the_partitions_stay[3]",
+        "tests/unit/convert/test_lanes_agree.py::test_odd_batches",
+        "tests/unit/convert/test_rows_names.py::test_records_with_names_of_their_own_do_not_take_the_square",
+        "tests/unit/journal/test_journal_recovery.py::test_a_claim_after_many_crashes_does_not_delete_everything",
+    ),
+}  # fmt: skip
+
+
+def of(item: pytest.Item) -> str:
+    """The target of a test."""
+    if item.get_closest_marker("alone"):
+        return "alone"
+    if item.get_closest_marker("slow") or reason(item.nodeid):
+        return "slow"
+    return "unit" if item.nodeid.startswith(UNIT) else "standard"
+
+
+def reason(nodeid: str) -> str | None:
+    """Why the test is slow."""
+    return next((why for why, begins in SLOW.items() if nodeid.startswith(tuple(begins))), None)
+
+
+def without_tests(nodeids: Sequence[str]) -> list[str]:
+    """What is listed here and does not begin any of these ids: outdated, if they are of all tests."""
+    listed = [*UNIT, *(begin for begins in SLOW.values() for begin in begins)]
+    return [begin for begin in listed if not any(nodeid.startswith(begin) for nodeid in nodeids)]
