@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Final
 from urllib.parse import quote
 
 from app.catalog.quix import entry, portions
@@ -18,7 +17,6 @@ logger = logging.getLogger(__name__)
 
 _SERVICE = Service("the query API", "Quix__Lakehouse__Query__Url", "Quix__Lakehouse__Query__AuthToken")
 _PATIENCE = Patience(connect=5.0, silence=5.0, whole=5.0)
-_MOST_WAITING: Final = 100  # batches
 
 
 class QueryApi:
@@ -29,18 +27,19 @@ class QueryApi:
         token: bearer token; ``None`` sends none.
         namespace: the table's namespace.
         table: the table's name.
+        most_waiting: batches that wait to be sent; more are left out.
 
     Raises:
         ConfigError: a token that cannot be sent.
     """
 
-    def __init__(self, url: str, token: str | None, namespace: str, table: str) -> None:
+    def __init__(self, url: str, token: str | None, namespace: str, table: str, most_waiting: int = 100) -> None:
         base = url.rstrip("/")
         self._client = RestClient(_SERVICE, base, token)
         self._path = f"/tables/{quote(table, safe='')}/files-added"
         self._namespace = namespace
         self._doing = f"telling the query API at {base} of new files of table {namespace}.{table}"
-        self._waiting: queue.Queue[Sequence[StoredFile] | None] = queue.Queue(_MOST_WAITING)
+        self._waiting: queue.Queue[Sequence[StoredFile] | None] = queue.Queue(most_waiting)
         self._thread = threading.Thread(target=self._tell_all, name="files-added", daemon=True)
         self._thread.start()
         self._is_failing = False

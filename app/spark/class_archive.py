@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
@@ -77,13 +77,17 @@ def archive_options(java: Java) -> list[str]:
     return [archive_option(java, archive)] if archive and archive.is_file() else []
 
 
-def make_in_background(java: Java) -> Popen[bytes] | None:
+def make_in_background(java: Java, memory_limits: Sequence[Path] = _MEMORY_LIMITS) -> Popen[bytes] | None:
     """Begin to make the archive where it is missing; the process ends with ours, or when its standard input is closed.
 
-    Where memory is limited nothing is made: a second Java beside Spark's might exceed the limit.
+    If memory is limited, nothing is made: a second Java beside Spark's might exceed the limit.
+
+    Args:
+        java: which one.
+        memory_limits: files of the system that say how much memory this process may take.
     """
     archive = cached_archive(java)
-    if archive is None or archive.exists() or _is_memory_limited() or not _can_write(archive.parent):
+    if archive is None or archive.exists() or _is_limited(memory_limits) or not _can_write(archive.parent):
         return None
     logger.info("making an archive of Java's classes, with which Spark starts faster: %s", archive)
     command = [sys.executable, "-m", __name__, "--for-parent", str(archive)]
@@ -122,8 +126,8 @@ def _key(java: Java) -> str:
     return hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
 
 
-def _is_memory_limited() -> bool:
-    for path in _MEMORY_LIMITS:
+def _is_limited(memory_limits: Sequence[Path]) -> bool:
+    for path in memory_limits:
         with suppress(OSError, ValueError):  # ValueError: the word "max"
             return int(path.read_text()) < _NO_LIMIT
     return False

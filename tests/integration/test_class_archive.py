@@ -6,7 +6,6 @@ from subprocess import Popen
 
 import pytest
 
-from app.spark import class_archive
 from app.spark.class_archive import archive_options, cached_archive, make_in_background
 from app.spark.java import find_java
 from app.spark.launch import connect, start_java
@@ -19,14 +18,13 @@ def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where it belongs; nothing is there."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
-    monkeypatch.setattr(class_archive, "_MEMORY_LIMITS", ())
     place = cached_archive(find_java())
     assert place is not None
     return place
 
 
 def _begin() -> Popen[bytes]:
-    process = make_in_background(find_java())
+    process = make_in_background(find_java(), ())
     assert process is not None
     return process
 

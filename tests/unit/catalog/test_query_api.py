@@ -6,7 +6,6 @@ from threading import Event
 
 import pytest
 
-from app.catalog import query_api
 from app.catalog.query_api import QueryApi
 from app.errors import ConfigError
 from app.model import StoredFile
@@ -89,13 +88,10 @@ def test_it_is_told_when_it_works_again(caplog: pytest.LogCaptureFixture) -> Non
     ]
 
 
-def test_nobody_waits_for_one_that_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(query_api, "_MOST_WAITING", 3)
+def test_nobody_waits_for_one_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     go_on = Event()
     with CannedServer(Answer(200, b"{}"), before=go_on.wait) as server:
-        api = QueryApi(server.url, None, "space", "t")
+        api = QueryApi(server.url, None, "space", "t", most_waiting=3)
         for _ in range(20):
             api.files_added([FILE])  # would not return for the 17th if it waited
         api.close(0.0)
