@@ -16,7 +16,7 @@ from app.convert.values import MAX_DEPTH, UNBOUNDED, Column, Room, coerce_column
 
 # What Arrow raises for values that do not fit one type, numbers that fit none, and text that is not Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
-_CHUNK_ROWS = 4096
+CHUNK_ROWS = 4096
 _DAYS = (-719_162, 2_932_896)  # of the years 1 to 9999, since 1970
 _MICROSECONDS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32())
@@ -32,7 +32,13 @@ def infer(values: Sequence[Any]) -> pa.Array | None:
 
 
 def coerce_array(
-    array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED
+    array: pa.Array | None,
+    values: Sequence[Any],
+    kind: pa.DataType | None,
+    *,
+    fixed: bool,
+    room: Room = UNBOUNDED,
+    chunk_rows: int = CHUNK_ROWS,
 ) -> Column:
     """Fit a column.
 
@@ -42,33 +48,34 @@ def coerce_array(
         kind: the column's type; ``None`` where it is new.
         fixed: whether the type was given by the user.
         room: for scalar fields that have no type yet.
+        chunk_rows: how many values are fitted at once where they do not fit as a whole.
     """
     fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, room=room)
-    return fast or _fit_in_chunks(list(values), kind, fixed=fixed, room=room)
+    return fast or _fit_in_chunks(list(values), kind, chunk_rows, fixed=fixed, room=room)
 
 
-def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room) -> Column:
+def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, chunk_rows: int, *, fixed: bool, room: Room) -> Column:
     """The slow way only for those chunks that need it: where an odd value is, or the type is not known yet."""
-    if len(values) <= _CHUNK_ROWS:
+    if len(values) <= chunk_rows:
         return coerce_column(values, kind, fixed=fixed, room=room)
     room_before = room.left
     parts: list[Column] = []
     final = kind
-    for start in range(0, len(values), _CHUNK_ROWS):
-        chunk = values[start : start + _CHUNK_ROWS]
+    for start in range(0, len(values), chunk_rows):
+        chunk = values[start : start + chunk_rows]
         array = infer(chunk)
         fast = None if array is None else _fit_whole(array, chunk, final, fixed=fixed, room=room)
         parts.append(fast or coerce_column(chunk, final, fixed=fixed, room=room))
         final = parts[-1].kind
     try:
-        return _in_one(parts, final, len(values))
+        return _in_one(parts, final, len(values), chunk_rows)
     except CONVERSION_ERRORS:  # whole numbers with more digits than the double has that came after them
         room.left = room_before
         return coerce_column(values, kind, fixed=fixed, room=room)
 
 
-def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
-    starts = range(0, rows, _CHUNK_ROWS)
+def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int, chunk_rows: int) -> Column:
+    starts = range(0, rows, chunk_rows)
     misfits = {start + row: one for start, part in zip(starts, parts, strict=True) for row, one in part.misfits.items()}
     typed = next(
         (start + part.typed for start, part in zip(starts, parts, strict=True) if part.typed is not None), None
@@ -76,7 +83,7 @@ def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
     if kind is None:
         return Column(None, None, misfits, typed)
     arrays = [
-        pa.nulls(min(_CHUNK_ROWS, rows - start), kind) if part.array is None else recast(part.array, kind)
+        pa.nulls(min(chunk_rows, rows - start), kind) if part.array is None else recast(part.array, kind)
         for start, part in zip(starts, parts, strict=True)
     ]
     return Column(pa.concat_arrays(arrays), kind, misfits, typed)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.convert.columns import coerce_array, infer
+from app.convert.columns import CHUNK_ROWS, coerce_array, infer
 from app.convert.fields import FieldValues, field_names, infer_fields, sparse_fields
 from app.convert.kafka_columns import in_form_of
 from app.convert.values import (
@@ -55,11 +55,13 @@ class Rules:
         timestamp_column: gets the Kafka timestamp where a record lacks it.
         partition_columns: live in the folders, not in the files.
         fixed: the types that the user has given, by column. A column that the schema has too has its type there.
+        chunk_rows: see ``coerce_array``.
     """
 
     timestamp_column: str
     partition_columns: frozenset[str]
     fixed: Mapping[str, pa.DataType] = field(default_factory=dict)
+    chunk_rows: int = CHUNK_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,9 @@ class _Batch:
         if name in self._sparse:
             column = coerce_column(list(values), self._kind(name), fixed=fixed, room=room)
         else:
-            column = coerce_array(array, values, self._kind(name), fixed=fixed, room=room)
+            column = coerce_array(
+                array, values, self._kind(name), fixed=fixed, room=room, chunk_rows=self._rules.chunk_rows
+            )
         return _appearing(column) if fixed and name not in self._known else column
 
     def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:

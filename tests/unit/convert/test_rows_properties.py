@@ -3,17 +3,17 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.convert import columns
+from app.convert.columns import CHUNK_ROWS
 from app.convert.rows import Conversion, Rules, convert
 from app.lenient_json import to_json
 from app.table.layout import RESCUED_COLUMN
@@ -69,8 +69,8 @@ exact_batch = st.one_of(
 )
 
 
-def converted(records: list[dict[str, Any]], schema: TableSchema = EMPTY) -> Conversion:
-    return convert([row(record) for record in records], schema, RULES)
+def converted(records: list[dict[str, Any]], schema: TableSchema = EMPTY, chunk_rows: int = CHUNK_ROWS) -> Conversion:
+    return convert([row(record) for record in records], schema, replace(RULES, chunk_rows=chunk_rows))
 
 
 def strict(value: Any) -> Any:
@@ -135,10 +135,9 @@ def unordered(kind: pa.DataType) -> Any:
     return [unordered(kind.value_type)] if pa.types.is_list(kind) else kind
 
 
-@given(any_batch, st.sampled_from([1, 2, columns._CHUNK_ROWS]))
+@given(any_batch, st.sampled_from([1, 2, CHUNK_ROWS]))
 def test_no_value_is_lost_or_changed(records: list[dict[str, Any]], chunk_rows: int) -> None:
-    with patch.object(columns, "_CHUNK_ROWS", chunk_rows):
-        conversion = converted(records)
+    conversion = converted(records, chunk_rows=chunk_rows)
     rows = rows_of(conversion)
     assert len(rows) == len(records)
     for record, (stored, rescued) in zip(records, rows, strict=True):
@@ -163,8 +162,7 @@ def test_columns_have_the_types_of_the_schema_and_each_has_a_value(records: list
 @given(exact_batch, st.data())
 def test_it_does_not_matter_where_batches_are_cut(records: list[dict[str, Any]], data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(records)))
-    with patch.object(columns, "_CHUNK_ROWS", data.draw(st.sampled_from([1, 2, columns._CHUNK_ROWS]))):
-        whole = converted(records)
+    whole = converted(records, chunk_rows=data.draw(st.sampled_from([1, 2, CHUNK_ROWS])))
     first = converted(records[:cut])
     second = converted(records[cut:], first.schema if cut else EMPTY)
 
