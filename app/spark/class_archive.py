@@ -114,7 +114,8 @@ def make(java: Java, archive: Path) -> None:
             _train(java, unfinished)
             unfinished.replace(archive)
         finally:
-            unfinished.unlink(missing_ok=True)
+            for left in archive.parent.glob(f"{unfinished.name}*"):  # Java's own, of a former try that was ended too
+                left.unlink(missing_ok=True)
 
 
 def _key(java: Java) -> str:
