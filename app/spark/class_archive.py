@@ -169,11 +169,9 @@ def _train(java: Java, archive: Path) -> None:
         for compression in ("snappy", "zstd"):
             _write(session, scratch / compression, compression)
         session.stop()
-        process = started.process
-        assert process.stdin is not None  # noqa: S101 - it was asked for
-        process.stdin.close()  # what ends the Java process in good order, and so makes it write the archive
-        if process.wait() != 0 or not archive.exists():
-            raise ConnectorError("making an archive of classes", f"Java ended with code {process.returncode}")
+        code = started.end()  # it writes the archive then
+        if code != 0 or not archive.exists():
+            raise ConnectorError("making an archive of classes", f"Java ended with code {code}")
 
 
 def _write(session: SparkSession, folder: Path, compression: str) -> None:

@@ -111,6 +111,12 @@ class JavaProcess:
     process: Popen[bytes]
     address: Path
 
+    def end(self, seconds: float | None = None) -> int:
+        """Let Java end in good order; returns its exit code. Waits this long at most, by default for ever."""
+        assert self.process.stdin is not None  # noqa: S101 - it was asked for
+        self.process.stdin.close()
+        return self.process.wait(seconds)
+
 
 def start_java(java: Java, heap: str, scratch: Path, output: int, options: Sequence[str] = ()) -> JavaProcess:
     """Start Java; it ends when its standard input is closed, also by our sudden death.

@@ -9,7 +9,7 @@ import pytest
 from app.spark.class_archive import archive_options, cached_archive, make_in_background
 from app.spark.java import find_java
 from app.spark.launch import connect, start_java
-from tests.services.spark import forget_java
+from dev.reading_spark import forget_java
 from tests.unit.pipeline.pipeline_line import wait_until
 
 

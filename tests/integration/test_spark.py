@@ -28,7 +28,8 @@ from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.spark.launch import MODULE_OPTIONS
 from app.spark.writer import SparkWriter
-from tests.services.spark import forget_java, new_spark_writer
+from dev.reading_spark import forget_java
+from tests.services.spark import new_spark_writer
 from tests.unit.pipeline.pipeline_line import wait_until
 
 ROW_GROUP_ROWS = 100_000
