@@ -133,7 +133,7 @@ def start_java(java: Java, heap: str, scratch: Path, output: int, options: Seque
     """
     address = scratch / "gateway" / "address"
     shutil.rmtree(address.parent, ignore_errors=True)  # of a process before
-    address.parent.mkdir(mode=0o700)
+    address.parent.mkdir(mode=0o700, parents=True)
     command = [
         str(java.path),
         *("-cp", class_path()),
