@@ -5,7 +5,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 # That share the tests; most of them wait for servers and for Java, so that they are more than a small machine has cores.
-PROCESSES ?= 4
+PROCESSES ?= 6
+# Where Python keeps no compiled code, each of them would compile all tests at each run.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-unit test-slow test-mutants lint run image bench bench-scaling bench-calm chaos soak clean python java

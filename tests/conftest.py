@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
@@ -25,6 +26,7 @@ from dev.minio import LocalMinio
 from dev.parsed_classes import archive_variables, make_archive
 from tests import side_by_side, targets
 from tests.services.kafka_container import docker_engine, kafka_container
+from tests.services.shared import shared_broker
 
 REPO = Path(__file__).resolve().parents[1]
 Service = TypeVar("Service")
@@ -108,9 +110,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def kafka(pytestconfig: pytest.Config) -> Iterator[Broker]:
-    """A Kafka broker of our own; topics do not come into being by themselves on it."""
+    """A Kafka broker of this run of the tests; topics do not come into being by themselves on it."""
     start = kafka_container if pytestconfig.stash[ENGINE] else LocalKafka
-    with _service(start, pytestconfig) as broker:
+    with _service(partial(shared_broker, pytestconfig.stash[SHARED], start), pytestconfig) as broker:
         yield broker
 
 

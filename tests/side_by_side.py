@@ -1,10 +1,10 @@
 """Several processes share the tests: most of them wait, for Java, for time-outs, for what is away.
 
-    pytest -n 4 -m "unit or standard"
+    pytest -n 6 -m "unit or standard"
 
-Each has services of its own, so that a fault that one test makes is met by no other. The longest are begun first, by
-the seconds in ``tests/durations.json``: none is then still at work when all others are done. Where tests became slower
-or faster, write that file anew, on a machine that does nothing else:
+They share one Kafka, which no test stops. Each has stores of its own, so that a fault that one test makes is met by no
+other. The longest are begun first, by the seconds in ``tests/durations.json``: none is then still at work when all
+others are done. Where tests became slower or faster, write that file anew, on a machine that does nothing else:
 
     PYTEST_ADDOPTS=--keep-durations make test
 """

@@ -24,8 +24,6 @@ from tests.e2e.lake import FILE_NAME, Tally
 from tests.e2e.scenario import s3_store
 from tests.services.no_conditions import ignoring_conditions, refusing_conditions
 
-pytestmark = pytest.mark.java
-
 STORES = ("s3", "s3_refusing_conditions", "s3_ignoring_conditions", "gcs", "azure", "local")
 A_SECOND = 4_000  # records
 

@@ -1,0 +1,61 @@
+"""One service for all processes that share the tests: the first that needs it starts it, and stops it after the last.
+
+A Kafka costs 40 seconds of processor time in a run of the tests, most of them for its start.
+"""
+
+import fcntl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from dev.broker import Broker
+
+_LOOK_SECONDS = 0.2
+
+
+@contextmanager
+def shared_broker(folder: Path, start: Callable[[], AbstractContextManager[Broker]]) -> Iterator[Broker]:
+    """The Kafka of all processes that use this folder; no test may stop it or fill it.
+
+    Args:
+        folder: of this run of the tests.
+        start: starts the Kafka that is shared.
+
+    Raises:
+        ServiceError: it was to be started, and that failed.
+    """
+    address = folder / "kafka.address"
+    with ExitStack() as started, (folder / "kafka.users").open("w") as users:
+        with _only_one(folder):
+            is_first = not address.exists()
+            broker = started.enter_context(start()) if is_first else Broker(address.read_text())
+            address.write_text(broker.bootstrap_servers)
+            fcntl.flock(users, fcntl.LOCK_SH)
+        try:
+            yield broker
+        finally:
+            fcntl.flock(users, fcntl.LOCK_UN)
+            if is_first:
+                _wait_for_the_others(folder, users, address)
+
+
+def _wait_for_the_others(folder: Path, users: IO[str], address: Path) -> None:
+    while True:
+        with _only_one(folder):
+            try:
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pass
+            else:
+                address.unlink()  # who comes now starts another one
+                return
+        time.sleep(_LOOK_SECONDS)
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    with (folder / "kafka.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
