@@ -18,6 +18,7 @@ from app.bad_records.policy import BadRecords
 from app.consumer.assignment import Assignments
 from app.consumer.buffer import Buffer
 from app.consumer.flush import BatchWriter, FlushWait
+from app.consumer.seal_rules import SealRules
 from app.consumer.sink_observer import SinkObserver
 from app.errors import RetryableError
 from app.model import Message, Rejected, TopicPartition
@@ -26,12 +27,10 @@ from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-_BATCHES_IN_BUFFER = 2  # so that one is converted while the next comes in
-
 
 @dataclass(frozen=True, slots=True)
 class SinkLimits:
-    """How much the sink takes before what.
+    """How many rows and bytes the sink takes.
 
     Attributes:
         batch_size: rows that are worth a batch, over all partitions.
@@ -47,9 +46,7 @@ class SinkLimits:
 class LakeSink(BaseSink):
     """Buffers rows per topic-partition and seals them into batches for the pipeline.
 
-    A batch is sealed when ``batch_size`` rows wait and the pipeline has been idle for a second; when the
-    buffer is half full; and at flush. Under load batches thus grow instead of multiplying, which is what spreads
-    Spark's fixed cost per job and per file.
+    ``app.consumer.seal_rules`` decides when a batch is sealed, and why.
 
     Args:
         pipeline: writes the batches.
@@ -79,6 +76,7 @@ class LakeSink(BaseSink):
         self._pipeline = pipeline
         self._assignments = assignments
         self.limits = limits
+        self._seal_rules = SealRules(limits.batch_size, limits.max_buffer_bytes, timings.gather_seconds)
         self._wait = FlushWait(timings)
         self._timings = timings
         self._clock = timings.clock
@@ -138,7 +136,7 @@ class LakeSink(BaseSink):
             revoking = self._revoking
             if threading.get_ident() != self._consumer_thread and not revoking:
                 raise _too_late()
-            self._seal("buffer full" if self.is_full else "checkpoint")
+            self._seal(self._seal_rules.at_flush(held_bytes=self.held_bytes))
             last_batch = self._last_batch
         try:
             self._wait.until_delivered(self._pipeline, last_batch, revoking=revoking)
@@ -215,23 +213,27 @@ class LakeSink(BaseSink):
         self._assignments.end_if_fenced_for_long()
         if not self.is_full:
             self._full_since = None
-        if self._buffer.bytes >= self.limits.max_buffer_bytes // _BATCHES_IN_BUFFER:
-            self._seal("buffer half full")
-        elif not self._pipeline.is_idle:
-            self._gathering_since = self._clock()
-        elif self._is_due:
-            self._seal("checkpoint")
-        elif self._buffer.rows >= self.limits.batch_size and self._has_gathered:
-            self._seal(f"{self._buffer.rows:,} rows waiting, writer idle")
+        self._seal_if_worth_it()
 
-    @property
-    def _has_gathered(self) -> bool:
-        return self._clock() - self._gathering_since >= self._timings.gather_seconds
+    def _seal_if_worth_it(self) -> None:
+        now = self._clock()
+        is_writer_idle = self._pipeline.is_idle
+        if not is_writer_idle:
+            self._gathering_since = now
+        reason = self._seal_rules.at_turn(
+            waiting_rows=self._buffer.rows,
+            waiting_bytes=self._buffer.bytes,
+            is_writer_idle=is_writer_idle,
+            is_checkpoint_due=self._is_due,
+            gathered_seconds=now - self._gathering_since,
+        )
+        if reason:
+            self._seal(reason)
 
     @property
     def is_full(self) -> bool:
         """Whether the buffer has reached its bound, so that a checkpoint is due."""
-        return self.held_bytes >= self.limits.max_buffer_bytes
+        return self._seal_rules.is_full(self.held_bytes)
 
     @property
     def held_bytes(self) -> int:
@@ -318,8 +320,9 @@ class LakeSink(BaseSink):
         self._full_since = self._full_since or self._clock()
         if self._is_in_trouble or self._clock() - self._full_since > self._timings.full_seconds:
             return False
-        if self._buffer.rows and self._pipeline.is_idle:
-            self._seal("buffer full")
+        reason = self._seal_rules.while_full(waiting_rows=self._buffer.rows, is_writer_idle=self._pipeline.is_idle)
+        if reason:
+            self._seal(reason)
         self._pipeline.wait_for_change(self._timings.look_seconds)
         return True
 
