@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.refusals import BadRowsError
-from app.convert.timestamps import time_parts
+from app.convert.time_columns import time_parts
 from app.convert.values import is_empty
 from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
 from app.table.layout import TIME_COLUMNS, PartitionSpec, file_name, too_long

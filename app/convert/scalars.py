@@ -15,7 +15,7 @@ ZONED = pa.timestamp("us", "UTC")
 UNZONED = pa.timestamp("us")
 _INT_BITS = {pa.int32(): 31, pa.int64(): 63}
 _NANOSECONDS = 1000  # in a microsecond
-_LONGEST_MOMENT = 64  # characters of ISO 8601 text, as in app.convert.timestamps
+_LONGEST_MOMENT = 64  # characters of ISO 8601 text, as in app.convert.time_columns
 
 Stored = tuple[Any, pa.DataType]
 
