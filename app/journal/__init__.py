@@ -2,7 +2,8 @@
 
 ownership               whose rows may be uploaded and registered; every step of a batch asks here
 journal                 the protocol: claim, recover, intend, verify, done; start reading here
-entry, entry_store      what a journal says as JSON, and how it is read and replaced in the store
+entry                   the JSON of a journal's entry
+entry_store             the compare-and-set of an entry: read, replace only the version last read, verify
 claims                  claims the journals of newly assigned partitions, on threads of their own
 start_offset            where consuming begins, from the journal's end and the group's offset
 first_offsets           where it begins with neither of them

@@ -1,4 +1,8 @@
-"""The JSON object that a journal's entry is stored in: read, replaced only as the version last seen, and fenced off."""
+"""Compare-and-set of a journal's entry: reads its JSON object, and replaces it only if nobody else has since.
+
+The condition of each write is the ETag of the version last read. A write that meets another version raises
+``FencedError``, unless that version is the owner's own.
+"""
 
 import logging
 from collections.abc import Callable
@@ -78,10 +82,11 @@ class EntryStore:
         return self.entry
 
     def write(self, entry: JournalEntry) -> None:
-        """Put the entry in the place of the one that is known.
+        """Replace the stored entry, if it is the version last read here; the compare-and-set of the journal.
 
         Raises:
-            FencedError: the one in the store is another's.
+            FencedError: another assignment has replaced or deleted it.
+            RetryableError: it is a later version of our own, from a write that got no answer.
         """
         asked_at = self._clock()  # a process may be frozen while it waits for the answer
         try:

@@ -1,4 +1,4 @@
-"""Year, month, day and hour of timestamps of every kind."""
+"""The time columns: year, month, day and hour of timestamps of every kind."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
