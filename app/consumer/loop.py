@@ -19,6 +19,7 @@ from app.consumer.sink import LakeSink
 from app.errors import DataError
 from app.model import Message, TopicPartition
 from app.monitoring.metrics import Metrics
+from app.timings import DEFAULT, Timings
 
 
 class Poll(Protocol):
@@ -188,6 +189,7 @@ def new_loop(
     on_turn: Callable[[], None],
     in_batches: bool,
     metrics: Metrics | None = None,
+    timings: Timings = DEFAULT,
 ) -> ConsumerLoop:
     """The loop of one of the two kinds, from parts that are there; for these see ``ConsumerLoop``.
 
@@ -214,7 +216,7 @@ def new_loop(
             rejected=rejected,
         )
         if in_batches
-        else RecordPoll(application, assignments, sink, paused)
+        else RecordPoll(application, assignments, sink, paused, timings)
     )
     return ConsumerLoop(
         application=application,

@@ -1,6 +1,5 @@
 """Consumes record by record, where ``transform()`` or a deserializer has to look at each."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +9,9 @@ from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.sink import LakeSink
+from app.timings import DEFAULT, Timings
 
 _TURN_MESSAGES = 64
-_TURN_SECONDS = 0.05
 
 
 class RecordPoll:
@@ -23,15 +22,22 @@ class RecordPoll:
         assignments: the present ones, with the offset that each expects.
         sink: told where each record begins.
         paused: sends the client on again where it went back.
+        timings: how long a turn may take.
     """
 
     def __init__(
-        self, application: LakeApplication, assignments: Assignments, sink: LakeSink, paused: PausedPartitions
+        self,
+        application: LakeApplication,
+        assignments: Assignments,
+        sink: LakeSink,
+        paused: PausedPartitions,
+        timings: Timings = DEFAULT,
     ) -> None:
         self._application = application
         self._assignments = assignments
         self._sink = sink
         self._paused = paused
+        self._timings = timings
         self._has_begun = False  # a message came in this step of the loop
         self._composed: dict[str, Callable[..., None]] | None = None
         self._executors: dict[str, Callable[..., None]] = {}
@@ -40,12 +46,13 @@ class RecordPoll:
         """See ``app.consumer.loop.Poll``."""
         application = self._application
         watched = self._watched(executors)
-        until = time.monotonic() + _TURN_SECONDS
+        clock = self._timings.clock
+        until = clock() + self._timings.turn_seconds
         for _ in range(_TURN_MESSAGES):
             self._has_begun = False
             application.process_one(watched)
             is_over = not self._has_begun or application.is_stopping or self._sink.is_full
-            if is_over or application.recovers_state or time.monotonic() > until:
+            if is_over or application.recovers_state or clock() > until:
                 return
 
     def _watched(self, composed: dict[str, Callable[..., None]]) -> dict[str, Callable[..., None]]:

@@ -201,6 +201,7 @@ class _Service:
             on_turn=self._health.turn,
             in_batches=in_batches,
             metrics=metrics,
+            timings=timings,
         )
         application.start(loop)
         parts = Parts(assignments, sink, application, loop, pipeline, bad_records, self._health, self._spark)

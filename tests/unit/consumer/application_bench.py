@@ -42,6 +42,8 @@ class Bench:
         *,
         commits_on_the_way: bool = False,
         clock: Clock | None = None,
+        batch_size: int = 1_000,
+        max_buffer_bytes: int = 10_000_000,
     ) -> None:
         self.told: list[str] = []
         timings = Timings(clock=clock, sleep=clock.advance) if clock else FAST
@@ -64,7 +66,7 @@ class Bench:
         self.sink = LakeSink(
             pipeline=self.pipeline,
             assignments=self.assignments,
-            limits=SinkLimits(batch_size=1_000, max_buffer_bytes=10_000_000, max_record_bytes=1_000_000),
+            limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000),
             bad_records=BadRecords(choice, self.told.append),
             on_sealed=self.application.checkpoints.in_flight.sealed,
             timings=timings,
@@ -80,7 +82,7 @@ class Bench:
             on_turn=self._turn,
             in_batches=commits_on_the_way,
         )
-        loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused)  # on either way
+        loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)  # on either way
         self.application.start(loop)
         self.checkpoints: Any = loop.checkpoints
         self.checkpoints.sink_manager.register(self.sink)

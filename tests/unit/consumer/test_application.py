@@ -1,7 +1,6 @@
 """What ends the application's loop and what does not: errors of the broker and of our own, a stop."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from quixstreams.state.exceptions import StateTransactionError
 from app.consumer.errors import consuming_failed
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.start_offset import Start
+from tests.fakes.clock import Clock
 from tests.unit.consumer.application_bench import TP, Bench, record
 
 
@@ -107,11 +107,27 @@ def test_messages_that_come_without_a_pause_share_a_turn(lenient: Bench) -> None
     assert (lenient.written, lenient.turns) == (list(range(200)), 5)
 
 
-def test_a_full_buffer_ends_the_turn(lenient: Bench) -> None:
-    lenient.sink.limits = replace(lenient.sink.limits, max_buffer_bytes=1_000)
-    lenient.records += [record(offset) for offset in range(20)]
-    lenient.turn()
-    assert 0 < len(lenient.written) < 10
+def test_a_full_buffer_ends_the_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bench = Bench(monkeypatch, tmp_path, max_buffer_bytes=1_000)
+    bench.assign()
+    bench.records += [record(offset) for offset in range(20)]
+    bench.turn()
+    assert 0 < len(bench.written) < 10
+
+
+def test_records_that_take_long_do_not_share_a_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock = Clock()
+    bench = Bench(monkeypatch, tmp_path, clock=clock)
+    bench.assign()
+
+    def take_20_ms(value: dict[str, Any]) -> list[Any]:
+        clock.advance(0.02)
+        return [value]
+
+    bench.transform = take_20_ms
+    bench.records += [record(offset) for offset in range(20)]
+    bench.turn()
+    assert bench.sink._buffer.rows == 3, "a turn lasts 50 ms, and a record is not interrupted"
 
 
 def test_a_stop_ends_the_turn(lenient: Bench) -> None:
@@ -137,11 +153,12 @@ def test_a_failed_pipeline_ends_the_loop_at_the_next_turn(bench: Bench) -> None:
 
 
 def test_what_is_in_the_lake_is_committed_though_a_later_batch_failed_for_good(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A start that fails at the same place again would write it once more each time."""
     broken = FatalError("uploading s3://lake/x", "403", "Check the rights")
-    bench.sink.limits = replace(bench.sink.limits, batch_size=1)
+    bench = Bench(monkeypatch, tmp_path, batch_size=1)
+    bench.assign()
 
     def consume(*_: object) -> None:
         bench.turn(record(0), record(1), record(2))
