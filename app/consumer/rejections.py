@@ -49,19 +49,14 @@ class MessageReader:
     """Reads messages one by one, as the framework and the sink do where records are processed one by one.
 
     Args:
-        topic: knows the deserializers.
-        max_record_bytes: the largest message that becomes a row.
+        topic: has the deserializers, and refuses messages that are too big: one of ``LakeApplication.topic``.
     """
 
-    def __init__(self, topic: Topic, max_record_bytes: int) -> None:
+    def __init__(self, topic: Topic) -> None:
         self._topic = topic
-        self.max_record_bytes = max_record_bytes
 
     def read(self, message: Message) -> Row | Refusal:
         """The message's row, or why it has none."""
-        size = message_size(message)
-        if size > self.max_record_bytes:
-            return not_deserialized(TooBigError(size, self.max_record_bytes), message)
         try:
             row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
         except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
@@ -72,7 +67,15 @@ class MessageReader:
 
 
 def refuse_too_big(topic: Topic, limit: int) -> None:
-    """Let the topic raise ``TooBigError`` for messages above the limit, before anything is made of them."""
+    """Make the topic raise ``TooBigError`` for larger messages, before their bytes are deserialized.
+
+    Messages that are read one by one are checked here and nowhere else: the framework and ``MessageReader`` both
+    deserialize them through the topic.
+
+    Args:
+        topic: of the application; its ``row_deserialize`` is replaced.
+        limit: bytes of the value, the key and the headers.
+    """
     deserialize = topic.row_deserialize
 
     def row_deserialize(message: Any) -> Any:

@@ -14,7 +14,7 @@ from quixstreams.models import Topic
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal
 from app.consumer.exact_json import new_deserializer
-from app.consumer.rejections import MessageReader
+from app.consumer.rejections import MessageReader, refuse_too_big
 from app.convert.batch import BatchConverter
 from app.convert.chunks import FEW
 from app.convert.json_batch import WholeBatches
@@ -29,7 +29,6 @@ from tests.fakes.memory_schema import MemorySchema
 from tests.support.batches import OWNER
 
 MAX_RECORD_BYTES = 2_000
-JSON_TOPIC = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer=new_deserializer("str"))
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Lane:
         types = parse_column_types(table.types) if table.types else {}
         rules = Rules(table.timestamp, frozenset(spec.columns), types)
         self.schema = MemorySchema()
-        self.reader = CountingReader(JSON_TOPIC, max_record_bytes)
+        self.reader = CountingReader(_json_topic(max_record_bytes))
         converter = BatchConverter(
             spec=spec,
             table_root="data/t",
@@ -106,6 +105,13 @@ class Lane:
         lists = tuple(of_partitions.values())
         batch = Batch(self._batches, "test", parts, tuple([] for _ in parts), 100, (), lists)
         return self._stager.stage(batch, path, lambda work: work())
+
+
+def _json_topic(max_record_bytes: int) -> Topic:
+    """A topic as ``LakeApplication.topic`` gives it."""
+    topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer=new_deserializer("str"))
+    refuse_too_big(topic, max_record_bytes)
+    return topic
 
 
 def told(staged: Staged, schema: MemorySchema) -> Mapping[str, Any]:
