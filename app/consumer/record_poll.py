@@ -1,4 +1,4 @@
-"""Consumes record by record, where ``transform()`` or a deserializer has to look at each."""
+"""Consumes record by record, for ``transform()`` and for deserializers that need single messages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +15,15 @@ _TURN_MESSAGES = 64
 
 
 class RecordPoll:
-    """Several messages a turn, if they come without a pause: what else there is to do in a turn costs as much as one.
+    """Processes several messages in a turn, because the other work of a turn costs as much as a message.
+
+    A turn ends when no message waits, at the latest after 64 messages or ``turn_seconds``.
 
     Args:
         application: processes one message after the other.
-        assignments: the present ones, with the offset that each expects.
-        sink: told where each record begins.
-        paused: sends the client on again where it went back.
+        assignments: the current ones, with the next offset of each.
+        sink: notified of the beginning of each record.
+        paused: seeks forward again where the client went back.
         timings: how long a turn may take.
     """
 
@@ -56,7 +58,7 @@ class RecordPoll:
                 return
 
     def _watched(self, composed: dict[str, Callable[..., None]]) -> dict[str, Callable[..., None]]:
-        """The same executors, telling the sink where each record begins."""
+        """The same executors, which also notify the sink of the beginning of each record."""
         if self._composed is not composed:
             self._composed = composed
             self._executors = {name: self._beginning(execute) for name, execute in composed.items()}
@@ -76,7 +78,7 @@ class RecordPoll:
             begin(current.message)
             try:
                 execute(value, key, timestamp, headers)
-            except SystemExit as error:  # of a user's function: it would end the process without a word
+            except SystemExit as error:  # of a user's function: it would end the process without an error message
                 ended = RuntimeError(f"it called sys.exit({error.code!r})")
                 raise ended.with_traceback(error.__traceback__) from None
 

@@ -16,13 +16,13 @@ TOPIC = "sensors"
 def offline(
     folder: Path,
     records: Iterable[tuple[Any, ...]] = (),
-    tell: Any = lambda _: None,
+    on_sent: Any = lambda _: None,
     max_record_bytes: int = 1_000_000,
 ) -> OfflineApplication:
     """An application whose input topic has these records, of (value, key, timestamp, headers)."""
     return OfflineApplication(
         records=messages(TOPIC, list(records)),
-        tell=tell,
+        on_sent=on_sent,
         assignments=Assignments(),
         max_record_bytes=max_record_bytes,
         broker_address="127.0.0.1:9",
