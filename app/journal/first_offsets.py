@@ -37,7 +37,7 @@ from app.storage.base import ChangedError, ObjectStore
 logger = logging.getLogger(__name__)
 
 _NAME = "first-offsets"  # without the ending that journals have
-_BIRTH_SECONDS = 3600
+_BEGINNING_SECONDS = 3600
 
 
 class TopicOffsets(Protocol):
@@ -47,7 +47,7 @@ class TopicOffsets(Protocol):
     def ends(self, topic: str) -> dict[int, int]: ...
 
 
-class _Birth(BaseModel):
+class _GroupBeginning(BaseModel):
     """Where the group began, at ``since`` (seconds since the epoch); ``offsets`` by partition."""
 
     model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
@@ -114,12 +114,12 @@ class FirstOffsets:
             found = self._read(tp.topic)
             if has_begun and found is None:
                 return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
-            birth, etag = found or (None, None)
-            if birth is None or (not has_begun and self._is_over(birth, kafka)):
-                birth = self._write(tp.topic, kafka, etag)
-        if birth.is_of_another(kafka):
+            beginning, etag = found or (None, None)
+            if beginning is None or (not has_begun and self._is_over(beginning, kafka)):
+                beginning = self._write(tp.topic, kafka, etag)
+        if beginning.is_of_another(kafka):
             return self._at_low(tp, kafka, "the topic was recreated since the consumer group began")
-        offset = birth.offsets.get(str(tp.partition))
+        offset = beginning.offsets.get(str(tp.partition))
         if offset is None:
             return self._at_low(tp, kafka, "the partition was added after the consumer group began")
         return min(max(offset, kafka.low), kafka.high)
@@ -140,21 +140,21 @@ class FirstOffsets:
                 return True
         return False
 
-    def _is_over(self, birth: _Birth, kafka: PartitionOffsets) -> bool:
+    def _is_over(self, beginning: _GroupBeginning, kafka: PartitionOffsets) -> bool:
         """Whether the beginning that the object describes is over, where the group has no offset and no journal."""
-        if ids_differ(birth.cluster_id, kafka.cluster_id):
+        if ids_differ(beginning.cluster_id, kafka.cluster_id):
             return True
-        return not self._keeps_journals and self._now() - birth.since > _BIRTH_SECONDS
+        return not self._keeps_journals and self._now() - beginning.since > _BEGINNING_SECONDS
 
     def _key(self, topic: str) -> str:
         return f"{topic_folder(self._table_root, self._group, topic)}{_NAME}"
 
-    def _read(self, topic: str) -> tuple[_Birth, str] | None:
+    def _read(self, topic: str) -> tuple[_GroupBeginning, str] | None:
         found = self._store.read(self._key(topic))
         if found is None:
             return None
         try:
-            return _Birth.model_validate_json(found.body), found.etag
+            return _GroupBeginning.model_validate_json(found.body), found.etag
         except ValidationError as error:
             raise FatalError(
                 f"reading {self._store.uri}/{self._key(topic)}",
@@ -163,19 +163,19 @@ class FirstOffsets:
                 "not read yet then begin with their first record",
             ) from None
 
-    def _write(self, topic: str, kafka: PartitionOffsets, replaces: str | None) -> _Birth:
-        birth = _Birth(
+    def _write(self, topic: str, kafka: PartitionOffsets, replaces: str | None) -> _GroupBeginning:
+        beginning = _GroupBeginning(
             topic_id=kafka.topic_id,
             cluster_id=kafka.cluster_id,
             since=int(self._now()),
             offsets={str(partition): end for partition, end in self._kafka.ends(topic).items()},
         )
         try:
-            self._store.write(self._key(topic), birth.model_dump_json().encode(), replaces=replaces)
+            self._store.write(self._key(topic), beginning.model_dump_json().encode(), replaces=replaces)
         except ChangedError:
             found = self._read(topic)
             if found is None:
                 where = f"{self._store.uri}/{self._key(topic)}"
                 raise RetryableError(f"writing {where}", "it was written and deleted meanwhile") from None
             return found[0]
-        return birth
+        return beginning
