@@ -1,22 +1,22 @@
-"""Where a partition begins of which the consumer group has neither an offset nor a journal.
+"""Chooses the first offset of a partition for which the consumer group has neither an offset nor a journal.
 
-Kafka's own rule, the setting for the reset alone, loses records: a partition that is added to a topic is noticed a
-while later, and ``latest`` would skip what came in between. So with ``latest`` there is one object for each group and
-topic, ``_journal/<group>/<topic>/first-offsets``, that says where the group has begun:
+Kafka's own rule, ``auto.offset.reset`` alone, loses records. A consumer notices an added partition only after a while,
+and ``latest`` would skip the records before that. So with ``latest`` there is one object for each group and topic,
+``_journal/<group>/<topic>/first-offsets``, with the offsets at which the group began:
 
-- Whoever is the first to find neither an offset nor a journal of any partition writes it, with the end of *every*
-  partition at that moment. The store lets only one member create it, and it comes before any journal or commit of the
+- The first member that finds neither an offset nor a journal of any partition writes it, with the end of *every*
+  partition at that moment. The store lets only one member create it. It is written before any journal or commit of the
   group.
-- A partition in it begins there: also one that another member claims later, or after a crash.
+- A partition in it begins at that offset, also if another member claims it later or after a crash.
 - A partition that is not in it was added later, and begins with its first record.
-- Where there is no such object and the group has an offset or a journal of any other partition, the group is older than
-  this partition's first claim: it begins with its first record too.
+- If there is no such object, and the group has an offset or a journal of another partition, the group is older than
+  this partition's first claim. The partition begins with its first record too.
 
-The topics that the framework keeps for itself (``group_by()``) hold what this group has made of records that it may
-have committed already: they begin with their first record, whatever the setting.
+The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
+They begin with their first record, whatever the setting.
 
 With at-least-once delivery there are no journals. A group that has lost all its offsets, as after a week without any
-member, begins anew then, and an object older than an hour gives way to another one.
+member, begins again then: an object older than an hour is replaced.
 """
 
 import logging
@@ -48,7 +48,7 @@ class TopicOffsets(Protocol):
 
 
 class _GroupBeginning(BaseModel):
-    """Where the group began, at ``since`` (seconds since the epoch); ``offsets`` by partition."""
+    """The offsets at which the group began, by partition; ``since``: when, in seconds since the epoch."""
 
     model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
 
@@ -59,21 +59,21 @@ class _GroupBeginning(BaseModel):
     offsets: dict[str, int]
 
     def is_of_another(self, kafka: PartitionOffsets) -> bool:
-        """Whether it is surely about another topic or cluster than the present ones."""
+        """Whether it surely belongs to another topic or cluster than the current ones."""
         return ids_differ(self.topic_id, kafka.topic_id) or ids_differ(self.cluster_id, kafka.cluster_id)
 
 
 class FirstOffsets:
-    """Safe from several threads.
+    """Reads the object of the group's first offsets, or writes it. Thread-safe.
 
     Args:
         store: connected.
-        table_root, group: whose journals these are.
-        roots: what the keys of the table's objects start with.
-        kafka: asked about all partitions of a topic.
-        reset: where a group begins that has read nothing yet.
+        table_root, group: the table and the consumer group of the journals.
+        roots: the prefixes that keys of the table's objects have.
+        kafka: gives the offsets of all partitions of a topic.
+        reset: where a new group begins.
         keeps_journals: whether delivery is exactly once.
-        internal: names of the topics that the framework keeps for itself.
+        internal: names of the framework's internal topics.
         now: seconds since the epoch.
     """
 
@@ -109,8 +109,8 @@ class FirstOffsets:
         """
         if self._reset == "earliest" or tp.topic in self._internal:
             return kafka.low
-        with self._lock:  # partitions are claimed side by side, and the first of them decides for all
-            has_begun = self._has_begun(tp, kafka)  # asked first: whoever begins a group writes the object before
+        with self._lock:  # partitions are claimed in parallel, and the first of them decides for all
+            has_begun = self._has_begun(tp, kafka)  # before the read: a new group writes the object first of all
             found = self._read(tp.topic)
             if has_begun and found is None:
                 return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
@@ -131,7 +131,7 @@ class FirstOffsets:
         return kafka.low
 
     def _has_begun(self, tp: TopicPartition, kafka: PartitionOffsets) -> bool:
-        """Whether the group has read another partition of this very topic."""
+        """Whether the group has read another partition of this topic, and not of a deleted one of its name."""
         if self._kafka.begun(tp.topic, kafka.topic_id) - {tp.partition}:
             return True
         for found in self._store.list(topic_folder(self._table_root, self._group, tp.topic)):
@@ -141,7 +141,7 @@ class FirstOffsets:
         return False
 
     def _is_over(self, beginning: _GroupBeginning, kafka: PartitionOffsets) -> bool:
-        """Whether the beginning that the object describes is over, where the group has no offset and no journal."""
+        """Whether the object is obsolete, given that the group has no offset and no journal."""
         if ids_differ(beginning.cluster_id, kafka.cluster_id):
             return True
         return not self._keeps_journals and self._now() - beginning.since > _BEGINNING_SECONDS
