@@ -45,7 +45,7 @@ class Bench:
         batch_size: int = 1_000,
         max_buffer_bytes: int = 10_000_000,
     ) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         timings = Timings(clock=clock, sleep=clock.advance) if clock else FAST
         self.assignments = Assignments(timings=timings)
         self.pipeline = ManualPipeline(clock or Clock())
@@ -67,7 +67,7 @@ class Bench:
             pipeline=self.pipeline,
             assignments=self.assignments,
             limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000),
-            bad_records=BadRecords(choice, self.told.append),
+            bad_records=BadRecords(choice, self.reported.append),
             on_sealed=self.application.checkpoints.in_flight.sealed,
             timings=timings,
         )

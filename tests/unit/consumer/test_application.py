@@ -36,7 +36,7 @@ def consumer_error(code: int, *, fatal: bool = False) -> bool:
     return consuming_failed(KafkaConsumerException(KafkaError(code, "in the broker's words", fatal)))
 
 
-def test_passing_errors_of_the_consumer_are_passed_over_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_retriable_errors_of_the_consumer_are_logged_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     assert consumer_error(KafkaError._TRANSPORT)
     assert "Kafka: in the broker's words; going on" in caplog.text
 
@@ -80,14 +80,14 @@ def test_records_before_the_claim_become_no_rows(lenient: Bench) -> None:
     assert (lenient.written, lenient.commits) == ([5], [{TP: 6}])
 
 
-def test_records_of_a_topic_made_anew_end_the_process(lenient: Bench) -> None:
+def test_records_of_a_recreated_topic_end_the_process(lenient: Bench) -> None:
     lenient.turn(record(0), record(1))
     lenient.claims.made_anew = {TP.topic}
     with pytest.raises(RetryableError, match="recreated"):
         lenient.turn(record(0))
 
 
-def test_a_topic_made_anew_during_a_pause_ends_the_process(lenient: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_recreated_during_a_pause_ends_the_process(lenient: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     lenient.turn(record(0))
     paused = {TP}
     monkeypatch.setattr(type(lenient.application._consumer), "backpressured_tps", property(lambda _: paused))
@@ -199,7 +199,7 @@ def test_a_record_is_not_to_blame_where_kafka_takes_no_more_of_what_it_sends(len
         lenient.turn(record(1))
     lenient.checkpoint()
     assert lenient.written == [0]
-    assert not lenient.told
+    assert not lenient.reported
 
 
 def test_many_messages_are_polled_with_what_the_framework_does_beside(

@@ -118,7 +118,7 @@ def test_a_record_that_does_not_deserialize_is_put_aside_as_it_came(lenient: Ben
         ),
     )
     assert lenient.commits == [{TP: 3}]
-    assert "sensors[0] at offset 1 goes to the dead letter: it does not deserialize: no JSON" in lenient.told[0]
+    assert "sensors[0] at offset 1 goes to the dead letter: it does not deserialize: no JSON" in lenient.reported[0]
 
 
 def test_a_bad_record_at_the_end_of_the_topic_is_committed_too(lenient: Bench) -> None:
@@ -134,7 +134,7 @@ def test_a_bad_record_that_comes_again_by_a_slip_of_the_client_is_put_aside_once
     assert undeserialized(lenient, 1)
     assert undeserialized(lenient, 1)
     lenient.checkpoint()
-    assert len(lenient.told) == 1
+    assert len(lenient.reported) == 1
     assert [one.offset for batch in lenient.pipeline.batches for one in batch.rejected] == [1]
 
 

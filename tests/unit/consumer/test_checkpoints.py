@@ -91,7 +91,7 @@ def test_the_last_commit_is_not_put_off_by_one_that_failed_just_before(bench: Be
     assert bench.commits == [{TP: 1}]
 
 
-def test_a_last_commit_that_never_works_is_told(bench: Bench) -> None:
+def test_a_last_commit_that_never_works_is_an_error(bench: Bench) -> None:
     bench.commit_errors = [COORDINATOR_AWAY] * 100
     bench.turn(record(0))
     bench.application.request_stop()

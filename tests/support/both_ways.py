@@ -51,7 +51,7 @@ class CountingReader(MessageReader):
         return super().read(message)
 
 
-class Lane:
+class StagingStep:
     """A staging step with a schema of its own.
 
     Args:
@@ -114,7 +114,7 @@ def _json_topic(max_record_bytes: int) -> Topic:
     return topic
 
 
-def told(staged: Staged, schema: MemorySchema) -> Mapping[str, Any]:
+def outcome_of(staged: Staged, schema: MemorySchema) -> Mapping[str, Any]:
     """All that a batch has come to, so that equal means the same to the byte: 1 is not 1.0, and 0.0 not -0.0.
 
     Only where the column of rescued values stands is left open: a column that becomes double has rows rescued before.
@@ -146,14 +146,14 @@ def assert_both_agree(
     few: int = FEW,
 ) -> None:
     """Stage the batches one after another both ways, and compare what each has come to."""
-    lanes = [Lane(table, at_once=at_once, few=few) for at_once in (True, False)]
+    steps = [StagingStep(table, at_once=at_once, few=few) for at_once in (True, False)]
     if schema is not None:
-        for lane in lanes:
-            lane.schema.current = TableSchema(schema)
+        for step in steps:
+            step.schema.current = TableSchema(schema)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "staged.parquet"
         for number, batch in enumerate(batches):
-            one, other = (told(lane.stage(batch, path), lane.schema) for lane in lanes)
+            one, other = (outcome_of(step.stage(batch, path), step.schema) for step in steps)
             assert one == other, f"batch {number} of {batches!r} with {table}"
 
 
