@@ -17,21 +17,6 @@ from tests.fakes.clock import Clock
 from tests.unit.consumer.application_bench import TP, Bench, record
 
 
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    bench = Bench(monkeypatch, tmp_path)
-    bench.assign()
-    return bench
-
-
-@pytest.fixture
-def lenient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    """Bad records go to the dead letter here."""
-    bench = Bench(monkeypatch, tmp_path, "dead-letter")
-    bench.assign()
-    return bench
-
-
 def consumer_error(code: int, *, fatal: bool = False) -> bool:
     return consuming_failed(KafkaConsumerException(KafkaError(code, "in the broker's words", fatal)))
 

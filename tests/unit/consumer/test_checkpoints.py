@@ -13,13 +13,6 @@ from tests.unit.consumer.application_bench import COORDINATOR_AWAY, TOPIC, TP, B
 NOT_ALLOWED = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    bench = Bench(monkeypatch, tmp_path)
-    bench.assign()
-    return bench
-
-
 def test_offsets_are_committed_after_their_rows_are_in_the_lake(bench: Bench) -> None:
     bench.turn(record(5), record(6), record(3, partition=1))
 
