@@ -22,6 +22,7 @@ class Timings:
         session_seconds: how long a killed member's partitions stay without a reader. Heartbeats have a thread of their
             own in the client, so a busy connector does not miss them; one that is thought dead by mistake is fenced by
             the journal.
+        turn_seconds: how long one turn of the loop goes on to the next record, where ``transform()`` sees each of them.
         gather_seconds: the shortest time between two batches that are sealed for their size: one Spark job a second at
             most. A job costs a tenth of a CPU-second, and another 5 ms for each file.
         flush_seconds: deadline of a flush at a checkpoint.
@@ -46,6 +47,7 @@ class Timings:
     start_patience_seconds: float = 60.0
     start_pause_seconds: float = 2.0
     session_seconds: float = 20.0
+    turn_seconds: float = 0.05
     gather_seconds: float = 1.0
     flush_seconds: float = 0.6 * _MAX_POLL_SECONDS
     revoke_seconds: float = 0.2 * _MAX_POLL_SECONDS - 5.0

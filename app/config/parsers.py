@@ -4,6 +4,7 @@ Every function takes the text of one variable and returns the value, or raises `
 sentence that begins with the variable's name: ``must be …``. Text that may hold a secret is never repeated there.
 """
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -225,6 +226,14 @@ def existing_file(text: str) -> Path:
     return path
 
 
+def local_folder(path: str) -> Path:
+    """Parse the full path of a folder of this machine, which need not exist."""
+    folder = Path(path)
+    if not folder.is_absolute() or folder == Path("/") or ".." in folder.parts or "\0" in path:
+        raise ValueError("must name a folder by its full path, such as /lake, which is file:///lake as an address")
+    return folder
+
+
 def local_master(text: str) -> str:
     """Parse the address of Spark, which runs inside the connector."""
     if not _LOCAL_MASTER.fullmatch(text):
@@ -243,3 +252,24 @@ def megabytes(size: str) -> int:
     """Return the MB of a size that ``heap`` has accepted."""
     number, unit = size[:-1], size[-1].lower()
     return int(number) * (1024 if unit == "g" else 1)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Parse a JSON object."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        raise ValueError("must be a JSON object, and it is no JSON") from None  # the cause would show its content
+    if isinstance(document, dict):
+        return document
+    raise ValueError("must be a JSON object, and it is another kind of value")
+
+
+def check_google_credentials(text: str) -> None:
+    """Check that this can be the content of a credentials file of Google.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if "type" not in json_object(text):
+        raise ValueError('must be the content of a credentials file: a JSON object with a field "type"')

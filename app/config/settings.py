@@ -14,15 +14,15 @@ from pydantic_core import ErrorDetails
 
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.parsers import VIRTUAL_MARK, megabytes
+from app.config.platform_connection import parse_connection
+from app.config.storage_url import StorageAddress
 from app.config.targets import (
     AzureTarget,
     CatalogTarget,
     GcsTarget,
     LocalTarget,
     S3Target,
-    StorageAddress,
     StorageTarget,
-    parse_connection,
 )
 from app.config.variables import Variables
 from app.errors import ConfigError

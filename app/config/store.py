@@ -9,7 +9,8 @@ from pydantic_settings import NoDecode
 from app.config import parsers as parse
 from app.config.fields import env, option, parsed, together
 from app.config.kafka import KafkaVariables
-from app.config.targets import StorageAddress, check_credentials_json, parse_connection, parse_storage_url
+from app.config.platform_connection import parse_connection
+from app.config.storage_url import StorageAddress, parse_storage_url
 
 ServerSideEncryption = Literal["AES256", "aws:kms"]
 
@@ -128,7 +129,7 @@ class StoreVariables(KafkaVariables):
     @classmethod
     def _credentials_can_be_read(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if value and _is_scheme(info, "gs"):
-            check_credentials_json(value.get_secret_value())
+            parse.check_google_credentials(value.get_secret_value())
         return value
 
     @field_validator("azure_storage_account")

@@ -1,26 +1,7 @@
-"""The store and the catalog that the connector talks to, as plain values.
+"""The store and the catalog that the connector talks to, as plain values; ``Settings`` chooses among them."""
 
-``STORAGE_URL`` and the platform's ``Quix__BlobStorage__Connection__Json`` are read here. No message of this module
-repeats what it read: both may hold secrets.
-"""
-
-import json
-import re
-import uuid
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
-from urllib.parse import unquote
-
-from app.config import parsers as parse
-
-DEFAULT_REGION: Final = "us-east-1"
-
-_GOOGLE_S3: Final = "https://storage.googleapis.com"  # the S3 interface of Google Cloud Storage
-_PROVIDERS = "S3, Minio, S3Compatible, Gcp, Azure or Local"
-_FORMS = "must be s3://bucket, gs://bucket, az://container or file:///folder"
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +60,8 @@ class GcsTarget:
 class AzureTarget:
     """A container of Azure Blob Storage.
 
-    Either ``connection_string`` says where it is and lets in, or ``account`` (at ``endpoint_url``, where that is not
-    Azure's own) with ``key`` or ``sas_token``; with neither of them the SDK looks for the machine's identity.
+    Either ``connection_string`` has the address and the credentials, or ``account`` (at ``endpoint_url``, where that is
+    not Azure's own) with ``key`` or ``sas_token``. With neither of them the SDK looks for the machine's identity.
     ``may_create``: a missing container may be created.
     """
 
@@ -102,175 +83,8 @@ StorageTarget = S3Target | GcsTarget | AzureTarget | LocalTarget
 
 
 @dataclass(frozen=True, slots=True)
-class StorageAddress:
-    """What ``STORAGE_URL`` says: the kind of store, and the name of its bucket or container or the folder's path."""
-
-    scheme: Literal["s3", "gs", "az", "file"]
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class CatalogTarget:
     """A REST catalog; ``token`` is the bearer token, if there is one."""
 
     url: str
     token: str | None = field(repr=False)
-
-
-def parse_storage_url(text: str) -> StorageAddress:
-    """Read ``STORAGE_URL``: ``s3://bucket``, ``gs://bucket``, ``az://container`` or ``file:///folder``.
-
-    Raises:
-        ValueError: any other form.
-    """
-    scheme, _, rest = text.partition("://")
-    match scheme.lower():
-        case "file":
-            return StorageAddress("file", str(_local_folder(unquote(rest))))
-        case "s3" | "gs" as bucket_scheme:
-            return StorageAddress(bucket_scheme, parse.bucket(_without_path(rest, f"{bucket_scheme}://bucket")))
-        case "az":
-            return StorageAddress("az", parse.container(_without_path(rest, "az://container")))
-    raise ValueError(_FORMS)
-
-
-def _without_path(rest: str, form: str) -> str:
-    name, _, path = rest.partition("/")
-    if path.strip("/"):
-        raise ValueError(f"must be {form} alone; the path behind it goes into S3_PREFIX")
-    return name
-
-
-def _local_folder(path: str) -> Path:
-    folder = Path(path)
-    if not folder.is_absolute() or folder == Path("/") or ".." in folder.parts or "\0" in path:
-        raise ValueError("must name a folder by its full path, such as /lake, which is file:///lake as an address")
-    return folder
-
-
-def check_credentials_json(text: str) -> None:
-    """Check that this can be the content of a credentials file of Google.
-
-    Raises:
-        ValueError: it cannot.
-    """
-    if "type" not in _load(text):
-        raise ValueError('must be the content of a credentials file: a JSON object with a field "type"')
-
-
-def parse_connection(text: str, *, default_region: str = DEFAULT_REGION) -> StorageTarget:
-    """Read the platform's connection; keys may be in Pascal, camel or snake case, the provider in any case.
-
-    Args:
-        text: the JSON document.
-        default_region: for a connection that names none.
-
-    Raises:
-        ValueError: not JSON, a missing field (named in the message), or an unknown provider.
-    """
-    document = _by_plain_name(_load(text))
-    match _plain(str(document.get("provider"))):
-        case "local":
-            return LocalTarget(_Section(document, "LocalStorage").text("DirectoryPath", _local_folder))
-        case "s3":
-            return _s3_target(_Section(document, "S3Compatible"), default_region)
-        case "minio" | "s3compatible":
-            # Without its address the keys of another store would go to AWS.
-            return _s3_target(_Section(document, "S3Compatible"), default_region, "ServiceUrl")
-        case "gcp" | "gcs" | "google" | "googlecloudstorage":
-            return _s3_target(_Section(document, "S3Compatible"), default_region, service_url=_GOOGLE_S3)
-        case "azure" | "azureblobstorage":
-            return _azure_target(_Section(document, "AzureBlobStorage"))
-    raise ValueError(f"must have a field Provider that is {_PROVIDERS}")
-
-
-def _load(text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except ValueError:
-        raise ValueError("must be a JSON object, and it is no JSON") from None  # the cause would show its content
-    if isinstance(document, dict):
-        return document
-    raise ValueError("must be a JSON object, and it is another kind of value")
-
-
-def _s3_target(section: "_Section", default_region: str, *required: str, service_url: str | None = None) -> S3Target:
-    section.require("BucketName", "AccessKeyId", "SecretAccessKey", *required)
-    access_key = section.text("AccessKeyId", str)
-    secret_key = section.text("SecretAccessKey", str)
-    return S3Target(
-        bucket=section.text("BucketName", parse.bucket),
-        region=section.optional("Region", parse.other_region) or default_region,
-        endpoint_url=section.optional("ServiceUrl", parse.http_url) or service_url,
-        access_key=access_key,
-        secret_key=secret_key,
-        session_token=secret_key if _is_user(access_key) else None,
-        may_create=False,
-    )
-
-
-def _is_user(access_key: str) -> bool:
-    """Whether the key is the id of a user of Quix: the platform's gateway then takes the secret as session token."""
-    try:
-        return str(uuid.UUID(access_key)) == access_key.lower()
-    except ValueError:
-        return False
-
-
-def _azure_target(section: "_Section") -> AzureTarget:
-    """Read the section of Azure. The platform writes a connection string into the field of the key, too."""
-    key = section.optional("Key", str) or section.optional("AccountKey", str)
-    connection_string = section.optional("ConnectionString", str)
-    if key and ";" in key:  # which no key has: it is base64
-        key, connection_string = None, key
-    section.require("ContainerName", *([] if connection_string else ["AccountName"]))
-    return AzureTarget(
-        container=section.text("ContainerName", parse.container),
-        account=None if connection_string else section.text("AccountName", parse.storage_account),
-        endpoint_url=None if connection_string else section.optional("ServiceUrl", parse.http_url),
-        connection_string=connection_string,
-        key=None if connection_string else key,
-        sas_token=None if connection_string or key else section.optional("SasToken", str),
-        may_create=False,
-    )
-
-
-class _Section:
-    """One object of the connection, read by the names that the platform documents."""
-
-    def __init__(self, document: Mapping[str, Any], name: str) -> None:
-        self._name = name
-        self._values = _by_plain_name(_object(document, name))
-
-    def has(self, field_name: str) -> bool:
-        return self._values.get(_plain(field_name)) not in (None, "")
-
-    def require(self, *field_names: str) -> None:
-        missing = [f"{self._name}.{field_name}" for field_name in field_names if not self.has(field_name)]
-        if missing:
-            raise ValueError(f"must have {' and '.join(missing)}")
-
-    def optional(self, field_name: str, parser: Callable[[str], _T]) -> _T | None:
-        return self.text(field_name, parser) if self.has(field_name) else None
-
-    def text(self, field_name: str, parser: Callable[[str], _T]) -> _T:
-        self.require(field_name)
-        try:
-            return parser(str(self._values[_plain(field_name)]))
-        except ValueError as error:
-            raise ValueError(f"has a wrong {self._name}.{field_name}: it {error}") from None
-
-
-def _object(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    values = document.get(_plain(name))
-    if isinstance(values, dict):
-        return values
-    raise ValueError(f"must have an object {name}")
-
-
-def _by_plain_name(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {_plain(key): value for key, value in values.items()}
-
-
-def _plain(key: str) -> str:
-    return re.sub(r"[_-]", "", key).lower()

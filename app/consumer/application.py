@@ -1,7 +1,7 @@
-"""The quixstreams application, with what a sink that writes in the background needs from it.
+"""The quixstreams application, extended for a sink that writes in the background.
 
-It overrides private methods of quixstreams 3.28.1, which is why that version is pinned and a contract test fails when
-the code overridden here changes.
+It overrides private methods of quixstreams 3.28.1. So that version is pinned, and a contract test fails when the
+overridden code changes.
 """
 
 import logging
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Loop(Protocol):
-    """What a running application calls; see ``app.consumer.loop.ConsumerLoop``."""
+    """The methods that a running application calls; see ``app.consumer.loop.ConsumerLoop``."""
 
     @property
     def checkpoints(self) -> Checkpoints: ...
@@ -55,20 +55,20 @@ class Loop(Protocol):
 
 
 class LakeApplication(Application):
-    """The application of quixstreams: first ``transform()`` builds on it, then it runs our loop inside its own.
+    """The application of quixstreams: first ``transform()`` builds on it, then it runs the connector's loop in its own.
 
     Args:
-        assignments: the present ones.
-        metrics: told of commits that failed.
+        assignments: the current ones.
+        metrics: counts failed commits.
         max_record_bytes: the largest message that becomes a row.
-        may_create: whether the framework's internal topics are created where they are missing; else they are taken for
-            created, and it must not run.
+        may_create: whether to create missing internal topics of the framework. If not, the application behaves as if
+            they existed, and must not run.
         timings: those of commits.
         arguments: those of ``quixstreams.Application``.
 
     Attributes:
         checkpoints: the framework's processing context, in which dataframes are made.
-        current: the message whose record is processed, where that is known.
+        current: the message whose record is being processed.
         is_stopping: whether a stop was requested.
     """
 
@@ -99,12 +99,12 @@ class LakeApplication(Application):
             metrics=metrics or Metrics(),
             timings=timings,
         )
-        # The framework takes it for no argument of an application; the client is made when the loop begins.
+        # The framework's application has no argument for it; the client is created when the loop begins.
         self._consumer._consumer_config["on_commit"] = self._commit_answered
         self._does_more_than_rows = False
         self._other_sinks: OtherSinks | None = None
-        # The framework calls methods of the application, so what they lead to cannot be its argument: the sink, the
-        # pipeline and the claims are made once transform() has built on it. ``start`` is the one place that sets it.
+        # The loop cannot be an argument: it needs the sink, the pipeline and the claims, which are built after
+        # transform() has built on the application. Only ``start`` sets it.
         self._started: Loop | None = None
 
     def dataframe(self, topic: Topic | None = None, source: BaseSource | None = None) -> StreamingDataFrame:
@@ -124,7 +124,7 @@ class LakeApplication(Application):
         return made
 
     def built(self, given: StreamingDataFrame, returned: StreamingDataFrame) -> bool:
-        """Take what ``transform()`` has made of the dataframe; whether that is nothing at all.
+        """Note what ``transform()`` returned; returns whether it left the dataframe unchanged.
 
         Raises:
             FatalError: a right on a topic that it needs is missing.
@@ -143,7 +143,7 @@ class LakeApplication(Application):
             FatalError: one of the sinks fails.
         """
         self._started = loop
-        # Another context than that of the dataframe only where nothing hangs on it; they share all that it has to use.
+        # It differs from the dataframe's context only if the dataframe has no operation; they share all its parts.
         self._processing_context = loop.checkpoints
         if self._other_sinks:
             self._other_sinks.start()
@@ -151,12 +151,12 @@ class LakeApplication(Application):
 
     @property
     def internal_topics(self) -> Sequence[str]:
-        """Names of the topics that the framework keeps for itself, as the broker knows them."""
+        """Names of the framework's internal topics on the broker."""
         repartition = self._topic_manager.repartition_topics.values()
         return [topic.name for topic in [*repartition, *self._topic_manager.changelog_topics_list]]
 
     def topic(self, *arguments: Any, **options: Any) -> Topic:
-        """A topic whose messages are refused before they take more memory than there is."""
+        """See ``Application.topic``; this topic refuses messages that are too big, before it deserializes them."""
         topic = super().topic(*arguments, **options)
         refuse_too_big(topic, self._max_record_bytes)
         return topic
@@ -173,20 +173,20 @@ class LakeApplication(Application):
 
     @property
     def keeps_state(self) -> bool:
-        """Whether ``transform()`` does, or repartitions, in stores and topics of the framework; once it is built."""
+        """Whether ``transform()`` keeps state or repartitions; known once it is built."""
         return bool(self._state_manager.stores or self._topic_manager.repartition_topics)
 
     @property
     def begins_at_commit(self) -> bool:
-        """Whether consuming begins at the group's offset, also where the table is ahead of it.
+        """Whether consuming begins at the group's offset, even if the table is ahead of it.
 
-        What ``transform()`` does beside rows, such as sending to a topic or to another sink, is only as far as that.
+        State, produced records and other sinks of ``transform()`` are only as far as that offset.
         """
         return self.keeps_state or self._does_more_than_rows
 
     @property
     def recovers_state(self) -> bool:
-        """Whether that state is read from its changelog, while which the loop does not turn; safe from any thread."""
+        """Whether state is being read from its changelog; the loop does not turn meanwhile. Safe from any thread."""
         return bool(self._state_manager.recovery_required)
 
     def request_stop(self) -> None:
@@ -243,7 +243,7 @@ class LakeApplication(Application):
         super()._process_message(executors)  # type: ignore[no-untyped-call]
 
     def consume(self, most: int, seconds: float) -> list[Any]:
-        """Poll up to so many messages, with what the framework does beside at each turn of its loop."""
+        """Poll up to so many messages, and do the other work of a turn of the framework's loop."""
         self._producer.poll(self._config.producer_poll_timeout)
         consumed: list[Any] = self._consumer.consume(num_messages=most, timeout=seconds)
         self._run_tracker.set_message_consumed(bool(consumed))
@@ -271,13 +271,13 @@ class LakeApplication(Application):
             self._other_sinks.refuse_late_flush()
         tokens = self._loop.assigned(_ours(self._of_input(topic_partitions)))
         for tp in topic_partitions:
-            tp.offset = OFFSET_BEGINNING  # until its claim says where: without any, a new group would be an error
+            tp.offset = OFFSET_BEGINNING  # until its claim seeks; without an offset, a new group would be an error
         super()._on_assign(consumer, topic_partitions)
         self._loop.claim(tokens)
         logger.info("assigned: %s", _listed(topic_partitions))
 
     def _of_input(self, topic_partitions: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
-        """Those that are not of the framework's own topics, where a transform() that keeps state logs its changes."""
+        """The partitions of input topics: without those of changelogs, which a ``transform()`` with state has."""
         changelogs = {topic.name for topic in self._topic_manager.changelog_topics_list}
         return [tp for tp in topic_partitions if tp.topic not in changelogs]
 
@@ -297,10 +297,10 @@ class LakeApplication(Application):
 
 
 def is_untouched(application: Application, given: StreamingDataFrame, returned: StreamingDataFrame) -> bool:
-    """Whether nothing at all has to see a record but the sink that is attached next.
+    """Whether no part of the framework processes a record except the sink that is attached next.
 
-    Looks at the given stream from its root on, for a branch leaves the stream that it starts from as it was. What an
-    operation registers elsewhere counts too: other dataframes, state, topics of the framework, sinks, tasks.
+    Checks the given stream from its root on, because a branch does not change the stream that it starts from. Other
+    registrations of an operation count too: other dataframes, state, internal topics, sinks, tasks.
     """
     stream, registry = given.stream, given._registry
     topics, state = application._topic_manager, application._state_manager

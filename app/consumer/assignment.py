@@ -1,4 +1,4 @@
-"""The assigned topic-partitions: one home for what is known of each, from its assignment to its revocation."""
+"""Holds the state of each assigned topic-partition, from its assignment to its revocation."""
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,18 +18,18 @@ _NUMBERS = count()
 
 
 def new_token() -> str:
-    """Names an assignment, once for ever: 24 hex digits, that begin alike in one process."""
+    """A unique name of an assignment: 24 hex digits, of which the first 16 are the same within a process."""
     return f"{_PROCESS}{next(_NUMBERS):08x}"
 
 
 class Assignment:
-    """One life of a topic-partition at this member: the records that wait to be sealed, and how far it is read.
+    """One assignment of a topic-partition to this member: the waiting records, and how far the partition is read.
 
-    Each assignment is a new object with a new token, so that nothing of a former life (rows, offsets, a flush that is
+    Each assignment is a new object with a new token, so that nothing of a former one (rows, offsets, a flush that is
     still running) can touch a later one.
 
     Attributes:
-        expected: no record before this offset is to come.
+        expected: the next offset to read; a record before it is dropped.
         fenced: why its rows must not be written any more, and since when (monotonic seconds).
     """
 
@@ -53,9 +53,9 @@ class Assignment:
         self.rows: list[Row] = []
         self.messages: list[Message] = []  # that are still to become rows, by rising offsets
         self.rejected: list[Rejected] = []
-        # After back-pressure, or where state is made good, rows up to this offset come again though they are in a batch
-        # already. At any other time a lower offset is no repetition: a buffered join gives out records late, a topic
-        # may be made anew.
+        # After back-pressure, and while state is rebuilt, rows up to this offset come again although a batch has them.
+        # At any other time a lower offset is no repetition: a buffered join emits records late, and a topic may have
+        # been recreated.
         self.replayed_to = self._replayed_from = -1
         self._sealed_to = -1
         self._next_number = 0
@@ -68,7 +68,7 @@ class Assignment:
         return len(self.rows) + len(self.messages) + len(self.rejected)
 
     def seal(self) -> tuple[BatchPart, list[Row], list[Message], list[Rejected]]:
-        """Take out what waits; there is at least one record."""
+        """Take out the waiting records; there is at least one."""
         rows, self.rows = self.rows, []
         messages, self.messages = self.messages, []
         rejected, self.rejected = self.rejected, []
@@ -80,12 +80,12 @@ class Assignment:
         return part, rows, messages, rejected
 
     def replay(self, first: int, last: int) -> None:
-        """What comes between these offsets is in a batch of a former life; what is given out late may be in none."""
+        """Drop rows between these offsets: a former assignment wrote them. A join may emit earlier ones late."""
         self._replayed_from = first
         self.replayed_to = self._sealed_to = last
 
     def rewind(self) -> None:
-        """The consumer goes back to its last commit: drop what waits, and skip what is sealed when it comes."""
+        """Drop the waiting records, and skip the sealed ones: the consumer reads again from its last commit."""
         self.rows = []
         self.messages = []
         self.rejected = []
@@ -99,7 +99,7 @@ class Assignment:
         return False
 
     def add_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Take messages by rising offsets, but for those in a batch already; returns what was taken."""
+        """Take messages by rising offsets, except those that a batch already has; returns those taken."""
         if messages[0].offset() <= self.replayed_to:
             messages = [message for message in messages if message.offset() > self.replayed_to]
         if messages:
@@ -113,16 +113,16 @@ class Assignment:
 
 
 class Assignments:
-    """The assignments of this member, shared by all that have to do with one. Made before them.
+    """The assignments of this member, shared by sink, loop, claims and ownership.
 
     The consumer's thread begins and ends them; ``is_current`` and ``fence`` are safe from any thread.
 
     Args:
-        metrics: told of partitions that another member writes.
-        timings: how long Kafka may go on to call a partition ours that another member has taken.
+        metrics: counts partitions that another member writes.
+        timings: how long Kafka may still assign a partition to this member after another one has taken its journal.
 
     Attributes:
-        by_tp: the assignments; only ``begin`` and ``end`` change which there are.
+        by_tp: the assignments; only ``begin`` and ``end`` add and remove them.
     """
 
     def __init__(self, metrics: Metrics | None = None, timings: Timings = DEFAULT) -> None:
@@ -130,7 +130,7 @@ class Assignments:
         self._timings = timings
         self._clock = timings.clock
         self.by_tp: dict[TopicPartition, Assignment] = {}
-        self._by_token: Mapping[str, Assignment] = {}  # replaced as a whole: other threads may be going through it
+        self._by_token: Mapping[str, Assignment] = {}  # replaced as a whole: other threads may iterate over it
 
     def __contains__(self, tp: TopicPartition) -> bool:
         """Whether the partition is assigned."""
@@ -142,18 +142,18 @@ class Assignments:
         return tuple(self.by_tp)
 
     def find(self, topic: str, partition: int) -> Assignment | None:
-        """The partition's assignment, if it has one now; cheap enough for each record."""
+        """The partition's current assignment, if there is one; cheap enough for each record."""
         return self.by_tp.get((topic, partition))  # type: ignore[call-overload, no-any-return] # it is such a tuple
 
     def begin(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """Begin a new life for each of these; returns their tokens."""
+        """Begin a new assignment of each of these; returns their tokens."""
         begun = {tp: Assignment(tp) for tp in tps}
         self.by_tp |= begun
         self._by_token = {assignment.token: assignment for assignment in self.by_tp.values()}
         return {tp: assignment.token for tp, assignment in begun.items()}
 
     def end(self, tps: Iterable[TopicPartition]) -> None:
-        """These partitions are not ours any more: what waits of them is dropped."""
+        """End the assignments of these partitions and drop their waiting records."""
         for tp in tps:
             self.by_tp.pop(tp, None)
         self._by_token = {assignment.token: assignment for assignment in self.by_tp.values()}
@@ -163,32 +163,32 @@ class Assignments:
         return token in self._by_token
 
     def token(self, tp: TopicPartition) -> str | None:
-        """Token of the partition's assignment, if it has one now."""
+        """Token of the partition's current assignment, if there is one."""
         assignment = self.by_tp.get(tp)
         return assignment.token if assignment else None
 
     # --- offsets ----------------------------------------------------------------------------------------------------
 
     def start(self, tp: TopicPartition, offset: int, replayed_to: int) -> None:
-        """The partition is read from this offset on; records up to ``replayed_to`` are in the lake already."""
+        """Read the partition from this offset on; records up to ``replayed_to`` are in the lake already."""
         assignment = self.by_tp[tp]
         assignment.expected = offset
         assignment.replay(offset, replayed_to)
 
     def expect(self, tp: TopicPartition, offset: int) -> None:
-        """No record before this offset is to come from this partition."""
+        """Drop records of this partition before this offset."""
         if tp in self.by_tp:
             self.by_tp[tp].expected = offset
 
     def expected(self, tp: TopicPartition) -> int:
-        """The first offset that may come from this partition."""
+        """The next offset to read from this partition."""
         assignment = self.by_tp.get(tp)
         return assignment.expected if assignment else 0
 
     # --- partitions that turned out to be written by another member -------------------------------------------------
 
     def fence(self, token: str, reason: str) -> None:
-        """The assignment with this token must not write any more: its rows are dropped."""
+        """Forbid the assignment with this token to write: its rows are dropped."""
         self._metrics.fenced()
         assignment = self._by_token.get(token)
         if assignment:
@@ -200,10 +200,10 @@ class Assignments:
         return bool(self._fences())
 
     def refuse_flush(self, pause_seconds: float | None) -> None:
-        """Let no offsets be committed while rows were dropped of a partition that Kafka says is ours.
+        """Prevent a commit while a fenced partition is still assigned to this member: its rows were dropped.
 
         Args:
-            pause_seconds: for how long to pause; ``None`` where nothing can be paused.
+            pause_seconds: for how long to pause; ``None`` where pausing is impossible.
 
         Raises:
             SinkBackpressureError, RetryableError: an assignment is fenced.
@@ -212,10 +212,10 @@ class Assignments:
             raise SinkBackpressureError(retry_after=pause_seconds) if pause_seconds else _taken_over(reason)
 
     def end_if_fenced_for_long(self) -> None:
-        """Give up when Kafka still says after a while that a fenced partition is ours.
+        """End the process if Kafka has not revoked a fenced partition for ``fenced_seconds``.
 
         Raises:
-            RetryableError: so it is.
+            RetryableError: there is such a partition.
         """
         for reason, since in self._fences():
             if self._clock() - since > self._timings.fenced_seconds:

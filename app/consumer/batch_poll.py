@@ -1,6 +1,6 @@
-"""Consumes many messages at once, where nothing has to look at each: no ``transform()``, and values in JSON.
+"""Consumes thousands of messages in one call; for topics without ``transform()`` and with values in JSON.
 
-A turn of the framework's own loop takes 10 µs for a message of 200 bytes before the sink has done anything with it.
+A turn of the framework's own loop takes 10 µs for a message of 200 bytes, before the sink processes it.
 """
 
 import logging
@@ -37,11 +37,11 @@ class BatchPoll:
 
     Args:
         consume: polls up to so many messages, for so many seconds.
-        assignments: the present ones, with the offset that each expects.
-        sink: gets the messages; of values that are too large for it only the beginning is kept.
-        checkpoints: told their offsets.
-        paused: the partitions that are not to be read yet; sends the client on again where it went back.
-        rejected: takes what Kafka's client cannot decompress, and decides which of its errors pass.
+        assignments: the current ones, with the next offset of each.
+        sink: gets the messages; of those that are too big it keeps the beginning.
+        checkpoints: store the offsets.
+        paused: the partitions that are not claimed yet; seeks forward again where the client went back.
+        rejected: takes messages that Kafka's client cannot decompress, and decides which of its errors are retriable.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class BatchPoll:
         """See ``app.consumer.loop.Poll``.
 
         Raises:
-            KafkaConsumerException: Kafka's client reports what cannot be passed over.
-            ConnectorError: the offsets are not those that are to come.
+            KafkaConsumerException: an error of Kafka's client that is not retriable.
+            ConnectorError: the client went back because the topic was recreated, or a seek failed.
         """
         most = max(1, min(self._most, self._sink.room_for(self._size)))
         consumed = self._consume(most, _POLL_SECONDS)
@@ -82,7 +82,7 @@ class BatchPoll:
 
     def _take(self, tp: TopicPartition, messages: Sequence[Message], *, has_too_big: bool) -> None:
         if tp not in self._assignments or self._paused.waits(tp):
-            return  # it was given away, or given, while these were on their way
+            return  # it was revoked, or assigned again, while these messages were fetched
         messages = self._in_turn(tp, messages)
         if messages:
             if has_too_big:
@@ -92,7 +92,7 @@ class BatchPoll:
             self._checkpoints.store_offsets(*tp, messages[0].offset(), messages[-1].offset())
 
     def _add_in_turn(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
-        """Those that are too big leave their beginning, and the memory at once."""
+        """Reject messages that are too big, which frees their memory; the dead letter keeps their beginning."""
         for is_too_big, some in groupby(messages, lambda message: len(message) > self._max_record_bytes):
             if is_too_big:
                 for message in some:
@@ -128,7 +128,7 @@ class BatchPoll:
         return max(sizes)
 
     def _report(self, failed: Sequence[Any]) -> None:
-        passed_over: set[TopicPartition] = set()  # the client repeats itself
+        passed_over: set[TopicPartition] = set()  # the client repeats an error
         for message in failed:
             failure = KafkaConsumerException(error=message.error())
             if cannot_be_decompressed(failure):

@@ -1,4 +1,4 @@
-"""Finding the broker and the topics at start, with errors that say what to do."""
+"""Finds the broker and the topics at start, with errors that say what to do."""
 
 import difflib
 import logging
@@ -23,7 +23,7 @@ _REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION
 
 
 def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
-    """A client for questions to the broker. It logs when it is used; left to itself it writes to standard error."""
+    """A client for questions to the broker, with a logger: without one it writes to standard error."""
     return AdminClient({**connection.as_librdkafka_dict(), "logger": logger, **options})
 
 
@@ -49,12 +49,12 @@ def find_topics(
         try:
             return sorted(client.list_topics(timeout=answer_seconds).topics)
         except KafkaException as error:
-            client.poll(0)  # only now does the client call back with what happened underneath
+            client.poll(0)  # the client reports the causes only here, through ``error_cb``
             refused = next((seen for seen in errors if seen.code() in _REFUSED), None)
             if refused is not None:
                 raise ConfigError(doing, refused.str(), _CREDENTIALS_HINT) from None
-            telling = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
-            cause = (telling[-1] if telling else error.args[0]).str()
+            specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
+            cause = (specific[-1] if specific else error.args[0]).str()
         if stop.is_set() or clock() - begin > wait_seconds:
             raise RetryableError(doing, cause, "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up")
 
@@ -68,10 +68,10 @@ _CREDENTIALS_HINT = (
 def open_topic(
     application: Application, name: str, visible: Collection[str], *, variable: str, right: str, **options: Any
 ) -> Topic:
-    """A topic that is there.
+    """Opens an existing topic.
 
     Args:
-        application: knows how the platform calls it.
+        application: knows its name on the platform.
         name: as the user knows it.
         visible: the names that Kafka shows us.
         variable: the setting that names it.
@@ -92,7 +92,7 @@ def open_topic(
 
 
 def missing_topic(name: str, topics: Collection[str], variable: str = "input") -> ConfigError:
-    """The error for a topic that is not there, with those that look alike; ``variable`` is what names it."""
+    """The error for a topic that does not exist, with similar names; ``variable`` is the setting that names it."""
     visible = sorted(topic for topic in topics if not topic.startswith("__"))
     by_folded = {topic.casefold(): topic for topic in visible}
     alike = [by_folded[match] for match in difflib.get_close_matches(name.casefold(), by_folded, n=_SHOWN_TOPICS)]
@@ -108,7 +108,7 @@ def missing_topic(name: str, topics: Collection[str], variable: str = "input") -
 
 
 def unreadable_topic(name: str, error: Exception, right: str = "Read") -> FatalError:
-    """The error for a topic that is there and cannot be described; ``right`` is what is needed beside that."""
+    """The error for a topic that exists and cannot be described; ``right`` is needed beside Describe."""
     return FatalError(
         f"reading the settings of topic {name!r}", str(error), f"The user needs Describe and {right} rights on it"
     )

@@ -1,4 +1,4 @@
-"""The records that wait to be sealed into a batch, of all assigned topic-partitions. For the consumer's thread."""
+"""Holds the records of all assigned topic-partitions until they are sealed. For the consumer's thread."""
 
 import sys
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ class Buffer:
     """Keeps records by assignment and counts them.
 
     Args:
-        assignments: the present ones.
+        assignments: the current ones.
         max_record_bytes: the largest message that becomes a row.
-        bad_records: what becomes of records that cannot become rows.
+        bad_records: the policy for records that cannot become rows.
 
     Attributes:
         rows: how many records wait, rejected ones among them.
-        bytes: what they take in Python, estimated.
+        bytes: their estimated size in Python.
     """
 
     def __init__(self, assignments: Assignments, max_record_bytes: int, bad_records: BadRecords) -> None:
@@ -48,7 +48,7 @@ class Buffer:
         self.bytes = 0
 
     def rewind(self) -> None:
-        """The consumer goes back to its last commit: what is not sealed will be read again."""
+        """Drop the rows that are not sealed: the consumer reads them again from its last commit."""
         for assignment in self._assignments.values():
             assignment.rewind()
         self.rows = self.bytes = 0
@@ -81,12 +81,12 @@ class Buffer:
             self.bytes += _MESSAGE_OVERHEAD + size + len(message.key() or b"")
 
     def _message_of(self, before: list[Row], topic: str, partition: int, offset: int) -> Message | None:
-        """The message that has become this one row: should it be refused, this is what can be sent again."""
-        if before and before[-1].offset == offset:  # it has become several
+        """The message that became this one row: if the row is refused, the message can be sent again."""
+        if before and before[-1].offset == offset:  # it became several rows
             before[-1] = before[-1]._replace(message=None)
             return None
         message = self._message
-        if message is None or message.offset() != offset:  # given out late
+        if message is None or message.offset() != offset:  # a window or a join emits the row later
             return None
         return message if (message.topic(), message.partition()) == (topic, partition) else None
 
@@ -103,15 +103,15 @@ class Buffer:
         return room // (_COPIES * message_bytes + self._beside_value)
 
     def begin_record(self, message: Message | None = None) -> None:
-        """The processing of a record begins; see ``LakeSink.begin_record``."""
+        """Note that the processing of a record begins; see ``LakeSink.begin_record``."""
         self._rows_of_record = 0
         self._message = message
 
     def reject(self, rejected: Rejected, hint: str) -> None:
-        """Put a record aside that cannot become a row; rows of it that were added already are taken out again.
+        """Keep a record that cannot become a row for the dead letter; take out the rows that it already gave.
 
         Raises:
-            DataError: bad records are to end the process.
+            DataError: ``ON_BAD_RECORD`` is ``fail``.
         """
         assignment = self._assignments[rejected.tp]
         if assignment.is_repeated(rejected.offset):
@@ -132,7 +132,7 @@ class Buffer:
             self.count_waiting()
 
     def seal(self, number: int, reason: str) -> Batch | None:
-        """Take out what waits as the batch of this number; ``None`` where nothing does."""
+        """Take out the waiting records as the batch of this number; ``None`` if there are none."""
         sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.waiting]
         if not sealed:
             return None
@@ -141,7 +141,7 @@ class Buffer:
         return Batch(number, reason, parts, rows, size, tuple(chain.from_iterable(rejected)), messages)
 
     def count_waiting(self) -> None:
-        """Count again: records were dropped, or assignments have begun or ended."""
+        """Count again, after records were dropped or assignments began or ended."""
         before, self.rows = self.rows, sum(assignment.waiting for assignment in self._assignments.values())
         self.bytes = self.bytes * self.rows // before if before else 0
 
@@ -167,7 +167,7 @@ class RowSizer:
         """Estimated bytes of one row.
 
         Args:
-            value: the decoded record, with what else is kept of it.
+            value: the decoded record, with its key and headers.
             message_bytes: size of the Kafka message it came in.
         """
         seen = self._seen
@@ -181,7 +181,7 @@ class RowSizer:
 
 
 def deep_size(value: Any) -> int:
-    """Bytes of a decoded value with all it holds; names of fields are shared between rows and not counted."""
+    """Bytes of a decoded value with all its parts; names of fields are shared between rows and not counted."""
     size = sys.getsizeof(value)
     if isinstance(value, dict):
         return size + sum(map(deep_size, value.values()))

@@ -1,7 +1,7 @@
-"""Checkpoints of quixstreams, kept across commits that fail and may succeed later.
+"""Keeps a checkpoint of quixstreams across retriable commit errors.
 
-``Checkpoints`` waits until all that was consumed is in the lake, as quixstreams does. ``BatchCheckpoints`` commits
-what is in the lake by now, where no ``transform()`` has anything else to be brought to safety first.
+``Checkpoints`` waits until all consumed records are in the lake, as quixstreams does. ``BatchCheckpoints`` commits the
+offsets of each batch in the lake. It is for pipelines without ``transform()``, which have no state or produced records.
 """
 
 import logging
@@ -30,9 +30,9 @@ Offsets = Mapping[tuple[str, int], int]
 
 
 class OffsetsInFlight:
-    """The offsets of the present checkpoint, and how far they were when each batch was sealed.
+    """The offsets of the current checkpoint, and which of them were stored when each batch was sealed.
 
-    The sink notes down its batches here and checkpoints commit by them, so that neither has to know the other.
+    The sink records its batches here and checkpoints commit by them, so that neither depends on the other.
     """
 
     def __init__(self) -> None:
@@ -40,12 +40,12 @@ class OffsetsInFlight:
         self._sealed: list[tuple[int, Offsets]] = []
 
     def begin(self, stored: Offsets) -> None:
-        """A checkpoint begins; ``stored`` grows with it."""
+        """Begin a checkpoint; its offsets are added to ``stored``."""
         self._stored = stored
         self._sealed = []
 
     def sealed(self, batch: int) -> None:
-        """All offsets stored so far are those of rows in batches up to this one."""
+        """Note that batches up to this one have the rows of all offsets stored so far."""
         self._sealed.append((batch, dict(self._stored)))
 
     def delivered(self, is_delivered: Callable[[int], bool]) -> tuple[int, Offsets] | None:
@@ -54,27 +54,27 @@ class OffsetsInFlight:
         return found[-1] if found else None
 
     def committed(self, batch: int) -> None:
-        """The offsets of all batches up to this one are committed."""
+        """Note that the offsets of all batches up to this one are committed."""
         self._sealed = [sealed for sealed in self._sealed if sealed[0] > batch]
 
 
 class Checkpoints(ProcessingContext):
-    """Keeps a checkpoint whose offsets could not be committed for a passing reason, and tries it again.
+    """Keeps a checkpoint whose offsets could not be committed because of a retriable error, and tries it again.
 
-    It also knows how far each batch of the sink goes, so that of a checkpoint that cannot be committed as a whole the
-    part in the lake can be: a connector that fails at the same place at every start would write it again each time.
+    If a checkpoint cannot be committed as a whole, the batches that are in the lake are. Else a connector that fails at
+    the same record at each start would write them again each time.
 
     Args:
-        assignments: the present ones, with the offset that each expects.
-        in_flight: how far each batch of the sink goes.
-        on_committed: told the offsets of each commit.
-        metrics: told of each try that failed.
+        assignments: the current ones, with the next offset of each.
+        in_flight: the offsets of each batch.
+        on_committed: called with the offsets of each commit.
+        metrics: counts failed tries.
         timings: how long to pause between tries.
         context: fields of ``ProcessingContext``.
     """
 
     has_started_sinks: bool = False  # before the loop, where a failure is still one of the start
-    last_chance: bool = False  # the process ends: there is no later turn of the loop to try again
+    last_chance: bool = False  # the process ends: no later turn of the loop can try again
     _next_try: float = 0.0
     _is_due_when_asked: bool = False  # else when the commit interval is over
 
@@ -111,15 +111,15 @@ class Checkpoints(ProcessingContext):
         super().init_checkpoint()  # type: ignore[no-untyped-call]
         self.in_flight.begin(self.checkpoint._tp_offsets)
         if former and self.consumer.backpressured_tps:
-            for tp, offset in former._starting_tp_offsets.items():  # the pause goes back to these, and leaves others
+            for tp, offset in former._starting_tp_offsets.items():  # the pause seeks these partitions and no others
                 self._assignments.expect(TopicPartition(*tp), offset)
 
     def wait_for_room(self) -> bool:
-        """The buffer is full: wait a moment for the pipeline; ``False`` where a checkpoint has to empty it."""
+        """Wait a moment for the pipeline, because the buffer is full; ``False`` if only a checkpoint can empty it."""
         return False
 
     def store_offset(self, topic: str, partition: int, offset: int) -> None:
-        """See ``ProcessingContext.store_offset``; a message that came out of turn was not processed and counts not."""
+        """See ``ProcessingContext.store_offset``; ignores a message before the expected offset: it was dropped."""
         assignment = self._assignments.find(topic, partition)
         if assignment is not None:
             if offset < assignment.expected:
@@ -128,16 +128,16 @@ class Checkpoints(ProcessingContext):
         super().store_offset(topic, partition, offset)
 
     def store_offsets(self, topic: str, partition: int, first: int, last: int) -> None:
-        """As if the offset of each message from the first to the last were stored."""
+        """Store the offsets of messages in one call, from the first to the last."""
         self.store_offset(topic, partition, first)
         if last > first:
             self.store_offset(topic, partition, last)
 
     def answered(self, error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
-        """What became of a commit; Kafka's client calls it on the thread that consumes. Here each was waited for."""
+        """Take Kafka's answer to a commit, on the consumer's thread. Ignored here: each commit waits for its answer."""
 
     def commit_delivered(self, is_delivered: Callable[[int], bool]) -> None:
-        """Commit what is in the lake of a checkpoint that is given up; without it that is read again."""
+        """Commit the batches of an abandoned checkpoint that are in the lake, so that they are not read again."""
         _, offsets = self.in_flight.delivered(is_delivered) or (0, {})
         if not offsets:
             return
@@ -156,7 +156,7 @@ class Checkpoints(ProcessingContext):
         if too_early > 0 and not (revoking or self.last_chance):
             if not force:
                 return
-            self._timings.sleep(too_early)  # the buffer is full: reading on would go beyond its bound
+            self._timings.sleep(too_early)  # the buffer is full: it takes no more records
         for tries_left in reversed(range(_LAST_COMMIT_TRIES if self.last_chance else 1)):
             error = self._try_commit(force, revoking)
             if error is None:
@@ -167,7 +167,7 @@ class Checkpoints(ProcessingContext):
                 return
             if self.last_chance and not tries_left:
                 raise RetryableError("committing offsets", error.str(), "The rows since the last commit are read again")
-            if self.checkpoint._store_transactions:  # they are closed by now, and cannot take what comes next
+            if self.checkpoint._store_transactions:  # they are closed now, and take no more records
                 doing = "committing offsets and the state of transform()"
                 raise RetryableError(doing, error.str(), FROM_LAST_COMMIT)
             self._log_failed_try(error)
@@ -176,7 +176,7 @@ class Checkpoints(ProcessingContext):
         self._next_try = self._timings.clock() + self._timings.commit_pause_seconds
 
     def _try_commit(self, force: bool, revoking: bool) -> KafkaError | None:
-        """Commit if due; a passing error is returned, a lasting one raised."""
+        """Commit if due; returns a retriable error and raises any other one."""
         before, offsets = self._checkpoint, self.checkpoint._tp_offsets
         is_due = force or self._is_due_when_asked
         error = self._try(lambda: super(Checkpoints, self).commit_checkpoint(is_due, revoking))
@@ -189,7 +189,7 @@ class Checkpoints(ProcessingContext):
         self._metrics.failed_try("commit")
 
     def _try(self, commit: Callable[[], object]) -> KafkaError | None:
-        """Commit; a passing error is returned, a lasting one raised."""
+        """Commit; returns a retriable error and raises any other one."""
         try:
             commit()
         except (CheckpointConsumerCommitError, KafkaException) as error:
@@ -200,7 +200,7 @@ class Checkpoints(ProcessingContext):
 
 
 class Lake(Protocol):
-    """What is asked of the sink where offsets are committed batch by batch; see ``app.consumer.sink.LakeSink``."""
+    """The part of the sink that ``BatchCheckpoints`` needs; see ``app.consumer.sink.LakeSink``."""
 
     @property
     def is_empty(self) -> bool: ...
@@ -214,7 +214,7 @@ class Lake(Protocol):
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A commit that nobody waits for: what it commits, up to which batch, and since when (monotonic seconds)."""
+    """A commit in flight: its offsets, its last batch, and when it was sent (monotonic seconds)."""
 
     offsets: Offsets
     batch: int
@@ -224,7 +224,7 @@ class _UnderWay:
 
 
 class BatchCheckpoints(Checkpoints):
-    """Commits offsets as batches reach the lake, while the next ones are under way.
+    """Commits offsets as batches reach the lake, while the next ones are in flight.
 
     Args:
         lake: the sink.
@@ -241,7 +241,7 @@ class BatchCheckpoints(Checkpoints):
 
     @classmethod
     def in_place_of(cls, former: Checkpoints, lake: Lake) -> Self:
-        """The same checkpoints, committed batch by batch; before the first one begins."""
+        """The same checkpoints, committed batch by batch; called before the first one begins."""
         return cls.instead_of(
             former,
             lake=lake,
@@ -263,20 +263,20 @@ class BatchCheckpoints(Checkpoints):
         return self._lake.wait_for_room()
 
     def answered(self, error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
-        """See ``Checkpoints.answered``; here most commits are not waited for."""
+        """See ``Checkpoints.answered``; most commits here do not wait for it."""
         ends = {(each.topic, each.partition): each.offset - 1 for each in partitions}
-        if self._under_way and ends == self._under_way.offsets:  # others are of a checkpoint that is given up
+        if self._under_way and ends == self._under_way.offsets:  # others are of an abandoned checkpoint
             self._under_way.is_answered = True
             self._under_way.error = error or next((each.error for each in partitions if each.error), None)
 
     def commit_checkpoint(self, force: bool = False, revoking: bool = False) -> None:
-        """See ``Checkpoints.commit_checkpoint``; it waits for nothing unless it is the last one."""
+        """See ``Checkpoints.commit_checkpoint``; does not wait unless it is the last one."""
         if not (force or revoking or self.last_chance) and self._go_on():
             return
         super().commit_checkpoint(force, revoking)
 
     def _go_on(self) -> bool:
-        """Commit what is in the lake by now, without waiting for the rest; ``False`` where it is to be waited for."""
+        """Commit the batches in the lake without waiting for the rest; ``False`` if a flush has to wait for it."""
         now = self._timings.clock()
         if self._under_way:
             self._look_for_answer(self._under_way, now)
@@ -290,7 +290,7 @@ class BatchCheckpoints(Checkpoints):
         return True
 
     def _commit_delivered_batches(self, now: float) -> None:
-        """Nobody waits for the answer: a broker that dies just then would hold up the loop for minutes."""
+        """Commit without waiting for the answer: a broker that dies now would block the loop for minutes."""
         delivered = self.in_flight.delivered(self._lake.is_delivered)
         batch, offsets = delivered or (0, {})
         if now >= self._due_at and self._lake.is_empty:  # there may be later messages, without rows or skipped

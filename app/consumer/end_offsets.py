@@ -1,7 +1,7 @@
-"""How far the partitions of a topic go by now, asked off the consumer's thread.
+"""Asks the brokers for the end offsets of partitions, on another thread than the consumer's.
 
-What the consumer knows by itself comes with the messages that it fetches: while it is paused, as in an outage of the
-store, it learns nothing, and a lag taken from that would stand still just when it grows.
+The consumer learns the ends only from the messages that it fetches. While it is paused, as in an outage of the store, a
+lag computed from them would not change, although it grows.
 """
 
 import logging
@@ -23,7 +23,7 @@ class EndOffsets:
     """Asks the brokers.
 
     Args:
-        admin: what to ask with.
+        admin: sends the questions.
     """
 
     def __init__(self, admin: AdminClient) -> None:
@@ -31,19 +31,19 @@ class EndOffsets:
 
     def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The next offset to be produced, of those partitions whose leaders answer."""
-        self._admin.poll(0)  # only now it hands on what it has to log
+        self._admin.poll(0)  # the client writes its log lines only here
         if not tps:
             return {}
         latest = {KafkaTopicPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
         found, unknown = self._asked(latest)
-        if unknown:  # the client knows the partitions that there were when it last looked
+        if unknown:  # the client's metadata is older than the partition
             for topic in {tp.topic for tp in tps}:
                 self._admin.list_topics(topic, timeout=_ANSWER_SECONDS)
             found, _ = self._asked(latest)
         return found
 
     def _asked(self, latest: Mapping[KafkaTopicPartition, OffsetSpec]) -> tuple[dict[TopicPartition, int], bool]:
-        """The ends, and whether a partition is unknown, which leaves others without an answer too."""
+        """The ends, and whether a partition is unknown; then others may have no answer either."""
         found: dict[TopicPartition, int] = {}
         unknown = False
         for asked, answer in self._admin.list_offsets(latest, request_timeout=_ANSWER_SECONDS).items():

@@ -1,4 +1,4 @@
-"""Errors of Kafka's client: which pass, which last, and how the user is to see them."""
+"""Errors of Kafka's client: which are retriable, and which connector error each becomes."""
 
 import logging
 
@@ -44,7 +44,7 @@ _LASTING_CONSUMER_ERRORS = frozenset(
 
 
 def of_rebalance(error: PartitionAssignmentError) -> Exception:
-    """What was raised in the callback of a rebalance, by us or by Kafka's client."""
+    """The error that the callback of a rebalance raised, as an error of the connector where it is known."""
     cause = error.__cause__
     if isinstance(cause, ConnectorError):
         return cause
@@ -54,9 +54,9 @@ def of_rebalance(error: PartitionAssignmentError) -> Exception:
 
 
 def cannot_be_decompressed(error: Exception) -> bool:
-    """Whether Kafka's client has messages that it cannot decompress: at the same offset for ever, if nobody goes on.
+    """Whether Kafka's client cannot decompress messages: it repeats the error until the consumer seeks behind them.
 
-    With zstd it takes no more than ``receive.message.max.bytes``.
+    With zstd it decompresses no more than ``receive.message.max.bytes``.
     """
     return isinstance(error, KafkaConsumerException) and error.code == KafkaError._BAD_COMPRESSION
 
@@ -76,12 +76,12 @@ def consuming_failed(error: Exception) -> bool:
 
 
 def recovering_failed(error: KafkaConsumerException) -> ConnectorError:
-    """What the user is to see of an error of the Kafka client while state was recovered, where nothing goes on."""
+    """The error to end with after an error of the Kafka client while state was recovered: there is no retry."""
     return _ending(error.error) or RetryableError("recovering the state of transform()", error.error.str())
 
 
 def _ending(error: KafkaError) -> ConnectorError | None:
-    """What the user is to see where an error of the Kafka client ends the process; ``None`` where it passes."""
+    """The error to end with after an error of the Kafka client; ``None`` if it is retriable."""
     if error.code() in _LASTING_CONSUMER_ERRORS or error.fatal():
         return FatalError(
             "consuming from Kafka",
@@ -91,14 +91,14 @@ def _ending(error: KafkaError) -> ConnectorError | None:
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         return RetryableError(
             "consuming from Kafka",
-            f"{error.str()}. The next records are gone, or the topic was made anew",
+            f"{error.str()}. The next records are gone, or the topic was recreated",
             "The next start finds out and goes on from the right place",
         )
     return None
 
 
 def producing_failed(error: Exception) -> ConnectorError:
-    """What the user is to see where Kafka did not take what ``transform()`` produces, or the changes of its state."""
+    """The error to end with if Kafka refused records that ``transform()`` produces, or changes of its state."""
     doing = "sending what transform() produces, or the changes of its state"
     if not isinstance(error, KafkaProducerDeliveryError):
         return RetryableError(doing, str(error), FROM_LAST_COMMIT)

@@ -1,7 +1,7 @@
 """Deserializers of JSON that keep whole numbers of any size.
 
-The framework's JSON library makes floats of whole numbers of 2^64 and more, and of those below -2^63. It decides what
-is JSON and what is not; a text in which such a number may be is then read once more, by the library of Python.
+The framework's JSON library parses whole numbers of 2^64 and more, and those below -2^63, as floats. It decides whether
+a text is JSON. A text that may have such a number is then parsed again with Python's library.
 """
 
 import json

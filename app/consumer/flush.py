@@ -1,4 +1,4 @@
-"""How long a flush waits for its batches to reach the lake, and what it does when they do not."""
+"""Waits at a flush until its batches are in the lake; asks for a pause, or gives up, if that takes too long."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from app.timings import Timings
 
 
 class BatchWriter(Protocol):
-    """What the sink asks of the pipeline; see ``app.pipeline.pipeline.Pipeline``."""
+    """The part of the pipeline that the sink uses; see ``app.pipeline.pipeline.Pipeline``."""
 
     @property
     def failure(self) -> ConnectorError | None: ...
@@ -26,7 +26,7 @@ class BatchWriter(Protocol):
 
 
 class FlushWait:
-    """Waits in short pieces.
+    """Waits in short steps, and checks the pipeline for errors after each.
 
     Args:
         timings: the deadlines, and how long to pause.
@@ -38,20 +38,20 @@ class FlushWait:
         self._stop_deadline: float | None = None
 
     def stopping(self) -> None:
-        """The process is asked to stop: the flush that runs or comes gets the shorter deadline."""
+        """Give the shorter deadline to the flush that runs or comes next: the process was asked to stop."""
         self._stop_deadline = self._clock() + self._timings.stop_seconds
 
     def pause_seconds(self, *, revoking: bool) -> float | None:
-        """For how long consuming may be paused now; ``None`` where it cannot be."""
+        """For how long consuming may be paused now; ``None`` where pausing is impossible."""
         return None if revoking or self._stop_deadline is not None else self._timings.pause_seconds
 
     def until_delivered(self, pipeline: BatchWriter, last_batch: int, *, revoking: bool) -> None:
         """Wait until all batches up to this one are in the lake.
 
         Raises:
-            SinkBackpressureError: they do not get there now, and consuming can be paused.
-            RetryableError: the same where it cannot.
-            ConnectorError: the pipeline failed for good.
+            SinkBackpressureError: the store or the catalog is away, and consuming can be paused.
+            RetryableError: the same, and consuming cannot be paused.
+            ConnectorError: the pipeline failed with an error that no retry corrects.
         """
         begin = self._clock()
         obstructed_since: float | None = None

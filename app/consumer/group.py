@@ -1,4 +1,4 @@
-"""Who else uses the consumer group, and who else writes the table: what no journal can see by itself."""
+"""Checks the consumer group: whether other members write another table, and whether the user may read."""
 
 import hashlib
 import logging
@@ -21,15 +21,15 @@ _CLIENT_ID = re.compile(r"ts-datalake-sink-(?P<topic>[0-9a-f]{12})-(?P<table>[0-
 
 
 def client_id(topic: str, table_uri: str) -> str:
-    """What the broker shows of a connector: which topic it writes into which table, both as hashes."""
+    """The client id of a connector, which other members see: its topic and its table, both as hashes."""
     return f"ts-datalake-sink-{_hash(topic)}-{_hash(table_uri)}"
 
 
 def check_members(admin: AdminClient, group: str, own_client_id: str) -> None:
     """Refuse a consumer group whose members write another table from the same topic, before joining it.
 
-    Kafka gives each partition to one member of a group: either table would get some of the rows only. Where Kafka does
-    not answer yet, as when its first group is about to be made, ``OtherTables`` asks again.
+    Kafka gives each partition to one member of a group, so each table would get only a part of the rows. If Kafka does
+    not answer yet, for example before its first group exists, ``OtherTables`` asks again.
 
     Raises:
         RetryableError: there are such members. They may just be stopping, as after TABLE_NAME was changed.
@@ -44,10 +44,11 @@ def check_members(admin: AdminClient, group: str, own_client_id: str) -> None:
 
 
 class OtherTables:
-    """Looks for members that write another table, once this one is in the group: both may have joined at a time.
+    """Finds members that write another table, after this one has joined: both may have joined at the same time.
 
-    A member that meets another table's at its first assignment ends before it reads anything. One that had the group
-    to itself before goes on: it is the other one that ends, and only where it is still there at the next look, both do.
+    A member that finds another table's member at its first assignment ends before it reads a record. A member that was
+    alone in the group before goes on, because the other one ends. If the other one is still there at the next check,
+    both end.
 
     Args:
         admin: asks Kafka.
@@ -64,10 +65,10 @@ class OtherTables:
         self._seen_before = False
 
     def at_assignment(self) -> RetryableError | None:
-        """The error to end with; asks until nobody else was there once.
+        """The error to end with; asks at each call until it has once found no member of another table.
 
         Raises:
-            RetryableError: Kafka does not answer, and it is not time yet to go on without.
+            RetryableError: Kafka does not answer, and there are tries left.
         """
         if self._had_it_alone or not self._looks_left:
             return None
@@ -77,12 +78,12 @@ class OtherTables:
             self._looks_left -= 1
             if self._looks_left:
                 raise
-            logger.warning("Kafka does not tell whether members of group %s write another table", self._group)
+            logger.warning("Kafka does not say whether members of group %s write another table", self._group)
             return None
         return self._refusal(hosts, "This one leaves it before it has read anything")
 
     def later(self) -> RetryableError | None:
-        """The error to end with where another table's members stay from one call to the next.
+        """The error to end with if members of another table stay from one call to the next.
 
         Raises:
             RetryableError: Kafka does not answer.
@@ -101,23 +102,23 @@ class OtherTables:
 
 
 def check_rights(admin: AdminClient, topic: str, group: str) -> None:
-    """Ask which operations are allowed: a consumer without a right would wait for ever and not say for what.
+    """Ask which operations are allowed: a consumer without a right would wait for ever without an error.
 
-    A broker that does not tell leaves it open.
+    Passes if the broker does not say.
 
     Raises:
         FatalError: a right is missing.
     """
-    told = {"include_authorized_operations": True, "request_timeout": _ANSWER_SECONDS}
-    _require_read(lambda: admin.describe_topics(TopicCollection([topic]), **told)[topic], f"topic {topic}")
-    _require_read(lambda: admin.describe_consumer_groups([group], **told)[group], f"consumer group {group}")
+    asked = {"include_authorized_operations": True, "request_timeout": _ANSWER_SECONDS}
+    _require_read(lambda: admin.describe_topics(TopicCollection([topic]), **asked)[topic], f"topic {topic}")
+    _require_read(lambda: admin.describe_consumer_groups([group], **asked)[group], f"consumer group {group}")
 
 
 def _other_tables(admin: AdminClient, group: str, own_client_id: str) -> list[str]:
     """Hosts of the members that write another table from the same topic; none where the user may not see them.
 
-    All brokers are asked, by a call that is older than the admin client's own for groups: that one ends the process in
-    C when the broker goes away while it waits (librdkafka's issues 3663 and 4605).
+    Asks all brokers with ``list_groups()``. The admin client's newer call aborts the process in C when the broker goes
+    away while it waits (librdkafka's issues 3663 and 4605).
 
     Raises:
         RetryableError: Kafka does not answer.

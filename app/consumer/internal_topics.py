@@ -1,6 +1,6 @@
-"""Creates the topics that quixstreams needs for itself: changelogs of state, and those of ``group_by()``.
+"""Creates the internal topics of quixstreams: changelogs of state, and the repartition topics of ``group_by()``.
 
-All other topics have to exist. The framework's own switch knows only all topics or none.
+All other topics must exist. The framework's own option creates all missing topics or none.
 """
 
 import logging
@@ -39,10 +39,10 @@ _PAUSE_SECONDS = 0.2
 
 
 def create_internal_topics(manager: TopicManager, *, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Let this manager create internal topics that are not there, and no others.
+    """Let this manager create missing internal topics, and no others.
 
-    They get as many partitions and replicas as the input topic, and changelogs are compacted: that is the framework's
-    choice, as are the names, to which Quix Cloud adds the workspace.
+    The framework chooses their settings: as many partitions and replicas as the input topic, and compacted changelogs.
+    It also chooses the names, to which Quix Cloud adds the workspace.
     """
     manager._get_or_create_broker_topic = partial(_found_or_created, manager, sleep)  # type: ignore[method-assign]
     made = manager.changelog_topic
@@ -50,7 +50,7 @@ def create_internal_topics(manager: TopicManager, *, sleep: Callable[[float], No
 
 
 def pretend_internal_topics(manager: TopicManager) -> None:
-    """Take internal topics that are not there for created, to see what a ``transform()`` comes to."""
+    """Let this manager behave as if missing internal topics existed, to build a ``transform()`` without them."""
     manager._get_or_create_broker_topic = partial(_found_or_imagined, manager)  # type: ignore[method-assign]
 
 
@@ -62,7 +62,7 @@ def as_created(topic: Topic) -> Topic:
 
 
 def check_internal_rights(admin: AdminClient, manager: TopicManager) -> None:
-    """Ask which operations are allowed on these topics; a broker that does not tell leaves it open.
+    """Ask which operations are allowed on these topics; passes if the broker does not say.
 
     Raises:
         FatalError: a right is missing.
@@ -70,10 +70,10 @@ def check_internal_rights(admin: AdminClient, manager: TopicManager) -> None:
     topics = {topic.name: topic for topic in [*manager.repartition_topics.values(), *manager.changelog_topics_list]}
     if not topics:
         return
-    told = admin.describe_topics(
+    described = admin.describe_topics(
         TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=_ANSWER_SECONDS
     )
-    for name, future in told.items():
+    for name, future in described.items():
         try:
             allowed = future.result().authorized_operations
         except KafkaException as error:

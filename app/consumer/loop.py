@@ -1,4 +1,4 @@
-"""Our part of the consumer's loop: what happens at each turn, at an assignment and when a partition is revoked."""
+"""The connector's part of the consumer's loop: its turns, assignments, revocations and commits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -19,13 +19,14 @@ from app.consumer.sink import LakeSink
 from app.errors import DataError
 from app.model import Message, TopicPartition
 from app.monitoring.metrics import Metrics
+from app.timings import DEFAULT, Timings
 
 
 class Poll(Protocol):
-    """Consumes what there is: in batches (``BatchPoll``) or record by record (``RecordPoll``)."""
+    """Consumes messages: in batches (``BatchPoll``) or record by record (``RecordPoll``)."""
 
     def turn(self, executors: dict[str, Callable[..., None]]) -> None:
-        """Hand what comes next to the sink.
+        """Consume the next messages and hand their rows to the sink.
 
         Args:
             executors: of the dataframes, by the name of their topic.
@@ -33,19 +34,19 @@ class Poll(Protocol):
 
 
 class ConsumerLoop:
-    """Turns, assignments and commits, as the application tells of them. For the consumer's thread.
+    """Handles turns, assignments and commits when the application calls it. For the consumer's thread.
 
     Args:
         application: runs the loop.
-        assignments: the present ones.
+        assignments: the current ones.
         sink: gets all rows.
         poll: consumes.
         checkpoints: commit offsets; of the kind that fits ``poll``.
         paused: the partitions that wait for their claims.
-        rejected: takes messages that become no row.
-        claims: told of commits.
+        rejected: takes messages that cannot become rows.
+        claims: note the committed offsets in the journals.
         on_turn: called at each turn.
-        metrics: told how far each partition is committed, and when it is revoked.
+        metrics: records the committed offsets and the revocations.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class ConsumerLoop:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the destination does not take what comes, so that nothing is consumed."""
+        """Whether consuming is paused because the store or the catalog is away."""
         return self._is_paused
 
     # --- called by the application ----------------------------------------------------------------------------------
@@ -117,9 +118,9 @@ class ConsumerLoop:
             self._paused.check_topics(self._assignments.tps)
 
     def _commit_before(self, error: DataError) -> None:
-        """Bring what came before a bad record into the lake, so that a restart begins at that very record.
+        """Write and commit the records before a bad one, so that a restart begins at the bad record.
 
-        Not so with state, for that has what the bad record did to it: a restart begins at the last commit then.
+        With state, a restart begins at the last commit instead: the state already has the effects of the bad record.
         """
         if self._application.keeps_state:
             return
@@ -129,12 +130,12 @@ class ConsumerLoop:
         self.checkpoints.commit_checkpoint(force=True)
 
     def stopping(self) -> None:
-        """The process is asked to stop: there is one more commit, with a shorter deadline."""
+        """Prepare the last commit, with a shorter deadline: the process was asked to stop."""
         self.checkpoints.last_chance = True
         self._sink.stopping()
 
     def failed(self) -> None:
-        """An error ends the loop: commit what is in the lake, unless what is done beside rows would lack it."""
+        """Commit the batches in the lake after an error, unless ``transform()`` also sends records or keeps state."""
         if not self._application.begins_at_commit:
             self.checkpoints.commit_delivered(self._sink.is_delivered)
 
@@ -147,7 +148,7 @@ class ConsumerLoop:
         return self._rejected.processing_failed(error, row)
 
     def assigned(self, tps: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
-        """Begin a new life for each of these partitions; returns the tokens of their assignments."""
+        """Begin a new assignment of each of these partitions; returns their tokens."""
         return self._sink.assign(tps)
 
     def claim(self, tokens: Mapping[TopicPartition, str]) -> None:
@@ -155,23 +156,23 @@ class ConsumerLoop:
         self._paused.begin(tokens)
 
     def revoking(self, *, active: bool) -> None:
-        """Partitions are being revoked; see ``LakeSink.revoking``."""
+        """Note that a revocation begins or ends; see ``LakeSink.revoking``."""
         self._sink.revoking(active=active)
 
     def ended(self, tps: Sequence[TopicPartition]) -> None:
-        """These partitions are not ours any more."""
+        """End the assignments of these partitions."""
         self._metrics.ended(tps)
         self._paused.end(tps)
         self._sink.unassign(tps)
 
     def lost(self, tps: Sequence[TopicPartition]) -> None:
-        """These partitions went to another member without our being asked."""
+        """End the assignments of these partitions, which Kafka gave to another member without a revocation."""
         self.ended(tps)
-        # The old checkpoint holds offsets of rows that will never be written here.
+        # The old checkpoint has offsets of rows that this member will never write.
         self.checkpoints.init_checkpoint()
 
     def committed(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """The checkpoint is through; after a flush that asked for a pause nothing was committed."""
+        """Record these committed offsets; after a flush that asked for a pause, nothing was committed."""
         if self._sink.last_flush_ok:
             self._metrics.committed({TopicPartition(*tp): offset + 1 for tp, offset in offsets.items()})
             tokens = {self._assignments.token(TopicPartition(*tp)): offset for tp, offset in offsets.items()}
@@ -188,11 +189,12 @@ def new_loop(
     on_turn: Callable[[], None],
     in_batches: bool,
     metrics: Metrics | None = None,
+    timings: Timings = DEFAULT,
 ) -> ConsumerLoop:
-    """The loop of one of the two kinds, from parts that are there; for these see ``ConsumerLoop``.
+    """Builds the loop with batch polling or record by record; see ``ConsumerLoop`` for the arguments.
 
-    With ``in_batches``, messages go to the sink as they come, for they need no ``transform()``. There is neither state
-    nor a produced record then that has to be safe before offsets are committed.
+    With ``in_batches``, messages go to the sink unchanged, because there is no ``transform()``. So there are no state
+    and no produced records that must be safe before offsets are committed.
     """
     mark_commits(application.consumer, claims.topic_id)
     checkpoints = BatchCheckpoints.in_place_of(application.checkpoints, sink) if in_batches else application.checkpoints
@@ -214,7 +216,7 @@ def new_loop(
             rejected=rejected,
         )
         if in_batches
-        else RecordPoll(application, assignments, sink, paused)
+        else RecordPoll(application, assignments, sink, paused, timings)
     )
     return ConsumerLoop(
         application=application,

@@ -1,4 +1,4 @@
-"""Marks each committed offset as ours; see ``app.journal.group_offsets``."""
+"""Writes the connector's mark beside each committed offset; see ``app.journal.group_offsets``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from app.model import TopicPartition
 
 
 def mark_commits(consumer: Any, topic_id: Callable[[TopicPartition], str]) -> None:
-    """Let this consumer of quixstreams note a mark beside each offset that it commits; the framework commits too.
+    """Make this consumer of quixstreams write a mark with each commit, also with those of the framework.
 
     Args:
         consumer: its ``commit`` is replaced.

@@ -1,6 +1,6 @@
-"""The quixstreams application without a broker: its own code runs on records that are given, and nothing leaves it.
+"""The quixstreams application without a broker: processes given records, and sends nothing.
 
-Topics are taken for existing, with one partition each. State lives in a folder and has no changelog.
+All topics count as existing, with one partition each. State is kept in a folder and has no changelog.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _ANY_TOPIC = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.pol
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What ``transform()`` would have sent: to a topic of this name, or to a sink that calls itself so."""
+    """A record that ``transform()`` would have sent to the topic, or to the sink of the class, with the name ``to``."""
 
     to: str
     key: Any
@@ -81,17 +81,17 @@ class GivenMessage:
 
 
 class OfflineDataFrame(StreamingDataFrame):
-    """Adds to no sink but the lake's: others would write to where they lead."""
+    """Attaches only the lake's sink: other sinks would write to their destinations."""
 
-    tell: ClassVar[Callable[[Sent], None]]
+    on_sent: ClassVar[Callable[[Sent], None]]
 
     def sink(self, sink: BaseSink) -> None:
         """See ``StreamingDataFrame.sink``."""
         if isinstance(sink, LakeSink):
             super().sink(sink)
             return
-        name, tell = type(sink).__name__, type(self).tell
-        self.apply(lambda value, key, *_: tell(Sent(name, key, value)), metadata=True)  # a branch, as there
+        name, on_sent = type(sink).__name__, type(self).on_sent
+        self.apply(lambda value, key, *_: on_sent(Sent(name, key, value)), metadata=True)  # a branch, as there
 
 
 class OfflineApplication(LakeApplication):
@@ -99,14 +99,14 @@ class OfflineApplication(LakeApplication):
 
     Args:
         records: the messages of the input topic, in turn.
-        tell: given what would have been sent elsewhere.
+        on_sent: called with each record that would have been sent elsewhere.
         arguments: those of ``LakeApplication``.
     """
 
-    def __init__(self, *, records: Iterator[Message], tell: Callable[[Sent], None], **arguments: Any) -> None:
+    def __init__(self, *, records: Iterator[Message], on_sent: Callable[[Sent], None], **arguments: Any) -> None:
         self._given = records
-        self._tell = tell
-        self._dataframes = type("Dataframe", (OfflineDataFrame,), {"tell": staticmethod(tell)})
+        self._on_sent = on_sent
+        self._dataframes = type("Dataframe", (OfflineDataFrame,), {"on_sent": staticmethod(on_sent)})
         super().__init__(**arguments, may_create=False, use_changelog_topics=False)
 
     def _get_topic_manager(self) -> TopicManager:
@@ -119,14 +119,14 @@ class OfflineApplication(LakeApplication):
         return _GivenConsumer(self._given, self.request_stop, **arguments, auto_offset_reset="error", **_known(named))
 
     def _get_internal_producer(self, *_: Any, **__: Any) -> InternalProducer:
-        return _TellingProducer(self._config.broker_address, self._tell)
+        return _RecordingProducer(self._config.broker_address, self._on_sent)
 
     def get_producer(self, transactional: bool = False) -> Producer:  # noqa: ARG002 - as in Application
-        """See ``Application.get_producer``; what is produced is told."""
-        return _PlainProducer(self._config.broker_address, self._tell)
+        """See ``Application.get_producer``; this one passes records to ``on_sent``."""
+        return _PlainProducer(self._config.broker_address, self._on_sent)
 
     def get_consumer(self, auto_commit_enable: bool = True) -> Consumer:  # noqa: ARG002 - as in Application
-        """There is nothing to consume from."""
+        """Raises ``ConfigError``: there is nothing to consume from."""
         raise ConfigError("making a consumer", "there is no broker", "Only a running connector has one")
 
 
@@ -202,24 +202,24 @@ class _GivenConsumer(InternalConsumer):
     assign = pause = resume = seek = unsubscribe = close = resume_backpressured = _nothing
 
 
-class _TellingProducer(InternalProducer):
-    def __init__(self, broker: Any, tell: Callable[[Sent], None]) -> None:
+class _RecordingProducer(InternalProducer):
+    def __init__(self, broker: Any, on_sent: Callable[[Sent], None]) -> None:
         super().__init__(broker)
-        self._producer = _PlainProducer(broker, tell)
-        self._tell = tell
+        self._producer = _PlainProducer(broker, on_sent)
+        self._on_sent = on_sent
 
     def produce_row(self, row: Row, topic: Topic, key: Any = None, *_: Any, **__: Any) -> None:
-        topic.row_serialize(row=row, key=key)  # what cannot be is the record's fault
-        self._tell(Sent(topic.name, key, row.value))
+        topic.row_serialize(row=row, key=key)  # raises for a record that cannot be serialized
+        self._on_sent(Sent(topic.name, key, row.value))
 
 
 class _PlainProducer(Producer):
-    def __init__(self, broker: Any, tell: Callable[[Sent], None]) -> None:
+    def __init__(self, broker: Any, on_sent: Callable[[Sent], None]) -> None:
         super().__init__(broker)
-        self._tell = tell
+        self._on_sent = on_sent
 
     def produce(self, topic: str, value: Any = None, key: Any = None, *_: Any, **__: Any) -> None:
-        self._tell(Sent(topic, key, value))
+        self._on_sent(Sent(topic, key, value))
 
     def poll(self, timeout: float = 0) -> int:  # noqa: ARG002 - as in Producer
         return 0

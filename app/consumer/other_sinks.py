@@ -1,6 +1,6 @@
-"""Sinks that ``transform()`` attaches beside the lake's: a failure of theirs is told as theirs, and loses no record.
+"""Guards the other sinks that ``transform()`` attaches: an error names the sink, and no record is lost.
 
-quixstreams flushes all sinks before it commits offsets, the lake's last.
+quixstreams flushes all sinks before it commits offsets, the lake's sink last.
 """
 
 import threading
@@ -13,7 +13,7 @@ from app.errors import ConnectorError, FatalError, RetryableError
 
 
 class OtherSink:
-    """Stands before a sink where the framework starts and flushes it.
+    """Wraps a sink, for the framework to start and flush.
 
     Args:
         sink: what the user has given to ``sdf.sink()``.
@@ -35,7 +35,7 @@ class OtherSink:
         self._guarded("connecting", self._sink.start)
 
     def flush(self) -> None:
-        """Let it write what it has.
+        """Let it write its records.
 
         Raises:
             SinkBackpressureError: it cannot now; quixstreams pauses and reads again.
@@ -49,10 +49,10 @@ class OtherSink:
         self._guarded("pausing", self._sink.on_paused)
 
     def refuse_late_flush(self) -> None:
-        """Raise if a flush that a revocation has left behind still runs.
+        """Raise if a flush that a revocation abandoned still runs.
 
-        At its end the sink may drop what it got since, as ``BatchingSink`` does, and the offsets of that would be
-        committed.
+        At the end of that flush the sink may drop its newer records, as ``BatchingSink`` does. Their offsets would be
+        committed nevertheless.
         """
         if not self._flushes.acquire(blocking=False):
             raise RetryableError(
@@ -76,7 +76,7 @@ class OtherSink:
 
 
 class OtherSinks:
-    """All sinks of an application but the lake's.
+    """All sinks of an application except the lake's.
 
     Args:
         manager: of the framework, before the lake's sink is attached.

@@ -1,4 +1,4 @@
-"""Lets a partition be consumed once its journal is claimed, from where the claim says. For the consumer's thread."""
+"""Resumes a partition once its journal is claimed, at the offset of the claim. For the consumer's thread."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Claiming(Protocol):
-    """What claims partitions and keeps their journals; see ``app.journal.claims.Claims``."""
+    """Claims partitions and keeps their journals; see ``app.journal.claims.Claims``."""
 
     def begin(self, tokens: Mapping[TopicPartition, str]) -> None: ...
     def finished(self) -> list[Claim]: ...
@@ -35,8 +35,8 @@ class PausedPartitions:
     Args:
         consumer: the consumer of quixstreams.
         claims: claims journals in the background.
-        assignments: told where each admitted partition begins.
-        metrics: told the same.
+        assignments: get the first offset of each resumed partition.
+        metrics: records the same.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class PausedPartitions:
         self._assignments = assignments
         self._metrics = metrics or Metrics()
         self._waiting: dict[TopicPartition, Claim | None] = {}
-        self._away_since: float | None = None  # of the broker
+        self._away_since: float | None = None  # when the broker went away
 
     @property
     def is_complete(self) -> bool:
@@ -59,10 +59,10 @@ class PausedPartitions:
         return tp in self._waiting
 
     def is_heard(self, tp: TopicPartition) -> bool:
-        """Whether the partition is being consumed right now: claimed, not paused, from a Kafka that is there.
+        """Whether the partition is being consumed now: it is claimed and not paused, and Kafka is available.
 
-        A Kafka that is away is noticed when the client says so. That it is back shows with the next message or, where
-        none comes, with the client's statistics: every 30 seconds.
+        The client reports when Kafka is away. Its return is noticed with the next message or, if there is none, with
+        the client's statistics, which come every 30 seconds.
         """
         return not self._consumer.backpressured_tps and not self.waits(tp) and self._is_broker_there()
 
@@ -73,15 +73,15 @@ class PausedPartitions:
         self._claims.begin(tokens)
 
     def end(self, tps: Iterable[TopicPartition]) -> None:
-        """These partitions are not ours any more."""
+        """Forget these partitions, which are not assigned any more."""
         for tp in tps:
             self._waiting.pop(tp, None)
 
     def turn(self) -> None:
-        """Resume what is claimed by now.
+        """Resume the partitions whose claims have succeeded.
 
         Raises:
-            ConnectorError: a claim failed for good, or topic or group are not as they were any more.
+            ConnectorError: a claim failed with an error that no retry corrects, or topic or group changed.
         """
         self._claims.check()
         if not self._waiting:
@@ -102,14 +102,14 @@ class PausedPartitions:
             return True
         if since != self._away_since:
             self._away_since = since
-            self._consumer._broker_states.clear()  # those are of before: only what comes now counts
+            self._consumer._broker_states.clear()  # they are from before the outage
         if "UP" in self._consumer._broker_states.values():
             self._consumer._broker_available()
             return True
         return False
 
     def _is_there(self, claim: Claim) -> bool:
-        """Go to the claim's offset; ``False`` while the client is not that far."""
+        """Seek to the claim's offset; ``False`` while the client has not finished the assignment."""
         try:
             self._consumer.seek(_kafka(claim.tp, claim.start.offset))
         except KafkaException as error:
@@ -121,7 +121,7 @@ class PausedPartitions:
         return True
 
     def _admit(self, starts: Mapping[TopicPartition, Start]) -> None:
-        """Resume partitions that are where they begin."""
+        """Resume partitions that are at their first offset."""
         if not starts:
             return
         self._commit([_kafka(tp, start.offset) for tp, start in starts.items() if start.moves_group])
@@ -132,13 +132,13 @@ class PausedPartitions:
         logger.info("claimed: %s", ", ".join(listed))
 
     def seek_to_expected(self, tp: TopicPartition, given: int, expected: int) -> None:
-        """Go to the offset that is expected: the client gave one before it.
+        """Seek to the expected offset again, because the client gave an earlier one.
 
-        librdkafka goes back to a topic's beginning when a seek overtakes its own search for that beginning, which was
-        under way since the assignment: half a second later it searches again.
+        librdkafka searches for a topic's beginning from the assignment on. A seek may overtake that search; librdkafka
+        then searches again half a second later, and goes back to the beginning.
 
         Raises:
-            RetryableError: the topic is not the one that was claimed, or Kafka does not tell.
+            RetryableError: the topic is not the one that was claimed, or Kafka does not give its id.
         """
         if not self._claims.is_same_topic(tp):
             raise recreated_error(tp, f"Kafka gives offset {given} where {expected} comes next")
@@ -149,7 +149,7 @@ class PausedPartitions:
         logger.info("%s: the Kafka client went back to offset %s; sent on to %s again", tp, given, expected)
 
     def check_topics(self, tps: Iterable[TopicPartition]) -> None:
-        """After a pause: a topic made anew meanwhile may have records beyond the offset where it is to go on.
+        """Check after a pause that no topic was recreated: the new one may already have the next offset.
 
         Raises:
             RetryableError: one of the topics is not the one that was claimed.
@@ -159,9 +159,10 @@ class PausedPartitions:
                 raise recreated_error(tp, "it has another id than before the pause")
 
     def _commit(self, begins: list[KafkaTopicPartition]) -> None:
-        """Commit where the group begins: in one request, for one may take long where the coordinator is away.
+        """Commit the first offsets of the group, in one request: each may take long while the coordinator is away.
 
-        A crash before its first commit must not move a start at the latest, and what is in the table already is no lag.
+        Without this commit, a crash before the group's first one would move a start at ``latest``, and records that are
+        in the table already would count as lag.
         """
         if not begins:
             return

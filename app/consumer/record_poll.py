@@ -1,6 +1,5 @@
-"""Consumes record by record, where ``transform()`` or a deserializer has to look at each."""
+"""Consumes record by record, for ``transform()`` and for deserializers that need single messages."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,28 +9,37 @@ from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.sink import LakeSink
+from app.timings import DEFAULT, Timings
 
 _TURN_MESSAGES = 64
-_TURN_SECONDS = 0.05
 
 
 class RecordPoll:
-    """Several messages a turn, if they come without a pause: what else there is to do in a turn costs as much as one.
+    """Processes several messages in a turn, because the other work of a turn costs as much as a message.
+
+    A turn ends when no message waits, at the latest after 64 messages or ``turn_seconds``.
 
     Args:
         application: processes one message after the other.
-        assignments: the present ones, with the offset that each expects.
-        sink: told where each record begins.
-        paused: sends the client on again where it went back.
+        assignments: the current ones, with the next offset of each.
+        sink: notified of the beginning of each record.
+        paused: seeks forward again where the client went back.
+        timings: how long a turn may take.
     """
 
     def __init__(
-        self, application: LakeApplication, assignments: Assignments, sink: LakeSink, paused: PausedPartitions
+        self,
+        application: LakeApplication,
+        assignments: Assignments,
+        sink: LakeSink,
+        paused: PausedPartitions,
+        timings: Timings = DEFAULT,
     ) -> None:
         self._application = application
         self._assignments = assignments
         self._sink = sink
         self._paused = paused
+        self._timings = timings
         self._has_begun = False  # a message came in this step of the loop
         self._composed: dict[str, Callable[..., None]] | None = None
         self._executors: dict[str, Callable[..., None]] = {}
@@ -40,16 +48,17 @@ class RecordPoll:
         """See ``app.consumer.loop.Poll``."""
         application = self._application
         watched = self._watched(executors)
-        until = time.monotonic() + _TURN_SECONDS
+        clock = self._timings.clock
+        until = clock() + self._timings.turn_seconds
         for _ in range(_TURN_MESSAGES):
             self._has_begun = False
             application.process_one(watched)
             is_over = not self._has_begun or application.is_stopping or self._sink.is_full
-            if is_over or application.recovers_state or time.monotonic() > until:
+            if is_over or application.recovers_state or clock() > until:
                 return
 
     def _watched(self, composed: dict[str, Callable[..., None]]) -> dict[str, Callable[..., None]]:
-        """The same executors, telling the sink where each record begins."""
+        """The same executors, which also notify the sink of the beginning of each record."""
         if self._composed is not composed:
             self._composed = composed
             self._executors = {name: self._beginning(execute) for name, execute in composed.items()}
@@ -69,7 +78,7 @@ class RecordPoll:
             begin(current.message)
             try:
                 execute(value, key, timestamp, headers)
-            except SystemExit as error:  # of a user's function: it would end the process without a word
+            except SystemExit as error:  # of a user's function: it would end the process without an error message
                 ended = RuntimeError(f"it called sys.exit({error.code!r})")
                 raise ended.with_traceback(error.__traceback__) from None
 

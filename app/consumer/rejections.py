@@ -1,4 +1,4 @@
-"""Messages that become no row: why, and that they are rejected and passed over."""
+"""Rejects messages that cannot become rows, with the reason, and lets consuming go on behind them."""
 
 from typing import Any
 
@@ -29,13 +29,19 @@ from app.consumer.user_code import at, line_of
 from app.errors import ConnectorError, cut
 from app.model import Message, Row, TopicPartition
 
-# What was produced for an earlier record, or the framework itself, has failed; or Kafka does not take any more.
+# Errors of an earlier record's output, of the framework, or of a full producer queue; not of the current record.
 _NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError, BufferError)
 _HINT_TRANSFORM = "Correct transform() in app/transform.py"
 
 
 def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
-    """A record at which ``transform()`` failed, or that became no row; ``message`` where it is known and no other's."""
+    """Refuses a record at which ``transform()`` failed, or that became no row.
+
+    Args:
+        error: why.
+        row: the record as the framework passed it to ``transform()``.
+        message: the one that holds this record alone; ``None`` where it is unknown or holds several.
+    """
     if isinstance(error, NullValueError) and row.value is not None:
         error = NullValueError("transform() made null of it, as a function does that returns nothing")
     is_ours = isinstance(error, NotARowError)
@@ -46,22 +52,17 @@ def not_processed(error: Exception, row: FrameworkRow, message: Message | None) 
 
 
 class MessageReader:
-    """Reads messages one by one, as the framework and the sink do where records are processed one by one.
+    """Reads messages one by one, with the same result as the framework and the sink give record by record.
 
     Args:
-        topic: knows the deserializers.
-        max_record_bytes: the largest message that becomes a row.
+        topic: has the deserializers, and refuses messages that are too big: one of ``LakeApplication.topic``.
     """
 
-    def __init__(self, topic: Topic, max_record_bytes: int) -> None:
+    def __init__(self, topic: Topic) -> None:
         self._topic = topic
-        self.max_record_bytes = max_record_bytes
 
     def read(self, message: Message) -> Row | Refusal:
         """The message's row, or why it has none."""
-        size = message_size(message)
-        if size > self.max_record_bytes:
-            return not_deserialized(TooBigError(size, self.max_record_bytes), message)
         try:
             row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
         except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
@@ -72,7 +73,15 @@ class MessageReader:
 
 
 def refuse_too_big(topic: Topic, limit: int) -> None:
-    """Let the topic raise ``TooBigError`` for messages above the limit, before anything is made of them."""
+    """Make the topic raise ``TooBigError`` for larger messages, before their bytes are deserialized.
+
+    Messages that are read one by one are checked here and nowhere else: the framework and ``MessageReader`` both
+    deserialize them through the topic.
+
+    Args:
+        topic: of the application; its ``row_deserialize`` is replaced.
+        limit: bytes of the value, the key and the headers.
+    """
     deserialize = topic.row_deserialize
 
     def row_deserialize(message: Any) -> Any:
@@ -85,17 +94,17 @@ def refuse_too_big(topic: Topic, limit: int) -> None:
 
 
 class CurrentMessage:
-    """The message whose record is processed; the framework hands on only what it has made of it.
+    """Remembers the message whose record is being processed; the framework passes on only the record.
 
     Attributes:
-        message: it, where it holds one record and no other.
+        message: the message, if it holds one record; else ``None``.
     """
 
     def __init__(self) -> None:
         self.message: Message | None = None
 
     def keep_of(self, topic: Topic) -> None:
-        """Keep the message of each record of this topic at hand."""
+        """Remember the message of each record of this topic."""
         deserialize = topic.row_deserialize
 
         def deserialize_and_keep(
@@ -109,7 +118,7 @@ class CurrentMessage:
         vars(topic)["row_deserialize"] = deserialize_and_keep
 
     def of(self, row: FrameworkRow) -> Message | None:
-        """The message of this row; ``None`` where the row has come from a topic of the framework's own."""
+        """The message of this row; ``None`` if the row came through an internal topic of the framework."""
         message = self.message
         if message is None or (message.topic(), message.partition()) != (row.topic, row.partition):
             return None
@@ -117,15 +126,15 @@ class CurrentMessage:
 
 
 class RejectedMessages:
-    """Gives messages that become no row to the sink as rejected records, and lets consuming go on behind them.
+    """Gives messages that cannot become rows to the sink as rejected records, and stores their offsets.
 
     Args:
         consumer: of quixstreams.
-        assignments: the present ones, with the offset that each expects.
+        assignments: the current ones, with the next offset of each.
         sink: takes rejected records.
-        checkpoints: told their offsets.
+        checkpoints: store their offsets.
         paused: the partitions that wait for their claims.
-        current: the message whose record is processed.
+        current: the message whose record is being processed.
     """
 
     def __init__(
@@ -145,10 +154,10 @@ class RejectedMessages:
         self._paused = paused
         self._current = current
         self._poll = consumer.poll
-        consumer.poll = self._polled  # the framework keeps of a failed message the error alone
+        consumer.poll = self._polled  # the framework keeps only the error of a failed message
 
     def consuming_failed(self, error: Exception, message: Message | None) -> bool:
-        """Whether the loop may go on; a message that does not deserialize is rejected and counts as consumed."""
+        """Whether the loop may go on; rejects a message that does not deserialize and counts it as consumed."""
         if isinstance(error, KafkaConsumerException):
             if message is not None and cannot_be_decompressed(error):
                 self.pass_over(message)
@@ -166,7 +175,7 @@ class RejectedMessages:
         return True
 
     def processing_failed(self, error: Exception, row: FrameworkRow | None) -> bool:
-        """Whether the loop may go on; a record at which ``transform()`` failed, or that became no row, is rejected."""
+        """Whether the loop may go on; rejects a record at which ``transform()`` failed or that became no row."""
         if isinstance(error, _NOT_OF_THE_RECORD) or row is None:
             return False
         refusal = not_processed(error, row, self._current.of(row))
@@ -174,9 +183,9 @@ class RejectedMessages:
         return True
 
     def pass_over(self, message: Message) -> None:
-        """Go on behind a message that Kafka's client cannot decompress; what is known of it goes to the dead letter.
+        """Seek behind a message that Kafka's client cannot decompress; the dead letter gets its offset and the reason.
 
-        Where several were compressed together, the client fails again until the last of them is passed over.
+        If several messages were compressed together, the client fails again until the last of them is passed over.
         """
         tp = TopicPartition(message.topic(), message.partition())
         if tp not in self._assignments or self._paused.waits(tp):
@@ -194,7 +203,7 @@ class RejectedMessages:
         return None
 
     def _reject(self, refusal: Refusal) -> None:
-        """The framework stores the offset of what it could read only: this would come again after each restart."""
+        """Reject a message and store its offset, which the framework does only for messages that it could read."""
         rejected = refusal.rejected
         self._sink.begin_record()
         self._sink.reject(rejected, refusal.hint)

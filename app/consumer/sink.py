@@ -1,4 +1,4 @@
-"""The sink as quixstreams sees it: rows in, batches out, and a flush that returns only when all is in the lake.
+"""The sink of quixstreams: takes rows, seals them into batches, and flushes until all of them are in the lake.
 
 Invariants kept here:
 1. ``flush`` returns only when every row added before it is uploaded and registered; only then offsets are committed.
@@ -18,6 +18,7 @@ from app.bad_records.policy import BadRecords
 from app.consumer.assignment import Assignments
 from app.consumer.buffer import Buffer
 from app.consumer.flush import BatchWriter, FlushWait
+from app.consumer.seal_rules import SealRules
 from app.consumer.sink_observer import SinkObserver
 from app.errors import RetryableError
 from app.model import Message, Rejected, TopicPartition
@@ -26,12 +27,10 @@ from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-_BATCHES_IN_BUFFER = 2  # so that one is converted while the next comes in
-
 
 @dataclass(frozen=True, slots=True)
 class SinkLimits:
-    """How much the sink takes before what.
+    """How many rows and bytes the sink takes.
 
     Attributes:
         batch_size: rows that are worth a batch, over all partitions.
@@ -47,18 +46,16 @@ class SinkLimits:
 class LakeSink(BaseSink):
     """Buffers rows per topic-partition and seals them into batches for the pipeline.
 
-    A batch is sealed when ``batch_size`` rows wait and the pipeline has been idle for a second; when the
-    buffer is half full; and at flush. Under load batches thus grow instead of multiplying, which is what spreads
-    Spark's fixed cost per job and per file.
+    ``app.consumer.seal_rules`` decides when a batch is sealed, and why.
 
     Args:
         pipeline: writes the batches.
-        assignments: the present ones.
+        assignments: the current ones.
         limits: of rows and bytes.
-        bad_records: what becomes of records that cannot become rows.
-        on_sealed: told the number of each new batch.
-        metrics: told of pauses.
-        observer: told of assignments, records and turns; without one, ``None`` costs nothing for each record.
+        bad_records: the policy for records that cannot become rows.
+        on_sealed: called with the number of each new batch.
+        metrics: counts pauses.
+        observer: notified of assignments, records and turns; ``None`` saves the call for each record.
         timings: deadlines of flushes, and the shortest time between two batches.
     """
 
@@ -79,6 +76,7 @@ class LakeSink(BaseSink):
         self._pipeline = pipeline
         self._assignments = assignments
         self.limits = limits
+        self._seal_rules = SealRules(limits.batch_size, limits.max_buffer_bytes, timings.gather_seconds)
         self._wait = FlushWait(timings)
         self._timings = timings
         self._clock = timings.clock
@@ -122,14 +120,14 @@ class LakeSink(BaseSink):
         """Seal the rest and wait until all batches sealed so far are in the lake.
 
         Raises:
-            SinkBackpressureError: the destination does not take them now; quixstreams pauses and reads again.
-            RetryableError: the same while partitions are revoked or the process stops, where nothing can be paused.
-            ConnectorError: the pipeline failed for good.
+            SinkBackpressureError: the store or the catalog is away; quixstreams pauses and reads the rows again.
+            RetryableError: the same while partitions are revoked or the process stops, when pausing is impossible.
+            ConnectorError: the pipeline failed with an error that no retry corrects.
         """
         try:
             self._flush()
         finally:
-            # Another thread flushes what is revoked; observers belong to the consumer's.
+            # quixstreams flushes on another thread while it revokes; observers are for the consumer's thread alone.
             if self._observer is not None and threading.get_ident() == self._consumer_thread:
                 self._observer.flushed()
 
@@ -138,7 +136,7 @@ class LakeSink(BaseSink):
             revoking = self._revoking
             if threading.get_ident() != self._consumer_thread and not revoking:
                 raise _too_late()
-            self._seal("buffer full" if self.is_full else "checkpoint")
+            self._seal(self._seal_rules.at_flush(held_bytes=self.held_bytes))
             last_batch = self._last_batch
         try:
             self._wait.until_delivered(self._pipeline, last_batch, revoking=revoking)
@@ -154,9 +152,9 @@ class LakeSink(BaseSink):
         self.last_flush_ok = True
 
     def on_paused(self) -> None:
-        """The consumer pauses and goes back to its last commit: what is not sealed will be read again.
+        """Drop the rows that are not sealed: the consumer pauses, and then reads again from its last commit.
 
-        It may be another sink of ``transform()`` that asks for the pause; nothing is committed then either.
+        Another sink of ``transform()`` may have asked for the pause; nothing is committed then either.
         """
         self.last_flush_ok = False
         self._buffer.rewind()
@@ -167,7 +165,7 @@ class LakeSink(BaseSink):
         """Nothing to connect: the store, the catalog and Spark are up before the application runs."""
 
     def assign(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """Begin a new life for each of these topic-partitions, on the thread that consumes them.
+        """Begin a new assignment of each of these topic-partitions; called on the consumer's thread.
 
         Returns:
             The tokens of the new assignments.
@@ -175,25 +173,25 @@ class LakeSink(BaseSink):
         self._consumer_thread = threading.get_ident()
         tokens = self._assignments.begin(tps)
         self._buffer.count_waiting()
-        self._flushed_batch = self._last_batch  # whatever became of them, they were of the former life
+        self._flushed_batch = self._last_batch  # earlier batches belong to former assignments
         self.left_rows_behind = False
-        self.last_flush_ok = True  # a failed one of the former life says nothing about this one
+        self.last_flush_ok = True  # a flush of a former assignment says nothing about this one
         if self._observer is not None:
             self._observer.assigned(tokens)
         return tokens
 
     def unassign(self, tps: Sequence[TopicPartition]) -> None:
-        """End the assignments: rows not sealed are dropped, sealed ones are not uploaded any more."""
+        """End the assignments: drop rows that are not sealed, and upload no sealed ones from now on."""
         if self._observer is not None:
             self._observer.unassigned(tps)
-        # A batch that came through during a pause, after the flush that gave up on it, is not committed either.
+        # A batch that reached the lake during a pause, after its flush gave up, is not committed either.
         uncommitted = self._buffer.rows > 0 or self._last_batch > self._flushed_batch
         self.left_rows_behind = self.left_rows_behind or uncommitted
         self._assignments.end(tps)
         self._buffer.count_waiting()
 
     def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
-        """Buffer messages of an assigned partition, by rising offsets; the pipeline makes rows of them."""
+        """Buffer messages of an assigned partition, by rising offsets; the pipeline converts them to rows."""
         self._buffer.add_messages(tp, messages)
         if self._observer is not None:
             self._observer.messages_added(tp, messages)
@@ -203,10 +201,10 @@ class LakeSink(BaseSink):
         return self._buffer.messages_in(self.limits.max_buffer_bytes - self.held_bytes, message_bytes)
 
     def turn(self) -> None:
-        """One turn of the consumer's loop is over: all offsets seen are complete. Seal if it is time to.
+        """Seal a batch if it is time to; called after each turn of the loop, when all rows of an offset are there.
 
         Raises:
-            ConnectorError: the pipeline failed for good.
+            ConnectorError: the pipeline failed with an error that no retry corrects.
         """
         if self._observer is not None:
             self._observer.turn(is_in_trouble=self._is_in_trouble)
@@ -215,42 +213,46 @@ class LakeSink(BaseSink):
         self._assignments.end_if_fenced_for_long()
         if not self.is_full:
             self._full_since = None
-        if self._buffer.bytes >= self.limits.max_buffer_bytes // _BATCHES_IN_BUFFER:
-            self._seal("buffer half full")
-        elif not self._pipeline.is_idle:
-            self._gathering_since = self._clock()
-        elif self._is_due:
-            self._seal("checkpoint")
-        elif self._buffer.rows >= self.limits.batch_size and self._has_gathered:
-            self._seal(f"{self._buffer.rows:,} rows waiting, writer idle")
+        self._seal_if_worth_it()
 
-    @property
-    def _has_gathered(self) -> bool:
-        return self._clock() - self._gathering_since >= self._timings.gather_seconds
+    def _seal_if_worth_it(self) -> None:
+        now = self._clock()
+        is_writer_idle = self._pipeline.is_idle
+        if not is_writer_idle:
+            self._gathering_since = now
+        reason = self._seal_rules.at_turn(
+            waiting_rows=self._buffer.rows,
+            waiting_bytes=self._buffer.bytes,
+            is_writer_idle=is_writer_idle,
+            is_checkpoint_due=self._is_due,
+            gathered_seconds=now - self._gathering_since,
+        )
+        if reason:
+            self._seal(reason)
 
     @property
     def is_full(self) -> bool:
         """Whether the buffer has reached its bound, so that a checkpoint is due."""
-        return self.held_bytes >= self.limits.max_buffer_bytes
+        return self._seal_rules.is_full(self.held_bytes)
 
     @property
     def held_bytes(self) -> int:
-        """Size of all rows held in Python, waiting or under way; safe from any thread."""
+        """Bytes of all rows in Python, in the buffer and in the pipeline; safe from any thread."""
         return self._buffer.bytes + self._pipeline.held_bytes
 
     def begin_record(self, message: Message | None = None) -> None:
-        """The processing of a record begins; a message may hold several, all with its offset.
+        """Note that the processing of a record begins; a message may hold several, all with its offset.
 
         Args:
-            message: what it came in, where that is known and holds no other record.
+            message: the one that holds this record alone; ``None`` where it is unknown or holds several.
         """
         self._buffer.begin_record(message)
 
     def reject(self, rejected: Rejected, hint: str) -> None:
-        """Put a record aside that cannot become a row; rows of it that were added already are taken out again.
+        """Keep a record that cannot become a row for the dead letter; take out the rows that it already gave.
 
         Raises:
-            DataError: bad records are to end the process.
+            DataError: ``ON_BAD_RECORD`` is ``fail``.
         """
         self._buffer.reject(rejected, hint)
         if self._observer is not None:
@@ -261,20 +263,20 @@ class LakeSink(BaseSink):
         self._buffer.discard(tp, offset)
 
     def revoking(self, active: bool) -> None:
-        """Partitions are being revoked: no flush may ask for a pause now.
+        """Note that a revocation begins or ends; while it lasts, no flush may ask for a pause.
 
-        quixstreams flushes on a thread of its own then, and leaves it behind when it takes too long. Once this is over,
-        such a flush must not seal what belongs to the next life any more.
+        quixstreams then flushes on a thread of its own, and abandons the thread when it takes too long. An abandoned
+        flush must not seal rows of the next assignment.
         """
         with self._revocation:
             self._revoking = active
 
     def stopping(self) -> None:
-        """The process is asked to stop: the flush that runs or comes gets the shorter deadline."""
+        """Give the shorter deadline to the flush that runs or comes next: the process was asked to stop."""
         self._wait.stopping()
 
     def is_delivered(self, number: int) -> bool:
-        """Whether all batches up to this one are in the lake; unknown, thus not, where rows of them were dropped."""
+        """Whether all batches up to this one are in the lake; ``False`` if rows were dropped of a fenced partition."""
         return self._pipeline.wait_delivered(number, 0.0) and not self._assignments.is_any_fenced
 
     @property
@@ -288,9 +290,9 @@ class LakeSink(BaseSink):
         return self._last_batch
 
     def begin_checkpoint(self) -> bool:
-        """A checkpoint is due: begin to write what waits; ``False`` where a flush has to find out what is the matter.
+        """Let the waiting rows be sealed because a checkpoint is due; ``False`` if only a flush can find the error.
 
-        A flush waits until the pipeline is empty, and then the pipeline waits for the next rows.
+        This is cheaper than a flush, which waits until the pipeline is empty; then the pipeline waits for new rows.
         """
         if self._is_in_trouble or self._assignments.is_any_fenced:
             return False
@@ -298,15 +300,15 @@ class LakeSink(BaseSink):
         return True
 
     def committed(self, number: int) -> None:
-        """The offsets of all batches up to this one are committed."""
+        """Note that the offsets of all batches up to this one are committed."""
         self._flushed_batch = max(self._flushed_batch, number)
         self.last_flush_ok = True
 
     def wait_for_room(self) -> bool:
-        """The buffer is full: wait a moment for the pipeline.
+        """Wait a moment for the pipeline, because the buffer is full.
 
         Returns:
-            Whether to go on; ``False`` where a flush has to find out why it stays full.
+            Whether to go on; ``False`` if only a flush can find the error that keeps it full.
         """
         try:
             return self._wait_for_room()
@@ -318,8 +320,9 @@ class LakeSink(BaseSink):
         self._full_since = self._full_since or self._clock()
         if self._is_in_trouble or self._clock() - self._full_since > self._timings.full_seconds:
             return False
-        if self._buffer.rows and self._pipeline.is_idle:
-            self._seal("buffer full")
+        reason = self._seal_rules.while_full(waiting_rows=self._buffer.rows, is_writer_idle=self._pipeline.is_idle)
+        if reason:
+            self._seal(reason)
         self._pipeline.wait_for_change(self._timings.look_seconds)
         return True
 

@@ -1,4 +1,4 @@
-"""What the sink tells an observer, so that stream timeouts follow its records without the sink's knowing of keys."""
+"""The protocol of an observer of the sink: stream timeouts follow records by it, and the sink needs no keys."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -7,7 +7,7 @@ from app.model import Message, Rejected, TopicPartition
 
 
 class SinkObserver(Protocol):
-    """Learns what the sink does, on the consumer's thread; see ``app.stream_timeouts.observer.KeyObserver``."""
+    """Notified of the sink's work, on the consumer's thread; see ``app.stream_timeouts.observer.KeyObserver``."""
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None: ...
     def unassigned(self, tps: Iterable[TopicPartition]) -> None: ...

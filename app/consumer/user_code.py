@@ -23,8 +23,8 @@ _operations: dict[int, tuple[Callable[..., Any], str]] = {}
 class NotedStream(Stream):
     """A stream that remembers which line of the user's code each operation comes from.
 
-    What fails later for a record may be the library's own function, such as the comparison in ``sdf[sdf["x"] > 1]``: no
-    line of the user's is in the stack then.
+    A function of the library may fail later for a record, such as the comparison in ``sdf[sdf["x"] > 1]``: the stack
+    then has no line of the user's code.
     """
 
     def _add(self, func: StreamFunction) -> Stream:
@@ -34,7 +34,7 @@ class NotedStream(Stream):
 
 
 def line_of(error: BaseException) -> str:
-    """``file:line`` of the user's code at which this was raised; empty where it has nothing to do with it.
+    """``file:line`` of the user's code that raised this; empty if no line of it is involved.
 
     Files of the connector's folder are named from there, others in full.
     """
@@ -54,7 +54,7 @@ def defined_at(function: Callable[..., Any]) -> str:
 
 
 def at(line: str) -> str:
-    """The end of a sentence about what happened at this line."""
+    """The end of a sentence that names this line."""
     return f" at {line}" if line else ""
 
 

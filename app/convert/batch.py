@@ -1,8 +1,8 @@
-"""A batch's records → one table of rows, in the types that all members have agreed on, and their partition values.
+"""Converts a batch's records into one table, in the column types that all members share, with their partition values.
 
-Converts many messages at once (``json_batch``), and one by one those few where that is refused. Rows that come from a
-``transform()`` are converted one by one. Both ways keep the order of the batch and agree: the first value
-of a column decides its type.
+Converts many messages at once (``json_batch``), and one by one those that it refuses. Rows from ``transform()`` are
+always converted one by one. Both ways keep the order of the batch and give the same result: the first value of a column
+decides its type.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ Patiently = Callable[[Callable[[], TableSchema]], TableSchema]
 
 
 class Schema(Protocol):
-    """The table's schema as all members share it; ``app.table.schema_store.SchemaStore`` in production."""
+    """The table's schema, which all members share; ``app.table.schema_store.SchemaStore`` in production."""
 
     @property
     def current(self) -> TableSchema: ...
@@ -40,7 +40,7 @@ class Schema(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """What became of a batch; ``rows`` is ``None`` when none is left, ``rescued`` has the values that fit no column."""
+    """A converted batch; ``rows`` is ``None`` if all were rejected, ``rescued`` has the values that fit no column."""
 
     rows: Rows | None
     rejected: Sequence[Rejected]
@@ -69,7 +69,7 @@ class _Lines:
 
 @dataclass(slots=True)
 class _Work:
-    """A batch, and what has become of it so far: rows by chunk, and refused records with their places in it."""
+    """A batch and its results so far: converted rows by chunk, and refused records with their places in the batch."""
 
     batch: Batch
     patiently: Patiently
@@ -89,13 +89,13 @@ class BatchConverter:
     """Converts batches; to be used by one thread.
 
     Args:
-        spec, table_root: how and where the table is laid out.
+        spec, table_root: the partitioning and the root folder of the table.
         schema: the types of its columns.
-        rules: how the table's settings bear on them.
+        rules: the settings that decide how columns are converted.
         metadata: names of ``METADATA_COLUMNS``.
-        bad_records: what becomes of rows that cannot be written.
+        bad_records: the policy for rows that cannot be written.
         whole_batches, read_message: convert messages, many at once and one by one; batches of rows need neither.
-        few: how many messages are not worth converting at once.
+        few: the number of messages below which converting at once is not worth it.
     """
 
     def __init__(
@@ -126,17 +126,17 @@ class BatchConverter:
 
         Args:
             batch: rows, messages, and records that were rejected already.
-            patiently: calls again what the store refuses for a while.
+            patiently: repeats a call while the store refuses it.
 
         Raises:
-            DataError: a row that cannot be written, where the user wants the process to end then.
+            DataError: a row cannot be written, and ``ON_BAD_RECORD`` is ``fail``.
         """
         before = self._schema.current
         most = most_scalars(before)
         work = _Work(batch, patiently, most)
         self._convert_in_turn(work)
         rows = self._in_one(work)
-        if rows is None and work.converted:  # a column has become double, and there are whole numbers too long for one
+        if rows is None and work.converted:  # a column became double, and a whole number has too many digits for it
             work = _Work(batch, patiently, most)
             self._convert_all_one_by_one(work, before)
             rows = self._in_one(work)
@@ -164,7 +164,7 @@ class BatchConverter:
         if self._is_done_at_once(work, chunk, whole_batches):
             return
         few, rest = chunk.split(self._few)
-        # If it is only that the table is new, or has a new column, all the rest can be tried.
+        # If the only reason is that the table or a column is new, all the rest can be tried at once.
         has_taught = self._has_taught(work, few, whole_batches)
         pace = Pace(len(rest) if has_taught else self._few, self._few)
         while rest:
@@ -190,7 +190,7 @@ class BatchConverter:
     # --- one by one -------------------------------------------------------------------------------------------------
 
     def _has_taught(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
-        """Convert these one by one; whether the schema, or what is known of partition columns, has grown by them."""
+        """Convert these one by one; returns whether the schema or the known partition types have grown."""
         known = self._schema.current
         lines = self._read(work, chunk)
         self._convert_lines(work, lines, known)
@@ -222,7 +222,7 @@ class BatchConverter:
                 return
 
     def _conversion(self, work: _Work, lines: _Lines, known: TableSchema) -> Conversion:
-        """The rows as a table whose types all members have agreed on; without columns where they have no value."""
+        """The rows as a table in the types that all members share; without columns if no row has a value."""
         tps = [work.batch.parts[part].offsets.tp for part in lines.parts] if self._metadata else []
         extra = metadata_columns(self._metadata, lines.rows, tps)
         lost = lost_metadata(self._metadata, lines.rows)
@@ -235,7 +235,7 @@ class BatchConverter:
             known = self._extend(work, conversion.schema)
             if all(known.columns.get(column.name) == column.type for column in conversion.table.schema):
                 return conversion
-            # Another member has given one of the columns another type meanwhile.
+            # Another member has just given one of the columns another type.
 
     def _extend(self, work: _Work, wanted: TableSchema) -> TableSchema:
         return work.patiently(lambda: self._schema.extend(wanted))
@@ -260,12 +260,12 @@ class BatchConverter:
 
 
 def _rows_of(batch: Batch) -> _Lines:
-    """The rows that are no messages any more; they come first."""
+    """The rows from ``transform()``, which come before the messages."""
     rows = list(chain.from_iterable(batch.rows))
     parts = list(chain.from_iterable(repeat(index, len(each)) for index, each in enumerate(batch.rows)))
     return _Lines(rows, parts, list(range(len(rows))))
 
 
 def _is_blank(table: pa.Table) -> bool:
-    """Whether there is no value in it: only the key column, which replaces a missing table, and that is null."""
+    """Whether it has no value: the key column alone, which stands for no columns, and only nulls in it."""
     return table.column_names == [KEY_COLUMN] and bool(table[KEY_COLUMN].null_count == table.num_rows)

@@ -1,7 +1,7 @@
-"""The chunks of a batch: which messages are converted at once, and how their rows become one table again.
+"""Splits a batch into chunks of messages that are converted at once, and joins their rows into one table.
 
-A chunk holds as many messages as are worth it, and fewer where some of them are odd. Chunks follow each other in the
-order of the messages, for the first value of a column decides its type.
+A chunk has up to 8 MB of messages, and fewer if some of them need to be converted one by one. Chunks keep the order of
+the messages, because the first value of a column decides its type.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,7 @@ from app.model import Batch, Message
 
 FEW = 256  # parsing fewer at once than this is not worth it
 _MOST_BYTES = 8 * 2**20  # they are copied to be parsed
-# Where each message has field names of its own, the columns of so many messages have the square of that as cells.
+# If each message has its own field names, n messages have n columns, and a table of them n * n cells.
 _MOST_ONE_BY_ONE = 2048
 _SHRINK = 4
 _GROW = 2
@@ -48,7 +48,7 @@ class Chunk:
 
 
 def chunks(batch: Batch) -> Iterator[Chunk]:
-    """All messages of a batch, cut where a part or the memory for one chunk ends; rows have the places before."""
+    """All messages of a batch, split at the end of a part and after 8 MB; the rows have the places before them."""
     offset = sum(map(len, batch.rows))
     for part, messages in enumerate(batch.messages):
         sizes = list(accumulate(map(len, messages)))
@@ -62,14 +62,14 @@ def chunks(batch: Batch) -> Iterator[Chunk]:
 
 
 class Pace:
-    """How many messages to try at once where not all of a chunk can be: more after a success, less after a failure.
+    """Chooses how many messages to try at once after a chunk was refused: more after a success, fewer after a failure.
 
-    Of 40,000 messages with a single odd one in it, all but a few hundred are parsed twice on average. Where most are
-    odd, this is noticed after a few small tries.
+    If one of 40,000 messages has to be converted by itself, all but a few hundred are parsed twice on average. If most
+    messages have to, a few small tries show it.
 
     Args:
-        first: how many to try first.
-        few: fewer are never tried.
+        first: the number to try first.
+        few: the smallest number to try.
     """
 
     def __init__(self, first: int, few: int = FEW) -> None:
@@ -82,7 +82,7 @@ class Pace:
         self._failures = 0
 
     def failed(self, tried: int) -> int:
-        """How many of those that were tried, and more, are to be looked at one by one; 0 while fewer can be tried."""
+        """How many messages, from the first of those tried, to convert one by one; 0 if a smaller try comes next."""
         if tried > self._few:
             self.size = max(self._few, min(self.size, tried) // _SHRINK)
             return 0
@@ -92,7 +92,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Converted rows: their columns, one array per partition column, and the part that each row belongs to (int32).
+    """Converted rows: their columns, one array per partition column, and the number of each row's part (int32).
 
     Rows without any value have a table without columns.
     """
@@ -103,7 +103,7 @@ class Rows:
 
 
 def in_one(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows | None:
-    """All rows, with the columns in the order of ``kinds``; ``None`` where values do not fit the types of ``kinds``.
+    """All rows, with the columns in the order of ``kinds``; ``None`` if values do not fit the types of ``kinds``.
 
     Args:
         converted: rows of one chunk each, at least one; their types are those of ``kinds``, or such as these grew from.

@@ -1,7 +1,7 @@
 """Converts a column as a whole, in C++, from the type that Arrow infers.
 
-Arrow refuses most columns of mixed kinds, but not all: it makes 1.0 of ``True`` among floats, drops the time of day of
-a datetime among dates, and the zone of one among datetimes without. These are looked for among the original values.
+Arrow refuses most columns of mixed kinds, but not all. It turns ``True`` among floats into 1.0. It drops the time of
+day of a datetime among dates, and the zone of a datetime among those without. So the original values are checked.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.dat
 
 
 def infer(values: Sequence[Any]) -> pa.Array | None:
-    """The values as Arrow sees them, ``None`` where it finds no type for all."""
+    """The values as an Arrow array; ``None`` if Arrow finds no type for all of them."""
     try:
         array = pa.array(values if isinstance(values, list) else list(values))
     except CONVERSION_ERRORS:
@@ -55,7 +55,7 @@ def coerce_array(
 
 
 def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, chunk_rows: int, *, fixed: bool, room: Room) -> Column:
-    """The slow way only for those chunks that need it: where an odd value is, or the type is not known yet."""
+    """Fits value by value only those chunks that have an odd value, or come before the type is known."""
     if len(values) <= chunk_rows:
         return coerce_column(values, kind, fixed=fixed, room=room)
     room_before = room.left
@@ -119,12 +119,12 @@ def _canonical(kind: pa.DataType) -> pa.DataType:
 
 
 def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool) -> pa.Array | None:
-    """The column in its type or, where this is int64 and there are fractions, in double; ``None`` for the slow way."""
+    """The column in its type, or in double if that is int64 and there are fractions; ``None``: fit value by value."""
     if pa.types.is_floating(array.type) and kind == pa.int64():
         if not _has_negative_zero(array):
             try:
                 return array.cast(kind)
-            except pa.ArrowInvalid:  # a fraction, or a number that is none
+            except pa.ArrowInvalid:  # a fraction, NaN or infinity
                 pass
         return None if fixed else array
     if fixed and pa.types.is_string(array.type) and pa.types.is_temporal(kind):
@@ -135,7 +135,7 @@ def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool) -> pa.Arr
 
 
 def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """ISO-8601 texts, all with a zone or all without (in a column of UTC: in UTC); ``None`` for the slow way."""
+    """Parses ISO-8601 texts, all with a zone or all without (then UTC); ``None``: fit value by value."""
     try:
         moments = array.cast(kind)
     except pa.ArrowInvalid:
@@ -149,7 +149,7 @@ def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _is_plain(kind: pa.DataType, depth: int = 0) -> bool:
-    """Whether Arrow's inference and the column's type mean the same by such a type."""
+    """Whether Arrow infers such a type from the same values as the rules for columns."""
     if depth > MAX_DEPTH:
         return False
     if pa.types.is_struct(kind):
@@ -162,7 +162,7 @@ def _is_plain(kind: pa.DataType, depth: int = 0) -> bool:
 
 
 def accepts(kind: pa.DataType, found: pa.DataType) -> bool:
-    """Whether an array of the type ``found`` may become one of ``kind``, as far as the types can tell."""
+    """Whether the types allow an array of the type ``found`` to be cast to ``kind``; its values may still not."""
     if is_void(found):
         return True
     if pa.types.is_struct(kind) and pa.types.is_struct(found):
@@ -215,13 +215,13 @@ def _has_negative_zero(array: pa.Array) -> bool:
 
 
 def _is_mixed(array: pa.Array, values: Sequence[Any]) -> bool:
-    """Whether Arrow has put values of another kind into the column without a word."""
+    """Whether Arrow has changed values of another kind without an error."""
     rows = _suspects(array)
     return rows is not None and any(_differs(values[row], array.type) for row in rows.to_pylist())
 
 
 def _suspects(array: pa.Array) -> pa.Array | None:
-    """The rows whose values have to be looked at; ``None`` for no row."""
+    """The rows whose values must be checked; ``None`` for no row."""
     kind = array.type
     if pa.types.is_floating(kind):
         hit = pc.or_(pc.equal(array, 0.0), pc.equal(array, 1.0))
@@ -244,7 +244,7 @@ def _union(parts: list[pa.Array | None]) -> pa.Array | None:
 
 
 def _differs(value: Any, kind: pa.DataType) -> bool:
-    """Whether there is a value in it that is not of the kind that Arrow has called it."""
+    """Whether the value, or one inside it, is of another kind than the type that Arrow inferred."""
     if value is None:
         return False
     if pa.types.is_struct(kind):

@@ -1,7 +1,7 @@
-"""The fields of records: whether their names can be columns, their types as Arrow infers them, and which are sparse.
+"""Finds the fields of records: checks their names, infers their types with Arrow, and finds sparse fields.
 
-Arrow makes a column of every name that it meets, with a place for every record (or, in a list, every element). Records
-with field names of their own each would take the square of their number as columns: such fields are sparse.
+Arrow makes a column of each name, with a cell for each record (or, in a list, each element). If each of n records has
+its own field names, that is n * n cells. Such fields are sparse.
 """
 
 import gc
@@ -82,9 +82,9 @@ def _is_unicode(name: str) -> bool:
 
 
 def sparse_fields(records: Sequence[dict[str, Any]], names: Iterable[str]) -> Collection[str]:
-    """Fields whose objects and lists would make too many columns for what is in them; ``names`` are all there are."""
-    # The garbage collector does not track a dictionary of numbers and texts alone: asked, it tells most flat records at
-    # once, and looking at each of their values takes half as long as all of their conversion.
+    """Fields whose objects and lists would make too many empty cells; ``names`` are those of all fields."""
+    # The garbage collector does not track a dictionary of only numbers and texts, so most flat records are found by one
+    # call. To check each of their values would take half as long as to convert them.
     nested = list(filter(gc.is_tracked, records))
     if _NESTED.isdisjoint(map(type, chain.from_iterable(map(dict.values, nested)))):
         return ()

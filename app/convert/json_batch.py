@@ -16,19 +16,19 @@ from app.convert.json_parser import has_field, is_native, parse
 from app.convert.kafka_columns import in_form_of, lost_metadata, metadata_columns
 from app.convert.partition_values import fill_null
 from app.convert.rows import Rules
-from app.convert.timestamps import time_parts_of_column
+from app.convert.time_columns import time_parts_of_column
 from app.message_headers import headers_of
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, known_timestamp
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
 
-# Of a partition column no type is stored, for it is in no file. These show in the folder as they are, whatever else the
-# column holds.
+# The schema has no types of partition columns, which are in no file. The folder shows values of these types unchanged,
+# whatever the other values of the column are.
 _HINTS: Mapping[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
 class OneByOneError(Exception):
-    """Among these messages are some that have to be looked at one by one."""
+    """Some of these messages must be converted one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class WholeBatches:
 
     Args:
         spec: the table's partitioning.
-        rules: how the table's settings bear on its columns.
+        rules: the settings that decide how columns are converted.
         metadata: names of ``METADATA_COLUMNS``.
         max_record_bytes: the largest message that becomes a row.
     """
@@ -67,7 +67,7 @@ class WholeBatches:
         self._hints: dict[str, pa.DataType] = dict.fromkeys(plain, pa.string())
 
     def learn(self, rows: Iterable[Row]) -> bool:
-        """Note which types the partition columns have in rows that went the other way; whether that is news."""
+        """Note the types of partition values in rows that were converted one by one; returns whether any is new."""
         before = dict(self._hints)
         kinds: dict[str, set[type]] = {name: set() for name in self._hints}
         for row in rows:
@@ -83,7 +83,7 @@ class WholeBatches:
         """Convert messages of one topic-partition.
 
         Raises:
-            OneByOneError: any of them needs the other way.
+            OneByOneError: one of them must be converted by itself.
         """
         values = [value for message in messages if (value := message.value()) is not None]
         if len(values) < len(messages) or max(map(len, values)) > self._max_record_bytes:
@@ -119,7 +119,7 @@ class WholeBatches:
             raise OneByOneError
 
     def _fields(self, values: Sequence[bytes], known: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array]:
-        """All fields that count, in the types of the table, or as text where a rule of ours converts it."""
+        """All fields of the table's columns in their types, or as text if the type is not one that Arrow parses."""
         wanted = {
             name: kind if is_native(kind) else pa.string() for name, kind in known.items() if name not in self._own
         }
@@ -140,7 +140,7 @@ class WholeBatches:
     def _moments(
         self, fields: Mapping[str, pa.Array], values: Sequence[bytes], messages: Sequence[Message]
     ) -> pa.Array:
-        """The timestamp column, or what Kafka says where no message has it; a null of a record's own is rare."""
+        """The timestamp column, or Kafka's timestamps if no message has the field; an explicit null is rare."""
         name = self._rules.timestamp_column
         if not fields[name].null_count:
             return fields[name]

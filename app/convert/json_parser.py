@@ -2,13 +2,13 @@
 
 Such messages are then converted record by record. These differences are detected:
 
-- One message, one object. Messages are parsed as lines, but to the parser a line ends nothing. If every message begins
-  with a brace and ends with one and none holds a line break, an object that is open at the end of a message makes a
-  syntax error of the next one; so as many objects as messages means that each message is one.
+- One message, one object. Messages are joined by line breaks, but Arrow's parser does not end an object at a line
+  break. Each message must begin with ``{`` and end with ``}``, and have no line break. Then an object that is not
+  closed makes the next message a syntax error. So as many objects as messages means one object in each message.
 - Numbers in double columns: whole numbers with more digits than a double has, ``-0``, and ``NaN``, which is no JSON.
-- Text that is not UTF-8, which Arrow would carry on, and NUL, where it takes the text to end.
+- Text that is not UTF-8, which Arrow would keep, and NUL, at which Arrow ends the text.
 - ``{}``, which means null.
-- Nesting: from some 10,000 levels on Arrow overruns its stack, which ends the process.
+- Nesting: from about 10,000 levels on, Arrow overflows its stack, which ends the process.
 """
 
 import re
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from app.convert.columns import accepts, recast
-from app.convert.values import MAX_DEPTH, leaves
+from app.convert.values import MAX_DEPTH, scalar_count
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
@@ -39,7 +39,7 @@ _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n
 
 
 def is_native(kind: pa.DataType) -> bool:
-    """Whether columns of this type are read of JSON without a rule of ours in between."""
+    """Whether Arrow parses JSON into columns of this type as the rules for columns do."""
     if pa.types.is_struct(kind):
         return kind.num_fields > 0 and all(is_native(field.type) for field in kind)
     if pa.types.is_list(kind):
@@ -56,12 +56,12 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
 
     Returns:
         The fields by name, as long as ``messages``: those of ``columns``, and others that occur, in Arrow's types.
-        ``None`` where the outcome would or might not be that of a JSON library and ``app.convert.values``.
+        ``None`` if the result could differ from that of a JSON library and ``app.convert.values``.
     """
     text = b"\n".join(messages)
     if not _is_one_object_each(messages, text) or not _is_utf8(text) or _may_be_deep(messages):
         return None
-    if len(messages) * sum(map(leaves, columns.values())) > _MOST_CELLS:
+    if len(messages) * sum(map(scalar_count, columns.values())) > _MOST_CELLS:
         return None
     table = _read(text, columns, "error")
     if table is None and len(messages) <= _MOST_WITH_OTHERS:
@@ -99,7 +99,7 @@ def has_field(messages: Sequence[bytes], name: str) -> bool:
 
 
 def _escape_of_any(characters: str) -> re.Pattern[bytes]:
-    """Finds what a name may be written with instead of itself: an escape of any of its characters."""
+    """A pattern that finds an escape of any of these characters: JSON may write a name with escapes."""
     units = {f"u{unit:04x}" for unit in memoryview(characters.encode("utf-16-le")).cast("H")}
     short = {_SHORT_ESCAPES[character] for character in characters if character in _SHORT_ESCAPES}
     either = "|".join(map(re.escape, sorted(units | short)))
@@ -127,8 +127,8 @@ def _is_deep(message: bytes) -> bool:
         return False
     if b"\\" in message:
         message = _ESCAPED.sub(b"", message)
-    # What is left are brackets and quotes, and the quotes of most strings stand next to each other then. A string that
-    # is not closed ends the parser's work at the next message at the latest: there is a line break.
+    # Only brackets and quotes are left, and the two quotes of most strings are now adjacent. A string that is not
+    # closed is a syntax error at the next message at the latest, because of the line break.
     outside = message.translate(None, _NOT_STRUCTURE).replace(b'""', b"").split(b'"')[::2]
     brackets = b"".join(outside).translate(_STEPS)
     level = 0

@@ -1,4 +1,4 @@
-"""Columns of what Kafka knows of a record: METADATA_COLUMNS, and the timestamp of records without one."""
+"""Makes columns of Kafka's metadata: METADATA_COLUMNS, and the timestamp of records that have none themselves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ _READABLE_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 
 
 class Origin(Protocol):
-    """What Kafka says of a record: its offset, its timestamp in ms or -1, its headers."""
+    """Kafka's metadata of a record: its offset, its timestamp in ms or -1, its headers."""
 
     @property
     def offset(self) -> int: ...
@@ -29,7 +29,7 @@ class Origin(Protocol):
 def metadata_columns(
     names: Sequence[str], rows: Sequence[Origin], tps: Sequence[TopicPartition]
 ) -> Mapping[str, pa.Array]:
-    """The columns that the user asked for, each as long as ``rows``.
+    """The metadata columns that the user chose, each as long as ``rows``.
 
     Args:
         names: of ``METADATA_COLUMNS``.
@@ -40,7 +40,7 @@ def metadata_columns(
 
 
 def lost_metadata(names: Sequence[str], rows: Sequence[Origin]) -> Mapping[str, Mapping[int, Any]]:
-    """What the columns have no form for, by the name that it is rescued under and the row."""
+    """Values that the columns cannot store, by their name in ``_rescued_data`` and the row."""
     if "__timestamp" not in names:
         return {}
     stamps = ((row, known_timestamp(origin.timestamp)) for row, origin in enumerate(rows))
@@ -49,9 +49,9 @@ def lost_metadata(names: Sequence[str], rows: Sequence[Origin]) -> Mapping[str, 
 
 
 def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
-    """A Kafka timestamp (ms since the epoch) in the form of a column's type; as it is where the type has none.
+    """Converts a Kafka timestamp (ms since the epoch) to a column's type; returns it unchanged if that is impossible.
 
-    It does not fit the column then, and is rescued as any other value.
+    Then it does not fit the column, and is rescued as any other value.
     """
     if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ms

@@ -1,4 +1,4 @@
-"""Partition values of rows: the text in the table's folders, and which rows share all values."""
+"""Computes the partition values of rows, which the folders' names show, and which rows share all of them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.refusals import BadRowsError
-from app.convert.timestamps import time_parts
+from app.convert.time_columns import time_parts
 from app.convert.values import is_empty
 from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
 from app.table.layout import TIME_COLUMNS, PartitionSpec, file_name, too_long
@@ -50,7 +50,7 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array
 
 
 def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
-    """What the table holds in a column: the key and the timestamp column are completed from what Kafka says."""
+    """The values of a column of the table; the key, and a missing timestamp, come from the Kafka message."""
     if column == KEY_COLUMN:
         return [row.key for row in rows]
     records = map(attrgetter("value"), rows)
@@ -63,14 +63,14 @@ def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
 
 
 def _without_any_timestamp(rows: Sequence[Row], moments: Sequence[Any], column: str) -> dict[int, str]:
-    """Why rows cannot be placed that Kafka gives no timestamp either; an explicit null is the record's own word."""
+    """The reasons for rows without any timestamp, by row; an explicit null counts as one and is no reason."""
     reason = f"it has no {column!r}, and its Kafka message has no timestamp"
     without = (index for index, moment in enumerate(moments) if moment is None and column not in rows[index].value)
     return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
 
 
 def fill_null(strings: pa.Array, null_value: str) -> pa.Array:
-    """The texts of a partition column with the null folder's for those that are null or empty."""
+    """The texts of a partition column; null and empty ones become the name of the null folder."""
     empty = pc.equal(strings, "")
     return pc.if_else(pc.fill_null(empty, True), null_value, strings)
 
@@ -116,7 +116,7 @@ def _text(value: Any) -> str | None:
 def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
     """Number the distinct tuples of the arrays in the order they are first seen.
 
-    Codes are combined rather than strings joined: a joined string cannot tell ``("a-b", "c")`` from ``("a", "b-c")``.
+    Combines codes and does not join strings: ``("a-b", "c")`` and ``("a", "b-c")`` would be the same joined string.
 
     Returns:
         int32 array, as long as the inputs.

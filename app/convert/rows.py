@@ -1,7 +1,7 @@
 """Converts rows into one Arrow table in the types of the table's schema, and extends the schema by new columns.
 
-A value that fits its column in no lossless way is kept in ``_rescued_data``, the rest of its row stays. Columns are
-converted as a whole, in C++; value by value only where they mix kinds (``app.convert.values``).
+A value that its column cannot store without loss goes to ``_rescued_data``; the rest of its row is not affected.
+Columns are converted as a whole, in C++, and value by value only if they mix kinds (``app.convert.values``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -18,16 +18,16 @@ from app.convert.fields import FieldValues, field_names, infer_fields, sparse_fi
 from app.convert.kafka_columns import in_form_of
 from app.convert.values import (
     FULL,
-    MAX_LEAVES,
-    MAX_NEW_LEAVES,
+    MAX_NEW_SCALARS,
+    MAX_SCALARS,
     Column,
     Rescue,
     Room,
     coerce_column,
     fit,
     is_empty,
-    leaves,
     refusal_of_name,
+    scalar_count,
 )
 from app.errors import shown
 from app.lenient_json import to_json
@@ -42,19 +42,19 @@ _CASE = "has a name that differs only in case from another one"
 
 
 class _OfKafka(NamedTuple):
-    """Names a rescued value that is none of the record's own, which may have a field of that very name."""
+    """Names a rescued value of Kafka's metadata; the record may have a field of the same name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How the settings of a table bear on its columns.
+    """The settings of a table that decide how its columns are converted.
 
     Args:
-        timestamp_column: gets the Kafka timestamp where a record lacks it.
-        partition_columns: live in the folders, not in the files.
-        fixed: the types that the user has given, by column. A column that the schema has too has its type there.
+        timestamp_column: gets the Kafka timestamp if a record lacks it.
+        partition_columns: are in the folders' names, not in the files.
+        fixed: the types that the user has set, by column; the type in the schema takes precedence.
         chunk_rows: see ``coerce_array``.
     """
 
@@ -69,7 +69,7 @@ class Conversion:
     """Rows as a table.
 
     ``table`` has one row per given row, in the same order, and those columns of ``schema`` that have a value in it;
-    ``schema`` is the given one with what these rows add; ``rescued`` tells per column what did not fit.
+    ``schema`` is the given one with the columns that these rows add; ``rescued`` has, by column, what did not fit.
     """
 
     table: pa.Table
@@ -78,12 +78,12 @@ class Conversion:
 
 
 def most_scalars(schema: TableSchema) -> int:
-    """How many leaves a table with this schema may have after one more batch."""
-    return min(MAX_LEAVES, _scalars(schema) + MAX_NEW_LEAVES)
+    """How many scalar fields a table with this schema may have after one more batch."""
+    return min(MAX_SCALARS, _scalars(schema) + MAX_NEW_SCALARS)
 
 
 def _scalars(schema: TableSchema) -> int:
-    return sum(map(leaves, schema.columns.values()))
+    return sum(map(scalar_count, schema.columns.values()))
 
 
 def convert(
@@ -101,9 +101,10 @@ def convert(
         rows: as they came; a field that is missing, null or ``{}`` is null.
         schema: the table's, as it is known so far.
         rules: of the table's settings.
-        extra: further columns, as long as ``rows``; they win over fields of the same name.
-        most: leaves that the table may have after these rows, but for the columns of ours; by default ``most_scalars``.
-        lost: what ``extra`` has no form for, by the name in ``_rescued_data`` and the row.
+        extra: further columns, as long as ``rows``; they take precedence over fields of the same name.
+        most: how many scalar fields the table may have after these rows, without the connector's own columns; by
+            default ``most_scalars``.
+        lost: values that ``extra`` cannot store, by the name in ``_rescued_data`` and the row.
 
     Raises:
         BadRowsError: records that cannot be rows: names that are not text or not Unicode.
@@ -119,7 +120,7 @@ def convert(
 
 
 class _Batch:
-    """The conversion of one batch: columns are added, then those that are new find their places."""
+    """Converts one batch: adds its columns, then chooses the order of the new ones."""
 
     def __init__(
         self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Mapping[str, pa.Array], room: Room
@@ -142,7 +143,7 @@ class _Batch:
         self._inferred = infer_fields(self._values, self._sparse)
 
     def _without_surplus(self, unknown: Set[str]) -> None:
-        """Rescue the fields for which the table has no place, before anything makes columns of them."""
+        """Rescue the fields for which the table has no place, before columns are made of them."""
         if len(unknown) <= self._room.left:
             return
         with_values = (
@@ -159,13 +160,13 @@ class _Batch:
                     self._rescue(name, row, each, "" if name in self._rescued else f"{shown(each)} {FULL}")
 
     def add_lost(self, lost: Mapping[str, Mapping[int, Any]]) -> None:
-        """What columns of ours have no form for."""
+        """Rescue values that the metadata columns cannot store."""
         for name, values in lost.items():
             for row, value in values.items():
                 self._rescue(_OfKafka(name), row, value, f"{shown(value)} has no form in its column")
 
     def add_fields(self) -> None:
-        """The records' own fields, but the timestamp."""
+        """Add the records' own fields, except the timestamp."""
         for name, array in self._inferred.items():
             values = FieldValues(self._values, name)
             if name in self._own:
@@ -176,7 +177,7 @@ class _Batch:
                 self._add(name, self._fitted(name, array, values, self._room))
 
     def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], room: Room) -> Column:
-        """The column in the type that the table has for it or, where it is new, the one that the user has given."""
+        """The column in the table's type or, if the column is new, in the type that the user has set."""
         fixed = name in self._rules.fixed
         if name in self._sparse:
             column = coerce_column(list(values), self._kind(name), fixed=fixed, room=room)
@@ -187,7 +188,7 @@ class _Batch:
         return _appearing(column) if fixed and name not in self._known else column
 
     def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
-        """A column of ours: there is always a place for it, and for no more than one where the table is full."""
+        """One of the connector's own columns: it gets a place even if the table is full."""
         room = Room(1) if self._room.is_full and self._kind(name) is None else self._room
         return self._fitted(name, array, values, room)
 
@@ -195,7 +196,7 @@ class _Batch:
         return self._known.get(name, self._rules.fixed.get(name))
 
     def _add_shadowed(self, name: str, values: Sequence[Any]) -> None:
-        """Fields whose names belong to a column of ours: what differs from it is kept."""
+        """Rescue fields that have the name of one of the connector's own columns, if their values differ from it."""
         if name == RESCUED_COLUMN:
             self._rescue_all(name, values, f"in a field named {RESCUED_COLUMN}")
         elif name in self._extra:
@@ -204,7 +205,7 @@ class _Batch:
             self._rescue_all(name, values, "differs from the Kafka key", [row.key for row in self._rows])
 
     def add_timestamps(self) -> None:
-        """The timestamp column: the Kafka timestamp where a record has none; a null of the record's own stays null."""
+        """Add the timestamp column: Kafka's timestamp if a record lacks the field; an explicit null stays null."""
         name = self._rules.timestamp_column
         if name in self._rules.partition_columns or name in self._extra:
             return
@@ -227,7 +228,7 @@ class _Batch:
         return values
 
     def add_keys(self) -> None:
-        """The Kafka keys; as a column they win over a field of the same name."""
+        """Add the Kafka keys; the column takes precedence over a field of the same name."""
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
             return
         keys = [row.key for row in self._rows]
@@ -272,7 +273,7 @@ class _Batch:
         return [name for name, column in self._columns.items() if name not in self._known and column.kind is not None]
 
     def _first_seen(self, name: str) -> tuple[int, int]:
-        """The row that shows the column's type, and the place of the field in it; columns of ours come last."""
+        """The row that decided the column's type, and the field's place in it; the connector's columns come last."""
         row = self._columns[name].typed or 0
         fields = list(self._values[row])
         place = fields.index(name) if name in fields else len(fields) + list(self._columns).index(name)
@@ -321,7 +322,7 @@ def _by_name(fields: Mapping[str | _OfKafka, Any]) -> Mapping[str, Any]:
 
 
 def _appearing(column: Column) -> Column:
-    """A column of a given type that is new: it is there from the first value on that fits."""
+    """A new column of a type that the user has set: it exists from the first value on that fits."""
     if column.array is None or not _has_values(column.array):
         return Column(None, None, column.misfits, None)
     return column._replace(typed=int(pc.index(column.array.is_valid(), True).as_py()))

@@ -1,4 +1,4 @@
-"""Converts values that are neither list nor struct: their natural type, and the column types that lose nothing."""
+"""Converts values that are neither list nor struct: finds their natural type, and converts to others without loss."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ ZONED = pa.timestamp("us", "UTC")
 UNZONED = pa.timestamp("us")
 _INT_BITS = {pa.int32(): 31, pa.int64(): 63}
 _NANOSECONDS = 1000  # in a microsecond
-_LONGEST_MOMENT = 64  # characters of ISO 8601 text, as in app.convert.timestamps
+_LONGEST_MOMENT = 64  # characters of ISO 8601 text, as in app.convert.time_columns
 
 Stored = tuple[Any, pa.DataType]
 
@@ -45,7 +45,7 @@ def _python_of_arrow(scalar: pa.Scalar) -> Any:
 
 
 def scalar_type(value: Any) -> pa.DataType | None:
-    """The type a column gets from such a value; ``None`` for values that no column holds."""
+    """The type that a column gets from such a value; ``None`` for values that no column can store."""
     for kinds, natural in _NATURAL:
         if isinstance(value, kinds):
             return natural(value)
@@ -53,7 +53,7 @@ def scalar_type(value: Any) -> pa.DataType | None:
 
 
 def coerce_scalar(value: Any, kind: pa.DataType | None, *, fixed: bool) -> Stored | None:
-    """The value as a column of this type stores it, and the column's type from then on; ``None`` if it cannot."""
+    """The value as a column of this type stores it, and the column's new type; ``None`` if it does not fit."""
     natural = scalar_type(value)
     if kind is None:
         return None if natural is None else (_stored(value), natural)
@@ -88,7 +88,7 @@ def _fit_number(value: float, kind: pa.DataType, *, fixed: bool) -> Stored | Non
 
 
 def is_whole(value: float) -> bool:
-    """Whether nothing is lost when this number becomes an integer: the sign of -0.0 would be."""
+    """Whether this number can become an integer without loss; -0.0 would lose its sign."""
     if isinstance(value, int):
         return True
     return value.is_integer() and not (value == 0 and math.copysign(1, value) < 0)
@@ -112,7 +112,7 @@ def _exactly(value: Decimal, kind: pa.DataType) -> Stored | None:
 
 
 def _moment(text: str, kind: pa.DataType) -> date | datetime | None:
-    """What an ISO-8601 text means in a column that was fixed to a date or timestamp; without a zone: UTC."""
+    """Parses an ISO-8601 text for a column that the user has set to a date or timestamp; without a zone: UTC."""
     if len(text) > _LONGEST_MOMENT:
         return None
     try:

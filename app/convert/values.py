@@ -1,7 +1,7 @@
 """Converts one value to the type of its column: the stored value, the type as it grows, and misfits.
 
-This is the slow way, value by value in the order of the rows, for columns whose values differ in kind or are new and
-nested. ``app.convert.columns`` has the fast way, which comes to the same.
+This is the slow way, value by value in the order of the rows. It is for columns whose values differ in kind, and for
+new nested columns. ``app.convert.columns`` has the fast way, with the same result.
 """
 
 import math
@@ -19,8 +19,8 @@ from app.lenient_json import to_json
 from app.table.type_names import type_name
 
 MAX_DEPTH = 32  # levels of lists and structs; pyarrow reads no more than 100 of Parquet, where each list has two
-MAX_LEAVES = 5_000  # of the table: 5,000 columns take Spark 5 s per batch
-MAX_NEW_LEAVES = 1_000  # in one batch: a wide table begins at once, and one record with ids for names does not fill it
+MAX_SCALARS = 5_000  # of the table: 5,000 columns take Spark 5 s per batch
+MAX_NEW_SCALARS = 1_000  # in one batch: a wide table begins at once, and one record with ids for names does not fill it
 MAX_LISTS = 12  # levels of lists in new columns: from there on each level doubles what DuckDB takes
 LONGEST_NAME = 255  # bytes of a new field's name: what catalogs and warehouses take
 _MOST_CELLS = 16 * 2**20  # elements of one list by the fields that each of them has: 8 bytes each
@@ -46,7 +46,7 @@ UNBOUNDED = Room(math.inf)
 
 
 class Misfit(NamedTuple):
-    """What fits nowhere: the value itself, or of a struct only the fields concerned; and why."""
+    """A value that its column cannot store, or only those fields of a struct; and the reason."""
 
     value: Any
     reason: str
@@ -54,14 +54,14 @@ class Misfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rescue:
-    """What was rescued of one column in a batch: how many values, and why, by the example of the first."""
+    """The rescued values of one column in a batch: their number, and the first one with its reason."""
 
     count: int
     example: str
 
 
 class Fit(NamedTuple):
-    """A value as its column stores it, the type of the column from now on, and what was left over."""
+    """A value as its column stores it, the column's type from now on, and the part that does not fit."""
 
     stored: Any
     kind: pa.DataType | None
@@ -81,8 +81,8 @@ def fit(
 
     Args:
         value: as it came.
-        kind: the column's type; ``None`` as long as no value has shown it.
-        fixed: whether the type was given by the user: it takes more, and never grows.
+        kind: the column's type; ``None`` until a value has decided it.
+        fixed: whether the user has set the type: it takes more values, and never grows.
         room: for scalar fields that have no type yet.
         depth: 1 for a column, one more for every level below.
         lists: how many of the levels around it are lists.
@@ -126,7 +126,7 @@ def _refused(value: Any, kind: pa.DataType | None, why: str = "") -> Fit:
 
 
 def _fit_text(value: Any) -> Fit:
-    """A column fixed to text takes all: what JSON has no form for, as plain text."""
+    """A column that the user has set to text takes all values: as JSON, or as plain text if JSON has no such type."""
     is_plain = isinstance(value, date | time | Decimal)
     text = str(value) if isinstance(value, Decimal) else value.isoformat() if is_plain else to_json(value)
     return Fit(text, pa.string())
@@ -242,9 +242,9 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, 
     if misfit is not None:
         room.left = room_before
         return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
-    if len(elements) > _FEW_ELEMENTS and len(elements) * leaves(after) > _MOST_CELLS:
+    if len(elements) > _FEW_ELEMENTS and len(elements) * scalar_count(after) > _MOST_CELLS:
         room.left = room_before
-        return _refused(elements, kind, f"has {len(elements):,} elements with {leaves(after):,} fields each")
+        return _refused(elements, kind, f"has {len(elements):,} elements with {scalar_count(after):,} fields each")
     grown = kind if after is before else pa.list_(after)
     return Fit([each.stored for each in fits], grown)
 
@@ -253,11 +253,11 @@ def _of_an_element(reason: str) -> str:
     return reason if reason.endswith(_IN_LIST) else reason + _IN_LIST
 
 
-def leaves(kind: pa.DataType) -> int:
-    """How many columns there are in a file for a column of this type."""
+def scalar_count(kind: pa.DataType) -> int:
+    """How many columns a file has for a column of this type."""
     if pa.types.is_struct(kind):
-        return sum(leaves(field.type) for field in kind)
-    return leaves(kind.value_type) if pa.types.is_list(kind) else 1
+        return sum(scalar_count(field.type) for field in kind)
+    return scalar_count(kind.value_type) if pa.types.is_list(kind) else 1
 
 
 def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED) -> "Column":
@@ -287,8 +287,8 @@ def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, r
 class Column(NamedTuple):
     """A column of a batch.
 
-    ``array`` has the type ``kind``, both ``None`` where no value has shown a type; ``misfits`` are by row; ``typed`` is
-    the first row that shows the type, ``None`` where there is none.
+    ``array`` has the type ``kind``; both are ``None`` if no value has a type. ``misfits`` are by row. ``typed`` is the
+    first row that has the type, ``None`` if there is none.
     """
 
     array: pa.Array | None
@@ -298,7 +298,7 @@ class Column(NamedTuple):
 
 
 def _coerce_stored(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misfit]) -> list[Any]:
-    """Where a column became double, whole numbers before may have more digits than a double has."""
+    """Fit again after a column became double: whole numbers before may have more digits than a double."""
     refitted = []
     for row, value in enumerate(stored):
         one = fit(value, kind, fixed=False)
@@ -317,7 +317,7 @@ def _has_doubles(kind: pa.DataType) -> bool:
 
 
 def joined(first: Any, second: Any) -> Any:
-    """What was rescued of one value in two steps: of a struct, fields are gathered."""
+    """Joins the parts of one value that were rescued in two steps; for a struct, their fields."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         both = dict(first)
         for name, value in second.items():

@@ -1,7 +1,7 @@
-"""Claims the journals of newly assigned partitions, away from the consumer's thread, and finds where each begins.
+"""Claims the journals of newly assigned partitions on threads of its own, and finds the first offset of each.
 
-An assignment's callback may neither wait for a store that is away (the broker would take the consumer for dead) nor
-fail. So partitions are paused there, and resumed by the consumer's loop once their claim is through.
+The callback of an assignment must not fail, and must not wait for a store that is away: the broker would remove the
+consumer from the group. So the callback pauses the partitions, and the consumer's loop resumes them after their claims.
 """
 
 import logging
@@ -47,25 +47,25 @@ class Claim:
 
 
 class Claims:
-    """Claims side by side, each until it works or the assignment ends.
+    """Claims in parallel, and retries each claim until it succeeds or the assignment ends.
 
     Args:
         new_journal: makes the journal of a topic-partition for the assignment with this token.
-        ownership: keeps the claimed journals; ``None`` for at-least-once delivery: a journal that is found is then
-            recovered and switched off, and none is begun.
+        ownership: keeps the claimed journals. ``None`` for at-least-once delivery: an existing journal is then
+            recovered and switched off, and no new one is written.
         offsets: asks Kafka.
-        register: makes files of a former owner's batch known to the catalog.
+        register: registers the files of a former owner's batch in the catalog.
         is_current: whether the assignment with this token is current.
-        first_offset: where a partition begins of which the group has neither an offset nor a journal.
-        topic_ids: keeps the id of the topic that a partition is claimed in.
-        start_from: which counts where journal and group differ, the first time that a partition is claimed. Later the
-            group's offset differs for other reasons than a user's hand.
+        first_offset: the first offset of a partition for which the group has neither an offset nor a journal.
+        topic_ids: keeps the id of the topic at the claim.
+        start_from: which of journal and group decides if they differ, at the first claim of a partition. Later they
+            differ for other reasons than a user who moved the group's offset.
         keeps_state: whether ``transform()`` keeps state, or repartitions.
         workers: claims at the same time.
-        check_group: returns the error to end with where nothing may be claimed in this consumer group.
-        watch: asks Kafka from time to time, from the first assignment on.
-        metrics: counts tries that failed.
-        timings: how long to pause between tries, and between two times that ``advance`` writes journals.
+        check_group: returns the error to end with if nothing may be claimed in this consumer group.
+        watch: asks Kafka regularly, from the first assignment on.
+        metrics: counts failed tries.
+        timings: the pauses between tries, and between two writes of ``advance``.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class Claims:
             self._pool.submit(self._claim, tp, token)
 
     def finished(self) -> list[Claim]:
-        """The claims that came through since the last call, of assignments that are still current.
+        """The claims that have succeeded since the last call, of current assignments.
 
         Raises:
-            ConnectorError: a claim failed for good.
+            ConnectorError: a claim failed with an error that no retry corrects.
         """
         claims: list[Claim] = []
         while True:
@@ -137,23 +137,23 @@ class Claims:
             return None
 
     def topic_id(self, tp: TopicPartition) -> str:
-        """The id that the topic had when the partition was claimed; empty where that is not known."""
+        """The id that the topic had when the partition was claimed; empty if it is not known."""
         return self._topic_ids.of(tp)
 
     def check(self) -> None:
-        """For each turn of the consumer's loop.
+        """Raise the error that the watch has found; called at each turn of the consumer's loop.
 
         Raises:
-            ConnectorError: topic or group are not as they were any more.
+            ConnectorError: the topic was recreated, or another member of the group writes another table.
         """
         if self._watch:
             self._watch.raise_found()
 
     def advance(self, ends: Mapping[str, int]) -> None:
-        """The offsets up to these, by the token of the assignment, are committed. Never raises, and does not wait.
+        """Write these committed offsets, by token, into the journals. Never raises, and does not wait.
 
-        Rows filtered out are in no batch: without this, a restart would read them again from the last batch on. Now and
-        then is enough for that.
+        Records that ``transform()`` filters out are in no batch. Without this, a restart would read them again from the
+        last batch on. One write a minute is enough.
         """
         now = self._timings.clock()
         if self._ownership and now - self._advanced_at >= self._timings.advance_seconds:
@@ -161,7 +161,7 @@ class Claims:
             self._pool.submit(self._advance, self._ownership, ends)
 
     def stop(self) -> None:
-        """Give up the claims under way, once nothing asks for ownership any more."""
+        """End the claims in progress; called when the pipeline has ended."""
         self._stop.set()
         if self._watch:
             self._watch.stop()
@@ -224,7 +224,7 @@ class Claims:
             journal.recover(self._register, lambda entry: _left_in(self._offsets.of(tp), entry))
         kafka = self._offsets.of(tp)
         first = self._first_offset(tp, kafka) if lacks_offset(journal.entry, kafka) else kafka.low
-        if not self._is_current(token):  # that may have taken long, and the next owner's first journal would meet ours
+        if not self._is_current(token):  # it may have taken long: the next owner may be writing the first journal
             raise FencedError("the assignment ended before its start was known")
         start = start_of(
             tp,
@@ -235,8 +235,8 @@ class Claims:
             keeps_state=self._keeps_state,
         )
         if self._ownership:
-            # An offset without a mark, of a former release for example, is in Kafka until the start is committed. That
-            # may fail, or never be tried as the assignment ends before: the next claim must not think it of others.
+            # Kafka keeps an offset without a mark, of a former release for example, until the start is committed. That
+            # commit may fail, or the assignment may end before: the next claim must not ascribe it to another program.
             is_led = kafka.is_led_by_others(start.in_table)
             journal.begin(start.in_table, kafka.topic_id, kafka.cluster_id, marks_commits=not is_led)
         elif found is not None:
@@ -246,7 +246,7 @@ class Claims:
 
 
 def _left_in(kafka: PartitionOffsets, entry: JournalEntry) -> range:
-    """Which of a batch's offsets Kafka still has: a recreated topic, or another cluster, has other records."""
+    """The offsets of a batch that Kafka still has: none if the topic was recreated or the cluster is another one."""
     if ids_differ(entry.topic_id, kafka.topic_id) or ids_differ(entry.cluster_id, kafka.cluster_id):
         return range(0)
     return range(max(entry.start, kafka.low), min(entry.end + 1, kafka.high))

@@ -1,4 +1,4 @@
-"""What the journal of a topic-partition says: the JSON object that makes its rows come exactly once."""
+"""Defines the journal's entry of a topic-partition: the JSON object that makes delivery exactly once."""
 
 import base64
 import hashlib
@@ -14,19 +14,19 @@ from app.table.layout import journal_folder
 
 VERSION: Final = 1
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
-_PLAIN = 1_000  # objects rolled back in the open; a longer list is compressed, for each batch writes the object twice
+_PLAIN = 1_000  # rolled-back objects; a longer list is compressed, because each batch writes the entry twice
 _PACKED: Final = "revoked_packed"
 _ZERO_ID = "A" * 22  # sixteen bytes of zero as Kafka spells them: what clients get from a broker without ids
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def known_id(text: str | None) -> str:
-    """The id of a topic, or of a cluster, as Kafka gives it; empty for the zero id, which means none."""
+    """The id of a topic or a cluster from Kafka; empty for the zero id, which means none."""
     return text if text and text != _ZERO_ID else ""
 
 
 def ids_differ(one: str, other: str) -> bool:
-    """Whether two ids of topics, or of clusters, are surely different: an unknown one differs from none."""
+    """Whether two ids of topics or clusters are known and different."""
     return bool(one and other and one != other)
 
 
@@ -35,7 +35,7 @@ class _Frozen(BaseModel):
 
 
 class JournaledFile(_Frozen):
-    """A data file of a batch, with all that registering it takes; ``size`` in bytes."""
+    """A data file of a batch, with all values that its registration needs; ``size`` in bytes."""
 
     key: str
     size: int = Field(ge=0)
@@ -46,7 +46,7 @@ class JournaledFile(_Frozen):
 class RolledBack(_Frozen):
     """The key of an object that belongs to a batch rolled back at ``since`` (seconds since the epoch).
 
-    ``deleted``: it was deleted since, once at least; an upload that was under way may bring it back.
+    ``deleted``: it was deleted at least once since; an upload in flight may bring it back.
     """
 
     key: str
@@ -61,20 +61,20 @@ class JournalEntry(_Frozen):
         seq: counts the versions, so that no two of them are equal byte for byte, and none has another's ETag.
         owner: token of the assignment that wrote it.
         batch: number of the owner's batch.
-        state: ``done``: everything up to ``end`` is in the lake; ``pending``: ``files`` and ``also`` may be on their
-            way there; ``kept``: it is decided that ``files`` belong to the table, and they are perhaps not registered
-            yet; ``off``: at-least-once delivery has taken over, and what follows is not known.
+        state: ``done``: everything up to ``end`` is in the lake. ``pending``: ``files`` and ``also`` may be uploaded or
+            not. ``kept``: ``files`` belong to the table, and may not be registered yet. ``off``: delivery is at least
+            once from here on, without the journal.
         start: first offset of the batch.
         end: last offset of the batch.
-        topic_id: of the present topic of that name; empty where the broker does not give it.
-        cluster_id: of the Kafka cluster whose offsets these are; empty where the broker does not give it, and in
-            entries of former releases.
-        marks_commits: whether the group's offsets carry the connector's mark since (``app.journal.group_offsets``).
-        files: data files of a pending batch; of a kept one those that were there.
-        also: keys of its other objects, which roll back with it and are never registered.
-        also_first: whether ``also`` is uploaded before the last data file: then the data files alone show whether the
-            batch is complete, also where somebody has cleaned away the rest. Earlier releases uploaded in any order.
-        revoked: objects of batches that were rolled back: they are not valid whenever they appear.
+        topic_id: of the current topic of that name; empty if the broker does not give it.
+        cluster_id: of the Kafka cluster of these offsets; empty if the broker does not give it, and in entries of
+            former releases.
+        marks_commits: whether the group's offsets have the connector's mark (``app.journal.group_offsets``).
+        files: data files of a pending batch; for a kept one, those that existed.
+        also: keys of its other objects, which are rolled back with it and never registered.
+        also_first: whether ``also`` is uploaded before the last data file. Then the data files alone show whether the
+            batch is complete, even if a user has deleted the others. Earlier releases uploaded in any order.
+        revoked: objects of batches that were rolled back: they never belong to the table.
     """
 
     version: Literal[1] = VERSION
@@ -140,7 +140,7 @@ def parse(body: bytes, roots: tuple[str, ...]) -> JournalEntry:
 
     Args:
         body: the stored JSON.
-        roots: what the keys of its files start with; any other key is not ours to touch.
+        roots: the prefixes that its keys may have; the connector must not touch any other key.
 
     Raises:
         ValueError: it is damaged, of a newer release or not ours; the message says which.
@@ -158,7 +158,7 @@ def parse(body: bytes, roots: tuple[str, ...]) -> JournalEntry:
 
 
 def _unpacked(body: bytes) -> bytes:
-    """The JSON with the list of objects rolled back in the open."""
+    """The JSON with the list of rolled-back objects uncompressed."""
     if f'"{_PACKED}"'.encode() not in body:
         return body
     fields = json.loads(body)

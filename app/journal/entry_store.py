@@ -1,4 +1,8 @@
-"""The JSON object that a journal's entry is stored in: read, replaced only as the version last seen, and fenced off."""
+"""Compare-and-set of a journal's entry: reads its JSON object, and replaces it only if nobody else has since.
+
+The condition of each write is the ETag of the version last read. A write that meets another version raises
+``FencedError``, unless that version is the owner's own.
+"""
 
 import logging
 from collections.abc import Callable
@@ -11,14 +15,14 @@ logger = logging.getLogger(__name__)
 
 
 class FencedError(Exception):
-    """The entry is not our last version any more: another assignment owns the partition, or the table was deleted."""
+    """The stored entry is not our last version: another assignment owns the partition, or the table was deleted."""
 
 
 def read_entry(store: ObjectStore, key: str, roots: tuple[str, ...]) -> tuple[JournalEntry, str] | None:
-    """An entry, whoever wrote it, and the ETag of its version; ``None`` where there is none.
+    """Reads an entry of any owner, with the ETag of its version; ``None`` if there is none.
 
     Raises:
-        FatalError: it cannot be understood.
+        FatalError: it cannot be parsed.
     """
     found = store.read(key)
     if found is None:
@@ -37,18 +41,18 @@ def read_entry(store: ObjectStore, key: str, roots: tuple[str, ...]) -> tuple[Jo
 class EntryStore:
     """One entry in the store. For one thread at a time.
 
-    Any method may raise the store's errors; a write that got no answer and is not repeated is found out by the next.
+    Any method may raise the store's errors. If a write got no answer, the next call finds out whether it succeeded.
 
     Args:
         store: connected.
         key: of the object.
         owner: the assignment's token.
-        roots: what the keys of the table's objects start with; an entry that names others is refused.
+        roots: the prefixes that keys of the table's objects have; an entry that names others is refused.
         clock: monotonic seconds.
 
     Attributes:
-        entry: what it says, as far as is known here; ``None`` without one.
-        known_at: when that was asked for.
+        entry: the version that was last read or written here; ``None`` without one.
+        known_at: when that was requested, in seconds of the clock.
     """
 
     def __init__(
@@ -69,19 +73,20 @@ class EntryStore:
         return f"{self._store.uri}/{self._key}"
 
     def read(self) -> JournalEntry | None:
-        """What it says, whoever wrote it; ``None`` where there is none.
+        """Read the entry of any owner; ``None`` if there is none.
 
         Raises:
-            FatalError: it cannot be understood.
+            FatalError: it cannot be parsed.
         """
         self.entry, self._etag = read_entry(self._store, self._key, self._roots) or (None, None)
         return self.entry
 
     def write(self, entry: JournalEntry) -> None:
-        """Put the entry in the place of the one that is known.
+        """Replace the stored entry, if it is the version last read here; the compare-and-set of the journal.
 
         Raises:
-            FencedError: the one in the store is another's.
+            FencedError: another assignment has replaced or deleted it.
+            RetryableError: it is a later version of our own, from a write that got no answer.
         """
         asked_at = self._clock()  # a process may be frozen while it waits for the answer
         try:
@@ -93,7 +98,7 @@ class EntryStore:
         self.known_at = asked_at
 
     def verify_ownership(self) -> None:
-        """See whether the entry in the store still is ours.
+        """Check that the stored entry is still ours.
 
         Raises:
             FencedError: it is not.
@@ -105,10 +110,10 @@ class EntryStore:
         self.known_at = asked_at
 
     def _catch_up(self, found: Document | None) -> None:
-        """Go on from a later version that is our own, from a write that got no answer and was not repeated.
+        """Take over a later version of our own, from a write that got no answer.
 
         Raises:
-            FencedError: it is not ours; our own objects that it rolls back are deleted before.
+            FencedError: the version is not ours. Deletes those of our objects that it rolls back first.
         """
         if found is None:
             raise FencedError(f"{self.where} is gone: the table was deleted")

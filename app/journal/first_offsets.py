@@ -1,22 +1,22 @@
-"""Where a partition begins of which the consumer group has neither an offset nor a journal.
+"""Chooses the first offset of a partition for which the consumer group has neither an offset nor a journal.
 
-Kafka's own rule, the setting for the reset alone, loses records: a partition that is added to a topic is noticed a
-while later, and ``latest`` would skip what came in between. So with ``latest`` there is one object for each group and
-topic, ``_journal/<group>/<topic>/first-offsets``, that says where the group has begun:
+Kafka's own rule, ``auto.offset.reset`` alone, loses records. A consumer notices an added partition only after a while,
+and ``latest`` would skip the records before that. So with ``latest`` there is one object for each group and topic,
+``_journal/<group>/<topic>/first-offsets``, with the offsets at which the group began:
 
-- Whoever is the first to find neither an offset nor a journal of any partition writes it, with the end of *every*
-  partition at that moment. The store lets only one member create it, and it comes before any journal or commit of the
+- The first member that finds neither an offset nor a journal of any partition writes it, with the end of *every*
+  partition at that moment. The store lets only one member create it. It is written before any journal or commit of the
   group.
-- A partition in it begins there: also one that another member claims later, or after a crash.
+- A partition in it begins at that offset, also if another member claims it later or after a crash.
 - A partition that is not in it was added later, and begins with its first record.
-- Where there is no such object and the group has an offset or a journal of any other partition, the group is older than
-  this partition's first claim: it begins with its first record too.
+- If there is no such object, and the group has an offset or a journal of another partition, the group is older than
+  this partition's first claim. The partition begins with its first record too.
 
-The topics that the framework keeps for itself (``group_by()``) hold what this group has made of records that it may
-have committed already: they begin with their first record, whatever the setting.
+The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
+They begin with their first record, whatever the setting.
 
 With at-least-once delivery there are no journals. A group that has lost all its offsets, as after a week without any
-member, begins anew then, and an object older than an hour gives way to another one.
+member, begins again then: an object older than an hour is replaced.
 """
 
 import logging
@@ -37,7 +37,7 @@ from app.storage.base import ChangedError, ObjectStore
 logger = logging.getLogger(__name__)
 
 _NAME = "first-offsets"  # without the ending that journals have
-_BIRTH_SECONDS = 3600
+_BEGINNING_SECONDS = 3600
 
 
 class TopicOffsets(Protocol):
@@ -47,8 +47,8 @@ class TopicOffsets(Protocol):
     def ends(self, topic: str) -> dict[int, int]: ...
 
 
-class _Birth(BaseModel):
-    """Where the group began, at ``since`` (seconds since the epoch); ``offsets`` by partition."""
+class _GroupBeginning(BaseModel):
+    """The offsets at which the group began, by partition; ``since``: when, in seconds since the epoch."""
 
     model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
 
@@ -59,21 +59,21 @@ class _Birth(BaseModel):
     offsets: dict[str, int]
 
     def is_of_another(self, kafka: PartitionOffsets) -> bool:
-        """Whether it is surely about another topic or cluster than the present ones."""
+        """Whether it surely belongs to another topic or cluster than the current ones."""
         return ids_differ(self.topic_id, kafka.topic_id) or ids_differ(self.cluster_id, kafka.cluster_id)
 
 
 class FirstOffsets:
-    """Safe from several threads.
+    """Reads the object of the group's first offsets, or writes it. Thread-safe.
 
     Args:
         store: connected.
-        table_root, group: whose journals these are.
-        roots: what the keys of the table's objects start with.
-        kafka: asked about all partitions of a topic.
-        reset: where a group begins that has read nothing yet.
+        table_root, group: the table and the consumer group of the journals.
+        roots: the prefixes that keys of the table's objects have.
+        kafka: gives the offsets of all partitions of a topic.
+        reset: where a new group begins.
         keeps_journals: whether delivery is exactly once.
-        internal: names of the topics that the framework keeps for itself.
+        internal: names of the framework's internal topics.
         now: seconds since the epoch.
     """
 
@@ -109,17 +109,17 @@ class FirstOffsets:
         """
         if self._reset == "earliest" or tp.topic in self._internal:
             return kafka.low
-        with self._lock:  # partitions are claimed side by side, and the first of them decides for all
-            has_begun = self._has_begun(tp, kafka)  # asked first: whoever begins a group writes the object before
+        with self._lock:  # partitions are claimed in parallel, and the first of them decides for all
+            has_begun = self._has_begun(tp, kafka)  # before the read: a new group writes the object first of all
             found = self._read(tp.topic)
             if has_begun and found is None:
                 return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
-            birth, etag = found or (None, None)
-            if birth is None or (not has_begun and self._is_over(birth, kafka)):
-                birth = self._write(tp.topic, kafka, etag)
-        if birth.is_of_another(kafka):
+            beginning, etag = found or (None, None)
+            if beginning is None or (not has_begun and self._is_over(beginning, kafka)):
+                beginning = self._write(tp.topic, kafka, etag)
+        if beginning.is_of_another(kafka):
             return self._at_low(tp, kafka, "the topic was recreated since the consumer group began")
-        offset = birth.offsets.get(str(tp.partition))
+        offset = beginning.offsets.get(str(tp.partition))
         if offset is None:
             return self._at_low(tp, kafka, "the partition was added after the consumer group began")
         return min(max(offset, kafka.low), kafka.high)
@@ -131,7 +131,7 @@ class FirstOffsets:
         return kafka.low
 
     def _has_begun(self, tp: TopicPartition, kafka: PartitionOffsets) -> bool:
-        """Whether the group has read another partition of this very topic."""
+        """Whether the group has read another partition of this topic, and not of a deleted one of its name."""
         if self._kafka.begun(tp.topic, kafka.topic_id) - {tp.partition}:
             return True
         for found in self._store.list(topic_folder(self._table_root, self._group, tp.topic)):
@@ -140,21 +140,21 @@ class FirstOffsets:
                 return True
         return False
 
-    def _is_over(self, birth: _Birth, kafka: PartitionOffsets) -> bool:
-        """Whether the beginning that the object describes is over, where the group has no offset and no journal."""
-        if ids_differ(birth.cluster_id, kafka.cluster_id):
+    def _is_over(self, beginning: _GroupBeginning, kafka: PartitionOffsets) -> bool:
+        """Whether the object is obsolete, given that the group has no offset and no journal."""
+        if ids_differ(beginning.cluster_id, kafka.cluster_id):
             return True
-        return not self._keeps_journals and self._now() - birth.since > _BIRTH_SECONDS
+        return not self._keeps_journals and self._now() - beginning.since > _BEGINNING_SECONDS
 
     def _key(self, topic: str) -> str:
         return f"{topic_folder(self._table_root, self._group, topic)}{_NAME}"
 
-    def _read(self, topic: str) -> tuple[_Birth, str] | None:
+    def _read(self, topic: str) -> tuple[_GroupBeginning, str] | None:
         found = self._store.read(self._key(topic))
         if found is None:
             return None
         try:
-            return _Birth.model_validate_json(found.body), found.etag
+            return _GroupBeginning.model_validate_json(found.body), found.etag
         except ValidationError as error:
             raise FatalError(
                 f"reading {self._store.uri}/{self._key(topic)}",
@@ -163,19 +163,19 @@ class FirstOffsets:
                 "not read yet then begin with their first record",
             ) from None
 
-    def _write(self, topic: str, kafka: PartitionOffsets, replaces: str | None) -> _Birth:
-        birth = _Birth(
+    def _write(self, topic: str, kafka: PartitionOffsets, replaces: str | None) -> _GroupBeginning:
+        beginning = _GroupBeginning(
             topic_id=kafka.topic_id,
             cluster_id=kafka.cluster_id,
             since=int(self._now()),
             offsets={str(partition): end for partition, end in self._kafka.ends(topic).items()},
         )
         try:
-            self._store.write(self._key(topic), birth.model_dump_json().encode(), replaces=replaces)
+            self._store.write(self._key(topic), beginning.model_dump_json().encode(), replaces=replaces)
         except ChangedError:
             found = self._read(topic)
             if found is None:
                 where = f"{self._store.uri}/{self._key(topic)}"
                 raise RetryableError(f"writing {where}", "it was written and deleted meanwhile") from None
             return found[0]
-        return birth
+        return beginning

@@ -1,8 +1,8 @@
-"""Offsets of a topic-partition as Kafka knows them: the group's, what is there, and which topic of which cluster.
+"""Asks Kafka for a topic-partition's offsets: the group's, the first and last ones, and the ids of topic and cluster.
 
-Beside each offset that it commits, the connector leaves a mark: by whom an offset in Kafka was put there. Kafka keeps a
-text for that. A tool or another program that commits for the group leaves it empty, or copies it to another offset: so
-the mark names the offset that it belongs to.
+With each offset that it commits, the connector writes a mark into the text that Kafka stores beside the offset. A tool
+or another program that commits for the group leaves this text empty, or copies it to another offset. So the mark names
+its offset.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ from app.timings import DEFAULT
 
 _WRITER = "ts-datalake-sink"
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
-# The broker is too old to be asked, or does not know the question.
+# The broker is too old for the request, or refuses it.
 _NOT_GIVEN = frozenset(
     {
         KafkaError._UNSUPPORTED_FEATURE,
@@ -37,7 +37,7 @@ class CommitMark:
     """The mark of a committed offset.
 
     Args:
-        topic_id: of the topic whose offset it is; empty where the broker did not give it.
+        topic_id: of the offset's topic; empty if the broker did not give it.
     """
 
     topic_id: str
@@ -49,7 +49,7 @@ def mark_of(offset: int, topic_id: str) -> str:
 
 
 def read_mark(offset: int, metadata: str | None) -> CommitMark | None:
-    """What the text beside a committed offset says; ``None`` where the connector did not commit this very offset."""
+    """Parses the text beside a committed offset; ``None`` if the connector did not commit this offset."""
     words = (metadata or "").split(" ")
     if words[:2] != [_WRITER, str(offset)]:
         return None
@@ -57,21 +57,21 @@ def read_mark(offset: int, metadata: str | None) -> CommitMark | None:
 
 
 def _is_of_another(mark: CommitMark | None, topic_id: str) -> bool:
-    """Whether the mark's offset is surely of another topic of that name than the one with this id."""
+    """Whether the mark's offset surely belongs to another topic than the one with this id."""
     return mark is not None and ids_differ(mark.topic_id, topic_id)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """What Kafka says of a topic-partition.
+    """The offsets of a topic-partition in Kafka.
 
     Args:
         committed: the group's offset, ``None`` without one.
-        low: the first offset that is still there.
-        high: the offset of the next record to come.
-        topic_id: of the present topic of that name; empty where the broker does not give it.
-        cluster_id: of the cluster; empty where the broker does not give it.
-        mark: the connector's mark of the group's offset; ``None`` where somebody else has committed it.
+        low: the first offset that Kafka still has.
+        high: the offset of the next record.
+        topic_id: of the current topic of that name; empty if the broker does not give it.
+        cluster_id: of the cluster; empty if the broker does not give it.
+        mark: the connector's mark of the group's offset; ``None`` if another program has committed it.
     """
 
     committed: int | None
@@ -83,21 +83,21 @@ class PartitionOffsets:
 
     @property
     def has_foreign_offset(self) -> bool:
-        """Whether the group's offset was committed by somebody else: a tool, or another program."""
+        """Whether a tool or another program has committed the group's offset."""
         return self.committed is not None and self.mark is None
 
     @property
     def has_offset_of_deleted_topic(self) -> bool:
-        """Whether the group's offset belongs to another topic of this name, deleted since or in another cluster."""
+        """Whether the group's offset belongs to another topic of this name: a deleted one, or in another cluster."""
         return _is_of_another(self.mark, self.topic_id)
 
     def is_led_by_others(self, in_table: int) -> bool:
-        """Whether somebody else has committed an offset beyond what is in the table."""
+        """Whether another program has committed an offset beyond the last one in the table."""
         return self.has_foreign_offset and self.committed is not None and self.committed > in_table + 1
 
 
 class GroupOffsets:
-    """Asks with a consumer of its own, which never subscribes, so that closing the other one cannot disturb it.
+    """Asks with a consumer of its own, which never subscribes: closing the other consumer does not affect it.
 
     Args:
         consumer: of the same group.
@@ -112,10 +112,10 @@ class GroupOffsets:
         self._cluster_id: str | None = None
 
     def of(self, tp: TopicPartition) -> PartitionOffsets:
-        """Ask the brokers; nothing is taken from a cache.
+        """Ask the brokers, without a cache.
 
         Raises:
-            RetryableError: they do not answer, or not yet.
+            RetryableError: they do not answer yet.
             FatalError: they refuse to.
         """
         committed = self._committed([tp])[0]
@@ -125,10 +125,10 @@ class GroupOffsets:
         return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), mark)
 
     def topic_id(self, topic: str) -> str:
-        """The id of the present topic of that name; empty where the broker does not give it, which is no change.
+        """The id of the current topic of that name; empty if the broker does not give it.
 
         Raises:
-            RetryableError: it does not answer, or not yet.
+            RetryableError: the broker does not answer yet.
             FatalError: it refuses to.
         """
         what = f"the id of topic {topic}"
@@ -140,10 +140,10 @@ class GroupOffsets:
         return str(self._asked(what, ask, if_not_given=""))
 
     def cluster_id(self) -> str:
-        """The id of the cluster; empty where the broker does not give it. It is asked for once.
+        """The id of the cluster; empty if the broker does not give it. Asks once.
 
         Raises:
-            RetryableError: the broker does not answer, or not yet.
+            RetryableError: the broker does not answer yet.
         """
         if self._cluster_id is None:
 
@@ -154,7 +154,7 @@ class GroupOffsets:
         return self._cluster_id
 
     def begun(self, topic: str, topic_id: str) -> set[int]:
-        """The partitions for which the group has an offset, of the topic with this id as far as that is known.
+        """The partitions for which the group has an offset in the topic with this id, or in an unknown one.
 
         Raises:
             ConnectorError: as for ``of``.
@@ -168,7 +168,7 @@ class GroupOffsets:
         }
 
     def ends(self, topic: str) -> dict[int, int]:
-        """The offset of the next record to come, for each partition of the topic.
+        """The offset of the next record, for each partition of the topic.
 
         Raises:
             ConnectorError: as for ``of``.
@@ -242,7 +242,7 @@ class GroupOffsets:
 
 
 def _failed(what: str, error: KafkaError) -> ConnectorError:
-    """A refusal does not pass by itself, and a claim would ask for ever."""
+    """Fatal for a refusal, because a claim would otherwise repeat the question for ever."""
     if error.code() in _REFUSED:
         hint = "Allow Read on the topic and on the consumer group, which lets them be described too"
         return FatalError(f"asking Kafka for {what}", error.str(), hint)

@@ -1,25 +1,25 @@
 """Exactly once: the journal of one topic-partition, written by one assignment.
 
-The protocol. Every write is conditional on the version last seen and carries the assignment's token:
+The protocol. Every write is conditional on the version last read and has the assignment's token:
 
-claim      at assignment, before the first row: write the entry with our token, its state as it was. Only then look:
-           whoever looked first could see uploads unfinished that their owner, not yet fenced, finishes afterwards.
-recover    a pending batch of the former owner. All its data files are there: roll forward. Write ``kept``, and only
-           then register the same files again and write ``done``. Some are missing: roll back. Write ``done`` up to its
-           start, with its objects on the list ``revoked``, and only then delete these. Some are missing and Kafka has
-           not all of the batch's rows any more: ``kept`` with the files that are there. Whoever claims later follows
-           what is written, whatever it sees itself.
+claim      at assignment, before the first row: write the entry with our token and its state unchanged. Only then check
+           the files: a former owner that is not fenced yet may still finish its uploads.
+recover    a pending batch of the former owner. If all its data files exist, roll forward: write ``kept``, and only then
+           register the files again and write ``done``. If some are missing, roll back: write ``done`` up to its start,
+           with its objects on the list ``revoked``, and only then delete them. If some are missing and Kafka no longer
+           has all of the batch's rows, write ``kept`` with the files that exist. Each later claim follows the written
+           decision, whatever files it finds.
 intend     before the first upload of a batch: ``pending`` with its files.
-verify     after the uploads and before registering: still our version? Else another assignment owns the partition.
+verify     after the uploads and before registering: if the version is not ours, another assignment owns the partition.
 done       after registering. The next ``intend`` implies it.
 
 A batch's dead letters and index files are uploaded before its last data file, so the data files alone show whether it
-is complete; of a batch without any, its dead letters.
+is complete. A batch without data files is complete if its dead letters exist.
 
-Whoever finds that the entry is no longer its own is fenced: it registers nothing and deletes nothing but its own
-objects that the new owner has rolled back. An upload of a fenced member may land after they were deleted, so every
-owner deletes objects of the list ``revoked`` again from time to time, for a day; at its claim those that nobody has
-deleted yet, and the latest.
+An assignment whose entry has another owner is fenced. It registers nothing, and deletes only those of its objects that
+the new owner has rolled back. An upload of a fenced member may land after they were deleted. So every owner deletes the
+objects of the list ``revoked`` repeatedly for a day. At its claim it deletes those that were never deleted, and the
+latest.
 """
 
 import logging
@@ -42,7 +42,7 @@ _NAMED = 20  # keys in a line of the log
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a batch is about to store of one topic-partition.
+    """The objects that a batch will store for one topic-partition.
 
     Args:
         batch: its number, counted by the assignment.
@@ -60,14 +60,14 @@ class Intent:
 class Journal:
     """Reads and writes one entry.
 
-    Any method may raise the store's errors; after a ``RetryableError`` the same call can be repeated, and another one
-    may come before that: what was written meanwhile without an answer is found out. Safe from several threads.
+    Any method may raise the store's errors. After a ``RetryableError`` the same call, or another one first, can be
+    made: it finds out whether the write without an answer succeeded. Safe from several threads.
 
     Args:
         store: connected.
         key: of the entry.
         owner: the assignment's token.
-        roots: what the keys of the table's objects start with; an entry that names others is refused.
+        roots: the prefixes that keys of the table's objects have; an entry that names others is refused.
         each: applies a function to every item, like ``map`` and possibly side by side; a batch has up to thousands of
             objects.
         clock: monotonic seconds.
@@ -96,12 +96,12 @@ class Journal:
 
     @property
     def entry(self) -> JournalEntry | None:
-        """What it says, as far as is known here; ``None`` without one."""
+        """The version that was last read or written here; ``None`` without one."""
         return self._stored.entry
 
     @property
     def seconds_since_verified(self) -> float:
-        """How long ago the entry was known to be ours."""
+        """Seconds since the entry was last known to be ours."""
         return self._clock() - self._stored.known_at
 
     # --- at assignment ----------------------------------------------------------------------------------------------
@@ -109,18 +109,17 @@ class Journal:
     def claim(
         self, is_wanted: Callable[[], bool], check: Callable[[JournalEntry], None] = lambda _: None
     ) -> JournalEntry | None:
-        """Make the entry ours, as it is.
+        """Write our token into the entry and leave the rest unchanged.
 
         Args:
-            is_wanted: whether the assignment still is current; a claim that goes on after its end would fence the
-                next one.
-            check: raises where the entry is not to be claimed, whose owner is then left alone.
+            is_wanted: whether the assignment still is current; a claim after its end would fence the next one.
+            check: raises if the entry must not be claimed; its owner then is not fenced.
 
         Returns:
-            What it said; ``None`` where there is none yet, and then nothing is written either: see ``begin``.
+            The entry as it was; ``None`` if there is none yet, and then nothing is written: see ``begin``.
 
         Raises:
-            FencedError: the assignment ended, or others claim it too, again and again.
+            FencedError: the assignment ended, or other members claim the entry at the same time.
             FatalError: the entry cannot be understood.
         """
         with self._lock:
@@ -142,14 +141,14 @@ class Journal:
         """Write ``done`` up to ``end``: for a partition without an entry, or to go on from another offset.
 
         Args:
-            end: the last offset that is in the table, or is to be in none.
-            topic_id: whose offsets these are; empty where that is not known.
-            cluster_id: the same of the cluster.
-            marks_commits: whether an offset beyond ``end`` without the connector's mark is surely of others from now
-                on; an entry that says so already keeps that.
+            end: the last offset that is in the table or gives no row.
+            topic_id: of the topic of these offsets; empty if it is not known.
+            cluster_id: of the cluster of these offsets; empty if it is not known.
+            marks_commits: whether from now on an offset beyond ``end`` without the connector's mark is surely of
+                another program; once true in an entry, it stays true.
 
         Raises:
-            FencedError: somebody else was quicker.
+            FencedError: another assignment has written the entry.
         """
         with self._lock:
             entry = self._stored.entry
@@ -181,14 +180,14 @@ class Journal:
         register: Callable[[Sequence[JournaledFile]], None],
         left_in_kafka: Callable[[JournalEntry], range],
     ) -> None:
-        """Roll the batch that the former owner left behind forward or back, and delete what was rolled back before.
+        """Roll the former owner's pending batch forward or back, and delete the objects that were rolled back before.
 
-        After an error the entry is to be claimed again: rolling back may have come through, or do so later, and must
-        not meet a second look that finds everything there by now.
+        After an error the entry must be claimed again. The write that rolls back may have succeeded, or succeed later,
+        and the missing files may exist by then: a second decision could be another one.
 
         Args:
-            register: makes files known to the catalog; safe to repeat.
-            left_in_kafka: asks which offsets of a pending batch Kafka still has; only before something is rolled back.
+            register: registers files in the catalog; safe to repeat.
+            left_in_kafka: asks which offsets of a pending batch Kafka still has; called only before a roll back.
         """
         with self._lock:
             if self._claimed.state == "pending":
@@ -200,7 +199,7 @@ class Journal:
         self._rolled_back.delete(self._rolled_back.due_at_claim(listed))
 
     def switch_off(self) -> None:
-        """Say that rows come from now on which the journal knows nothing of."""
+        """Write ``off``: from now on, rows are written without the journal."""
         with self._lock:
             if self._claimed.state != "off":
                 self._stored.write(self._without_batch(state="off"))
@@ -231,7 +230,7 @@ class Journal:
             )
 
     def verify_ownership(self) -> None:
-        """See whether the entry still is our version.
+        """Check that the stored entry is our version.
 
         Raises:
             FencedError: it is not.
@@ -240,7 +239,7 @@ class Journal:
             self._stored.verify_ownership()
 
     def done(self, batch: int) -> None:
-        """This batch of ours is in the lake and registered; nothing is to be said if the next one is intended already.
+        """Write that this batch is in the lake and registered, unless the next one's intent already says it.
 
         Raises:
             FencedError: the entry is not ours any more.
@@ -250,7 +249,7 @@ class Journal:
                 self._stored.write(self._without_batch())
 
     def advance(self, end: int) -> None:
-        """Offsets up to ``end`` gave no more rows than those in the lake.
+        """Write that all rows up to offset ``end`` are in the lake.
 
         Raises:
             FencedError: the entry is not ours any more.
@@ -260,7 +259,7 @@ class Journal:
                 self._stored.write(self._without_batch(start=end + 1, end=end))
 
     def delete_rolled_back(self) -> None:
-        """Delete what was rolled back and is due again: it may have appeared since."""
+        """Delete again the rolled-back objects that are due: a late upload may have brought them back."""
         with self._lock:
             listed = self._claimed.revoked
         self._rolled_back.delete(self._rolled_back.due(listed))  # outside of the lock, for it may take long
@@ -273,7 +272,7 @@ class Journal:
         return self._stored.entry
 
     def _without_batch(self, **values: object) -> JournalEntry:
-        """The next version: no batch is under way, and these values."""
+        """The next version: without a batch, and with these values."""
         listed = self._rolled_back.still(self._claimed.revoked)
         without = {"state": "done", "files": (), "also": (), "also_first": False, "revoked": listed}
         return self._claimed.changed(**{**without, **values})
@@ -283,7 +282,7 @@ class Journal:
         return found.size if found else None
 
     def _decide(self, left_in_kafka: Callable[[JournalEntry], range]) -> None:
-        """Write what becomes of the pending batch, before anything is registered or deleted."""
+        """Write whether the pending batch is kept or rolled back, before anything is registered or deleted."""
         entry = self._claimed
         missing = self._missing(entry, entry.deciding)
         if not missing:
@@ -296,10 +295,10 @@ class Journal:
         self._roll_back(entry, missing)
 
     def _keep_what_is_there(self, entry: JournalEntry, left: range) -> bool:
-        """Keep the objects of an incomplete batch whose rows Kafka cannot give again.
+        """Keep the objects of an incomplete batch if Kafka no longer has all of its records.
 
         Returns:
-            Whether there are any. Dead letters alone are kept only where none of the batch's records come again.
+            Whether there are any. Dead letters alone are kept only if Kafka has none of the batch's records.
         """
         missing = self._missing(entry, entry.objects)
         files = tuple(file for file in entry.files if file.key not in missing)
@@ -324,7 +323,7 @@ class Journal:
         return True
 
     def _missing(self, entry: JournalEntry, keys: Sequence[str]) -> list[str]:
-        """Those of these objects of a batch that are not there as they should be."""
+        """Keys of those objects that do not exist or have another size."""
         wanted = {file.key: file.size for file in entry.files}
         sizes = self._each(self._size_of, keys)
         return [key for key, size in zip(keys, sizes, strict=True) if size is None or wanted.get(key, size) != size]

@@ -1,8 +1,8 @@
-"""Whether topic and consumer group are still as they were when partitions were claimed.
+"""Checks that topic and consumer group are still those in which partitions were claimed.
 
 A topic that is deleted and recreated under its name has other records at the same offsets. Kafka's client does not
-always notice: where the new topic already goes beyond the position, it reads on there without an error. So the topics'
-ids are kept (``TopicIds``), and Kafka is asked for them from time to time (``KafkaWatch``).
+always notice it: if the new topic already has the next offset, the client reads on without an error. So the connector
+keeps the ids of topics (``TopicIds``), and asks Kafka for them regularly (``KafkaWatch``).
 """
 
 import logging
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 class TopicIds:
-    """Which topic, by its id, each partition was claimed in, and whether Kafka still has that one. Thread-safe.
+    """Keeps the topic's id of each claimed partition, and compares it with Kafka's current one. Thread-safe.
 
     Args:
-        ask: returns the id of the present topic of a name, empty where the broker does not give it; may raise
+        ask: returns the id of the current topic of a name, empty if the broker does not give it; may raise
             ``ConnectorError``.
     """
 
@@ -30,7 +30,7 @@ class TopicIds:
         self._lock = threading.Lock()
 
     def claimed(self, tp: TopicPartition, topic_id: str) -> None:
-        """The partition was claimed while its topic had this id; empty where the broker did not give it."""
+        """Note the topic's id at the claim of the partition; empty if the broker did not give it."""
         with self._lock:
             self._claimed[tp] = topic_id
 
@@ -39,7 +39,7 @@ class TopicIds:
         return tp in self._claimed
 
     def of(self, tp: TopicPartition) -> str:
-        """The id that the topic had when the partition was claimed; empty where that is not known."""
+        """The id that the topic had when the partition was claimed; empty if it is not known."""
         return self._claimed.get(tp, "")
 
     def is_same(self, tp: TopicPartition) -> bool | None:
@@ -53,10 +53,10 @@ class TopicIds:
         return now == before if now and before else None
 
     def recreated(self, tps: Iterable[TopicPartition]) -> RetryableError | None:
-        """The error to end with where a topic is not the one any more that was there when a partition was claimed.
+        """The error to end with if a topic is no longer the one in which a partition was claimed.
 
-        Each topic is asked for once. What was read before this call began is of the claimed topic where this returns
-        ``None``, for an id never comes back.
+        Asks for each topic once. If this returns ``None``, all records read before the call are of the claimed topic,
+        because an id never comes back.
 
         Raises:
             ConnectorError: as for ``is_same``.
@@ -75,19 +75,19 @@ def recreated_error(tp: TopicPartition, cause: str) -> RetryableError:
     """The error to end with: the next claim finds the new topic and begins with its first record."""
     hint = (
         "The next start finds out and goes on from the right place. Records that were read and are not in the table "
-        "yet are not written, for nothing tells which of the two topics they are from"
+        "yet are not written, because they may be from either topic"
     )
     return RetryableError(f"consuming {tp}", f"{cause}: the topic was recreated", hint)
 
 
 class KafkaWatch:
-    """Asks once ``start()`` was called; what it finds ends the process.
+    """Asks Kafka regularly after ``start()``, until one of the answers is an error, which ends the process.
 
-    It has a thread of its own, for an answer may take long, and the consumer's loop must not wait for it.
+    It has a thread of its own, because an answer may take long and the consumer's loop must not wait for it.
 
     Args:
-        questions: each returns the error to end with, or ``None`` where all is well. May raise ``ConnectorError``
-            where there is no answer; it is asked again then.
+        questions: each returns the error to end with, or ``None``. May raise ``ConnectorError`` if there is no answer;
+            it is asked again then.
         seconds: between two rounds.
     """
 
@@ -99,13 +99,13 @@ class KafkaWatch:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to ask, if it has not begun yet; for one thread."""
+        """Begin to ask, if it has not begun yet; not thread-safe."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
             self._thread.start()
 
     def raise_found(self) -> None:
-        """Raise what was found, if anything was."""
+        """Raise the error that was found, if there is one."""
         if self._found is not None:
             raise self._found
 

@@ -1,4 +1,4 @@
-"""Whose rows a batch may store and register: every step of the delivery asks here.
+"""Decides whether an assignment may upload and register its rows; each step of the delivery asks here.
 
 Invariant kept here:
 3. Only the owner of a topic-partition registers files for it.
@@ -16,10 +16,9 @@ from app.journal.journal import Intent, Journal
 
 
 class Ownership(Protocol):
-    """What the pipeline asks before and after its steps. Tokens are those of assignments.
+    """The pipeline calls it before and after its steps. Tokens are those of assignments.
 
-    Methods may raise the store's errors, and can then be repeated. A token that owns nothing any more is
-    left out without an error.
+    Methods may raise the store's errors, and can then be repeated. They skip a token that is no longer an owner.
     """
 
     def is_owner(self, token: str) -> bool:
@@ -31,20 +30,20 @@ class Ownership(Protocol):
         ...
 
     def confirm(self, tokens: Collection[str]) -> set[str]:
-        """Those whose uploaded files may be registered now."""
+        """The tokens whose uploaded files may be registered now."""
         ...
 
     def registered(self, intents: Mapping[str, Intent]) -> None:
-        """These batches are in the lake and registered. Asks nothing of the store."""
+        """Note that these batches are in the lake and registered. Sends no request to the store."""
         ...
 
     def done(self) -> None:
-        """Note down what is registered, unless the next batch's intent says it already; at any time."""
+        """Write the registered batches as done, unless the next batch's intent already says it; at any time."""
         ...
 
 
 class AssignmentOwnership:
-    """At least once: whoever has the partition may write, and nothing is noted down.
+    """At least once: the member with the assignment may write; there are no journals.
 
     Args:
         is_current: whether the assignment with this token is current.
@@ -72,14 +71,14 @@ class AssignmentOwnership:
 
 
 class JournalOwnership:
-    """Exactly once: whoever has the partition's journal may write.
+    """Exactly once: the owner of the partition's journal may write.
 
     Args:
         is_current: whether the assignment with this token is current.
-        on_fenced: called with the token and the reason when a journal is found to be somebody else's.
+        on_fenced: called with the token and the reason when a journal has another owner.
         workers: requests to the store at the same time.
-        fresh_seconds: for how long after its journal was verified a partition cannot have another owner yet. A process
-            that was frozen for longer verifies it again before it uploads anything more.
+        fresh_seconds: how long a partition cannot get another owner after its journal was verified. A process that was
+            frozen for longer verifies the journal again before the next upload.
     """
 
     def __init__(
@@ -95,13 +94,13 @@ class JournalOwnership:
         self._fresh_seconds = fresh_seconds
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="journal")
         self._lock = threading.Lock()
-        self._journals: Mapping[str, Journal] = {}  # replaced as a whole: other threads may be going through it
+        self._journals: Mapping[str, Journal] = {}  # replaced as a whole: other threads may iterate over it
         self._registered: dict[str, int] = {}  # by token, the last batch that may be noted down as done
 
     # --- by the claims ----------------------------------------------------------------------------------------------
 
     def take(self, token: str, journal: Journal) -> None:
-        """The journal is claimed by the assignment with this token."""
+        """Take the journal, which the assignment with this token has claimed."""
         with self._lock:
             self._journals = {owner: other for owner, other in self._journals.items() if self._is_current(owner)} | {
                 token: journal
@@ -142,20 +141,20 @@ class JournalOwnership:
     # --- by the consumer --------------------------------------------------------------------------------------------
 
     def advance(self, ends: Mapping[str, int]) -> None:
-        """Offsets up to these, by token, gave no more rows than those in the lake."""
+        """Write into the journals that all rows up to these offsets, by token, are in the lake."""
         owned = self._owned(ends)
         self._all({token: partial(journal.advance, ends[token]) for token, journal in owned.items()})
 
     def delete_rolled_back(self) -> None:
-        """Delete objects of batches that were rolled back, should they have appeared since.
+        """Delete again the objects of batches that were rolled back: late uploads may have brought them back.
 
-        One partition after the other, on the caller's thread: batches must not wait for it.
+        Deletes one partition after the other, on the caller's thread: batches must not wait for it.
         """
         for journal in self._owned(self._journals).values():
             journal.delete_rolled_back()
 
     def stop(self) -> None:
-        """End the threads, as far as they are not stuck in a call."""
+        """End the threads that are not blocked in a call."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -165,13 +164,13 @@ class JournalOwnership:
         return {token: journals[token] for token in tokens if token in journals and self._is_current(token)}
 
     def _all(self, work: Mapping[str, Callable[[], None]]) -> set[str]:
-        """Do it for all side by side.
+        """Do the work of all tokens in parallel.
 
         Returns:
-            The tokens for which it was done; the others are fenced.
+            The tokens whose work is done; the others are fenced.
 
         Raises:
-            ConnectorError: of a lasting kind, if there was one, only after all are through.
+            ConnectorError: after all have ended; one that is not retriable takes precedence.
         """
         if not work:
             return set()

@@ -1,6 +1,6 @@
-"""Rolls forward: registers again what a former owner of a partition has stored and perhaps not registered.
+"""Rolls forward: registers the files of a former owner's batch again, which it may not have registered.
 
-What is rolled back instead, see ``app.journal.rolled_back``; ``Journal.recover`` decides.
+``Journal.recover`` decides between this and rolling back; see ``app.journal.rolled_back``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,13 +15,13 @@ from app.table.parquet_reader import read_footer
 
 
 class Recovery:
-    """Makes files known to the catalog that are in the store, with what the journal and the files themselves say.
+    """Registers stored files in the catalog, from their entries in the journal and their Parquet footers.
 
     Args:
         store: where the files are.
         registrar: registers them.
         stats_columns: the only columns to make zone maps of; ``None`` for all.
-        each: applies a function to every item, like ``map`` and possibly side by side.
+        each: applies a function to every item, like ``map`` and possibly in parallel.
     """
 
     def __init__(

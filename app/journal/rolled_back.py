@@ -1,6 +1,6 @@
-"""Deletes the objects of batches that were rolled back, again and again: an upload under way may bring them back.
+"""Deletes the objects of batches that were rolled back, repeatedly: an upload in flight may bring them back.
 
-At each claim, and from time to time whether or not anything is consumed.
+Deletes at each claim and in regular sweeps, also when nothing is consumed.
 """
 
 import logging
@@ -13,13 +13,13 @@ from app.journal.entry import RolledBack
 
 logger = logging.getLogger(__name__)
 
-_SECONDS = 24 * 3600  # that an object stays on the list
-_EACH_TIME_SECONDS = 3600  # for so long it is deleted with each sweep
+_SECONDS = 24 * 3600  # how long an object stays on the list
+_EACH_TIME_SECONDS = 3600  # how long each sweep deletes it
 _LATEST = 1_000  # objects that each claim deletes again
 
 
 class RolledBackObjects:
-    """Deletes what one journal names as rolled back, and knows what is due. Not thread-safe by itself.
+    """Deletes the objects that one journal lists as rolled back, each when it is due. Not thread-safe by itself.
 
     Args:
         delete: deletes one object; one that is not there counts as deleted.
@@ -40,12 +40,12 @@ class RolledBackObjects:
         self._forgotten: set[str] = set()
 
     def due(self, listed: Sequence[RolledBack]) -> list[RolledBack]:
-        """Those to delete now. The longer ago one was rolled back, the less likely it comes back: the less often."""
+        """Those to delete now. The longer ago an object was rolled back, the less often it is due."""
         now = self._now()
         return [item for item in listed if now >= self._next.get(item.key, 0.0)]
 
     def due_at_claim(self, listed: Sequence[RolledBack]) -> list[RolledBack]:
-        """Those that may be there when their rows come again; however long a list is, a claim does not wait for all."""
+        """Those to delete at a claim: never deleted, or among the latest thousand. A claim must not wait for all."""
         return [item for item in listed[:-_LATEST] if not item.deleted] + list(listed[-_LATEST:])
 
     def delete(self, items: Sequence[RolledBack]) -> None:
@@ -60,7 +60,7 @@ class RolledBackObjects:
     def still(self, listed: Sequence[RolledBack]) -> tuple[RolledBack, ...]:
         """The list for the next version of the entry.
 
-        Without what was deleted when it had been on it for a day, however long nobody was there to do so.
+        It omits objects that were deleted after a day or more on the list.
         """
         return tuple(
             item if item.deleted or item.key not in self._next else item.model_copy(update={"deleted": True})
@@ -70,7 +70,7 @@ class RolledBackObjects:
 
 
 class Sweeper:
-    """Deletes them on a thread of its own, for they may be many and the store slow.
+    """Deletes them on a thread of its own, because they may be many and the store slow.
 
     Args:
         delete: one round, for all partitions of this process; may raise the store's errors.
@@ -84,11 +84,11 @@ class Sweeper:
         self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first round is after the first pause, for claims delete what they find."""
+        """Begin; the first round comes after the first pause, because claims delete too."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin no other round."""
+        """Begin no further round."""
         self._stop.set()
 
     def sweep(self) -> None:

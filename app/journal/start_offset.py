@@ -1,6 +1,6 @@
-"""Where consuming begins after a claim, from what the journal and Kafka say. Pure.
+"""Chooses the first offset to consume after a claim, from the journal's entry and Kafka's offsets. Pure.
 
-Where neither of them says anything, ``app.journal.first_offsets`` decides.
+If there is neither a journal nor a group's offset, ``app.journal.first_offsets`` decides.
 """
 
 from dataclasses import dataclass, replace
@@ -16,12 +16,15 @@ StartFrom = Literal["auto", "journal", "committed"]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where consuming begins, and what the user should know about it.
+    """The first offset to consume, and what to log about it.
 
-    ``remark`` is empty for the ordinary case; ``is_loss``: records are gone from Kafka which the table lacks;
-    ``skipped`` counts those that are after the group's offset and in the table already, after a crash for example;
-    ``moves_group``: the group's offset in Kafka, if it has one, is another; ``replayed_to`` is the last
-    offset that is in the table already, where records up to it come again for the state that ``transform()`` keeps.
+    Attributes:
+        offset: the first to consume.
+        remark: for the log; empty in the ordinary case.
+        is_loss: Kafka no longer has some records that are not in the table.
+        skipped: how many records after the group's offset are in the table already, after a crash for example.
+        moves_group: this offset must be committed, because the group has another one or none.
+        replayed_to: the last offset in the table, if records up to it are read again for the state of ``transform()``.
     """
 
     offset: int
@@ -33,15 +36,15 @@ class Start:
 
     @property
     def in_table(self) -> int:
-        """The last offset whose record is in the table, or is to be in none."""
+        """The last offset whose record is in the table or gives no row."""
         return max(self.offset - 1, self.replayed_to)
 
 
 def check_cluster(entry: JournalEntry, cluster_id: str, tp: TopicPartition, start_from: StartFrom) -> None:
-    """Refuse the journal of another cluster, whose connector would lose it; see ``start_of`` for the way on.
+    """Refuse the journal of another cluster: claiming it would fence the connector there.
 
     Raises:
-        ConfigError: it is another's, and the user has not said that the topic has moved.
+        ConfigError: it is of another cluster, and ``START_FROM`` does not say that the topic has moved.
     """
     if entry.state == "off" or not ids_differ(entry.cluster_id, cluster_id) or start_from == "committed":
         return
@@ -56,7 +59,7 @@ def check_cluster(entry: JournalEntry, cluster_id: str, tp: TopicPartition, star
 
 
 def lacks_offset(entry: JournalEntry | None, kafka: PartitionOffsets) -> bool:
-    """Whether neither journal nor group says where to begin."""
+    """Whether there is neither a journal of this cluster nor an offset of the group."""
     has_journal = entry is not None and entry.state != "off" and not ids_differ(entry.cluster_id, kafka.cluster_id)
     return not has_journal and kafka.committed is None
 
@@ -75,18 +78,18 @@ def start_of(
     Args:
         tp: the partition, for messages.
         entry: the recovered journal, ``None`` without one; of another cluster only after ``check_cluster``.
-        kafka: what Kafka says.
-        first: where to begin if ``lacks_offset``.
-        start_from: which counts where journal and group differ. ``auto``: the journal, unless another program has
-            gone on with the group; ``journal``: the journal also then; ``committed``: an offset that was not committed
-            by the connector itself.
-        keeps_state: ``transform()`` does, or repartitions: what it did beside rows is as of the group's offset.
+        kafka: the partition's offsets in Kafka.
+        first: the first offset if ``lacks_offset``.
+        start_from: which of journal and group decides if they differ. ``auto``: the journal, and an error if another
+            program has committed a later offset; ``journal``: always the journal; ``committed``: an offset that the
+            connector itself has not committed.
+        keeps_state: whether ``transform()`` keeps state or repartitions: both are as far as the group's offset.
 
     Raises:
-        ConfigError: another program has gone on with the group, and nobody has said what becomes of those records.
+        ConfigError: another program has committed a later offset, and ``START_FROM`` is ``auto``.
     """
     start = _start_of(tp, entry, kafka, first, start_from, keeps_state)
-    # A foreign offset that was followed becomes ours, so that a restart does not go back to it.
+    # A foreign offset that was followed is committed again with a mark, so that a restart does not go back to it.
     was_followed = start_from == "committed" and kafka.has_foreign_offset
     is_committed_again = was_followed or kafka.has_offset_of_deleted_topic
     return replace(start, moves_group=start.offset != kafka.committed or is_committed_again)
@@ -103,7 +106,7 @@ def _start_of(
     if entry is None or entry.state == "off":
         return _by_kafka(kafka, first)
     if ids_differ(entry.cluster_id, kafka.cluster_id):
-        # What copies offsets between clusters may copy the mark too: its topic is the former cluster's.
+        # A tool that copies offsets between clusters may copy the mark too: its topic id is the former cluster's.
         moved = _by_kafka(replace(kafka, mark=None), first)
         return _followed(moved, f"the cluster is {kafka.cluster_id} now and was {entry.cluster_id}")
     is_another_topic = _is_another_topic(entry, kafka)
@@ -132,7 +135,7 @@ def _after_journal(
         if start_from == "auto" and entry.marks_commits:
             raise _gone_on(tp, remark)
         if start_from == "auto" and keeps_state and kafka.committed >= kafka.low:
-            # A former release committed what gave no rows, as of an open window: the state would have it twice.
+            # A former release committed offsets that gave no rows, of an open window: the state would have them twice.
             return Start(
                 kafka.committed,
                 f"{remark}: they are not read again, for what transform() does beside rows is as far as that. If it "

@@ -1,4 +1,4 @@
-"""Reads all journals of a table: which objects are on their way into it, and which were rolled back."""
+"""Reads all journals of a table: which objects are pending, and which were rolled back."""
 
 import logging
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ class Survey:
 
     @property
     def left_out(self) -> frozenset[str]:
-        """What does not belong to the table, or not yet. Survey after a listing: what is finished by then stays so."""
+        """Objects that do not belong to the table, or not yet. Call ``survey`` after the listing, not before."""
         return self.pending | self.rolled_back
 
 
 def survey(store: ObjectStore, table_root: str) -> Survey:
-    """Read all journals of a table, of whatever consumer group.
+    """Read all journals of a table, of all consumer groups.
 
     Raises:
-        ConnectorError: the store's; ``FatalError`` for a journal that cannot be understood.
+        ConnectorError: the store's; ``FatalError`` for a journal that cannot be parsed.
     """
     folder = journal_folder(table_root)
     roots = object_roots(table_root)

@@ -155,7 +155,7 @@ class _Service:
         topic = self._open_topics(application, stream_timeouts, lake.location)
         transformed, is_untouched = _transformed(customised, application, topic)
         in_batches = is_untouched and can_read_whole_batches(settings)
-        reader = MessageReader(topic, settings.memory.max_record_bytes).read if in_batches else None
+        reader = MessageReader(topic).read if in_batches else None
         stager = new_stager(settings, lake.location, lake.spec, schema, bad_records, reader)
         patiently(lambda: check_journals(lake, application.config.consumer_group), timings)
         wait(spark_up)
@@ -201,6 +201,7 @@ class _Service:
             on_turn=self._health.turn,
             in_batches=in_batches,
             metrics=metrics,
+            timings=timings,
         )
         application.start(loop)
         parts = Parts(assignments, sink, application, loop, pipeline, bad_records, self._health, self._spark)

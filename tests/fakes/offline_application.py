@@ -9,18 +9,22 @@ from quixstreams.models import Topic, TopicConfig
 
 from app.consumer.assignment import Assignments
 from app.consumer.offline import OfflineApplication, Sent, messages
-from tests.support.environment import load
 
 TOPIC = "sensors"
 
 
-def offline(folder: Path, records: Iterable[tuple[Any, ...]] = (), tell: Any = lambda _: None) -> OfflineApplication:
+def offline(
+    folder: Path,
+    records: Iterable[tuple[Any, ...]] = (),
+    on_sent: Any = lambda _: None,
+    max_record_bytes: int = 1_000_000,
+) -> OfflineApplication:
     """An application whose input topic has these records, of (value, key, timestamp, headers)."""
     return OfflineApplication(
         records=messages(TOPIC, list(records)),
-        tell=tell,
+        on_sent=on_sent,
         assignments=Assignments(),
-        max_record_bytes=load().memory.max_record_bytes,
+        max_record_bytes=max_record_bytes,
         broker_address="127.0.0.1:9",
         consumer_group="group",
         state_dir=folder / "state",

@@ -182,7 +182,7 @@ class Member:
             on_turn=lambda: None,
             in_batches=commits_on_the_way,
         )
-        loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused)  # on either way
+        loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)  # on either way
         self.application.start(loop)
         _play(self.application, self.kafka)
         self.checkpoints = loop.checkpoints

@@ -77,7 +77,7 @@ class TestRecreatedAndRefilled:
         error = first.end()
 
         assert isinstance(error, RetryableError)
-        assert "nothing tells which of the two topics they are from" in str(error)
+        assert "because they may be from either topic" in str(error)
         assert place.files() == []
         _write(place, 10, 310)
         place.assert_whole(range(100, 410))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from app.convert.timestamps import time_parts
+from app.convert.time_columns import time_parts
 from app.table.layout import QUIX_NULL, TIME_COLUMNS, escape
 from tests.parity.comparing import Finding
 from tests.parity.contents import (

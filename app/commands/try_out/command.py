@@ -104,7 +104,7 @@ class _Trial:
             kind=OfflineApplication,
             state_dir=scratch / "state",
             records=iter(records),
-            tell=self._note_sent,
+            on_sent=self._note_sent,
         )
         self._sink = LakeSink(
             pipeline=self,

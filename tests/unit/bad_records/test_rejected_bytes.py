@@ -6,7 +6,7 @@ import pytest
 
 from app.bad_records import dead_letter
 from tests.fakes.kafka_message import KafkaMessage
-from tests.support.lanes import MAX_RECORD_BYTES, Lane, Table
+from tests.support.both_ways import MAX_RECORD_BYTES, StagingStep, Table
 
 HEADERS = [("h", b"1"), ("h", b"\xff")]
 REFUSED = [
@@ -28,10 +28,10 @@ REFUSED = [
 def test_refused_records_keep_their_bytes_their_headers_and_their_timestamps(
     tmp_path: Path, at_once: bool, key: bytes | None
 ) -> None:
-    lane = Lane(Table(("year", "p")), at_once=at_once)
+    step = StagingStep(Table(("year", "p")), at_once=at_once)
     good = KafkaMessage(b'{"ts_ms":1,"p":"a","x":1}', b"k", 0)
     bad = [KafkaMessage(value, key, at + 1, timestamp_ms=0, raw_headers=HEADERS) for at, value in enumerate(REFUSED)]
-    staged = lane.stage([good, *bad], tmp_path / "staged.parquet")
+    staged = step.stage([good, *bad], tmp_path / "staged.parquet")
     [(_, rejected)] = staged.rejected
     dead_letter.write(rejected, tmp_path / "letter.parquet")
     found = [letter.record for letter in dead_letter.read(tmp_path / "letter.parquet")]

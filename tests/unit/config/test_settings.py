@@ -247,7 +247,7 @@ class TestTable:
         assert problem.startswith(f'TABLE_NAME: must be set, because the topic\'s name "{topic}" cannot name a table')
         assert load(input=topic, TABLE_NAME="t").table == "t"
 
-    def test_virtual_partitions_are_told_from_folders(self) -> None:
+    def test_virtual_partitions_are_distinguished_from_folders(self) -> None:
         settings = load(HIVE_COLUMNS="year, ~driver ,place,~ car")
         assert settings.hive_columns == ("year", "place")
         assert settings.virtual_columns == ("driver", "car")

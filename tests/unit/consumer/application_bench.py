@@ -42,8 +42,10 @@ class Bench:
         *,
         commits_on_the_way: bool = False,
         clock: Clock | None = None,
+        batch_size: int = 1_000,
+        max_buffer_bytes: int = 10_000_000,
     ) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         timings = Timings(clock=clock, sleep=clock.advance) if clock else FAST
         self.assignments = Assignments(timings=timings)
         self.pipeline = ManualPipeline(clock or Clock())
@@ -64,8 +66,8 @@ class Bench:
         self.sink = LakeSink(
             pipeline=self.pipeline,
             assignments=self.assignments,
-            limits=SinkLimits(batch_size=1_000, max_buffer_bytes=10_000_000, max_record_bytes=1_000_000),
-            bad_records=BadRecords(choice, self.told.append),
+            limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000),
+            bad_records=BadRecords(choice, self.reported.append),
             on_sealed=self.application.checkpoints.in_flight.sealed,
             timings=timings,
         )
@@ -80,7 +82,7 @@ class Bench:
             on_turn=self._turn,
             in_batches=commits_on_the_way,
         )
-        loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused)  # on either way
+        loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)  # on either way
         self.application.start(loop)
         self.checkpoints: Any = loop.checkpoints
         self.checkpoints.sink_manager.register(self.sink)

@@ -1,7 +1,6 @@
 """What ends the application's loop and what does not: errors of the broker and of our own, a stop."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +13,15 @@ from quixstreams.state.exceptions import StateTransactionError
 from app.consumer.errors import consuming_failed
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.start_offset import Start
+from tests.fakes.clock import Clock
 from tests.unit.consumer.application_bench import TP, Bench, record
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    bench = Bench(monkeypatch, tmp_path)
-    bench.assign()
-    return bench
-
-
-@pytest.fixture
-def lenient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    """Bad records go to the dead letter here."""
-    bench = Bench(monkeypatch, tmp_path, "dead-letter")
-    bench.assign()
-    return bench
 
 
 def consumer_error(code: int, *, fatal: bool = False) -> bool:
     return consuming_failed(KafkaConsumerException(KafkaError(code, "in the broker's words", fatal)))
 
 
-def test_passing_errors_of_the_consumer_are_passed_over_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_retriable_errors_of_the_consumer_are_logged_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     assert consumer_error(KafkaError._TRANSPORT)
     assert "Kafka: in the broker's words; going on" in caplog.text
 
@@ -80,14 +65,14 @@ def test_records_before_the_claim_become_no_rows(lenient: Bench) -> None:
     assert (lenient.written, lenient.commits) == ([5], [{TP: 6}])
 
 
-def test_records_of_a_topic_made_anew_end_the_process(lenient: Bench) -> None:
+def test_records_of_a_recreated_topic_end_the_process(lenient: Bench) -> None:
     lenient.turn(record(0), record(1))
     lenient.claims.made_anew = {TP.topic}
     with pytest.raises(RetryableError, match="recreated"):
         lenient.turn(record(0))
 
 
-def test_a_topic_made_anew_during_a_pause_ends_the_process(lenient: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_recreated_during_a_pause_ends_the_process(lenient: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     lenient.turn(record(0))
     paused = {TP}
     monkeypatch.setattr(type(lenient.application._consumer), "backpressured_tps", property(lambda _: paused))
@@ -107,11 +92,27 @@ def test_messages_that_come_without_a_pause_share_a_turn(lenient: Bench) -> None
     assert (lenient.written, lenient.turns) == (list(range(200)), 5)
 
 
-def test_a_full_buffer_ends_the_turn(lenient: Bench) -> None:
-    lenient.sink.limits = replace(lenient.sink.limits, max_buffer_bytes=1_000)
-    lenient.records += [record(offset) for offset in range(20)]
-    lenient.turn()
-    assert 0 < len(lenient.written) < 10
+def test_a_full_buffer_ends_the_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bench = Bench(monkeypatch, tmp_path, max_buffer_bytes=1_000)
+    bench.assign()
+    bench.records += [record(offset) for offset in range(20)]
+    bench.turn()
+    assert 0 < len(bench.written) < 10
+
+
+def test_records_that_take_long_do_not_share_a_turn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clock = Clock()
+    bench = Bench(monkeypatch, tmp_path, clock=clock)
+    bench.assign()
+
+    def take_20_ms(value: dict[str, Any]) -> list[Any]:
+        clock.advance(0.02)
+        return [value]
+
+    bench.transform = take_20_ms
+    bench.records += [record(offset) for offset in range(20)]
+    bench.turn()
+    assert bench.sink._buffer.rows == 3, "a turn lasts 50 ms, and a record is not interrupted"
 
 
 def test_a_stop_ends_the_turn(lenient: Bench) -> None:
@@ -137,11 +138,12 @@ def test_a_failed_pipeline_ends_the_loop_at_the_next_turn(bench: Bench) -> None:
 
 
 def test_what_is_in_the_lake_is_committed_though_a_later_batch_failed_for_good(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A start that fails at the same place again would write it once more each time."""
     broken = FatalError("uploading s3://lake/x", "403", "Check the rights")
-    bench.sink.limits = replace(bench.sink.limits, batch_size=1)
+    bench = Bench(monkeypatch, tmp_path, batch_size=1)
+    bench.assign()
 
     def consume(*_: object) -> None:
         bench.turn(record(0), record(1), record(2))
@@ -182,7 +184,7 @@ def test_a_record_is_not_to_blame_where_kafka_takes_no_more_of_what_it_sends(len
         lenient.turn(record(1))
     lenient.checkpoint()
     assert lenient.written == [0]
-    assert not lenient.told
+    assert not lenient.reported
 
 
 def test_many_messages_are_polled_with_what_the_framework_does_beside(

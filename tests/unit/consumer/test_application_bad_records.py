@@ -1,29 +1,14 @@
 """Records that cannot become rows on their way through the application: named, put aside, committed."""
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.errors import DataError
 from app.model import Rejected
+from tests.fakes.kafka_message import KafkaMessage
 from tests.unit.consumer.application_bench import TOPIC, TP, Bench, record
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    bench = Bench(monkeypatch, tmp_path)
-    bench.assign()
-    return bench
-
-
-@pytest.fixture
-def lenient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    """Bad records go to the dead letter here."""
-    bench = Bench(monkeypatch, tmp_path, "dead-letter")
-    bench.assign()
-    return bench
 
 
 def test_what_came_before_a_bad_record_is_written_and_committed(bench: Bench) -> None:
@@ -56,36 +41,8 @@ def test_a_transform_that_raises_names_the_record(bench: Bench) -> None:
     assert bench.commits == [{TP: 1}]
 
 
-class _Message:
-    """What librdkafka gives for a record."""
-
-    def __init__(self, offset: int, value: bytes = b"{") -> None:
-        self._offset, self._value = offset, value
-
-    def topic(self) -> str:
-        return TOPIC
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 1_700_000_000_000
-
-    def key(self) -> bytes:
-        return b"\xff"
-
-    def value(self) -> bytes:
-        return self._value
-
-    def headers(self) -> list[tuple[str, bytes]]:
-        return [("h", b"\x00")]
-
-
 def undeserialized(bench: Bench, offset: int) -> bool:
-    message: Any = _Message(offset)
+    message: Any = KafkaMessage(b"{", b"\xff", offset, timestamp_ms=1_700_000_000_000, raw_headers=[("h", b"\x00")])
     return bench.application._consuming_failed(ValueError("no JSON"), message, logging.getLogger())
 
 
@@ -118,7 +75,7 @@ def test_a_record_that_does_not_deserialize_is_put_aside_as_it_came(lenient: Ben
         ),
     )
     assert lenient.commits == [{TP: 3}]
-    assert "sensors[0] at offset 1 goes to the dead letter: it does not deserialize: no JSON" in lenient.told[0]
+    assert "sensors[0] at offset 1 goes to the dead letter: it does not deserialize: no JSON" in lenient.reported[0]
 
 
 def test_a_bad_record_at_the_end_of_the_topic_is_committed_too(lenient: Bench) -> None:
@@ -134,7 +91,7 @@ def test_a_bad_record_that_comes_again_by_a_slip_of_the_client_is_put_aside_once
     assert undeserialized(lenient, 1)
     assert undeserialized(lenient, 1)
     lenient.checkpoint()
-    assert len(lenient.told) == 1
+    assert len(lenient.reported) == 1
     assert [one.offset for batch in lenient.pipeline.batches for one in batch.rejected] == [1]
 
 

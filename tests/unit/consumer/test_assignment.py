@@ -11,7 +11,7 @@ from app.monitoring.metrics import Metrics
 from tests.support.batches import TP, row
 
 
-def test_each_life_has_a_token_of_its_own() -> None:
+def test_each_assignment_has_a_token_of_its_own() -> None:
     tokens = {Assignment(TP).token for _ in range(100)}
     assert len(tokens) == 100
     assert all(re.fullmatch("[0-9a-f]{24}", token) for token in tokens)
@@ -69,7 +69,7 @@ def test_nothing_is_repeated_once_the_rewind_is_made_up_for() -> None:
     assert [life.is_repeated(offset) for offset in (6, 7, 6, 0)] == [True, False, False, False]
 
 
-def test_what_a_former_life_has_written_is_repeated_also_after_a_rewind() -> None:
+def test_rows_of_a_former_assignment_are_repeated_also_after_a_rewind() -> None:
     life = Assignment(TP)
     life.replay(2, 5)
     assert life.is_repeated(3)
@@ -101,7 +101,7 @@ def test_discarding_leaves_the_other_rows() -> None:
 # --- all assignments ------------------------------------------------------------------------------------------------
 
 
-def test_a_new_life_knows_nothing_of_the_former_one() -> None:
+def test_a_new_assignment_has_nothing_of_the_former_one() -> None:
     assignments = Assignments()
     former = assignments.begin([TP])[TP]
     assignments.start(TP, 42, replayed_to=50)

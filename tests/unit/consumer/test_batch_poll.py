@@ -41,7 +41,7 @@ class SinkManager:
 
 
 class Line:
-    """A lane with its surroundings."""
+    """Batch polling with its surroundings."""
 
     def __init__(self, max_buffer_bytes: int = 10**9) -> None:
         self.consumer = Consumer()
@@ -72,7 +72,7 @@ class Line:
             waits=self.waiting.__contains__, seek_to_expected=lambda *went: self.went_back.append(went)
         )
         rejected: Any = SimpleNamespace(consuming_failed=self._failed, pass_over=self.passed_over.append)
-        self.lane = BatchPoll(
+        self.batch_poll = BatchPoll(
             consume=self.consumer.consume,
             assignments=self.assignments,
             sink=self.sink,
@@ -88,7 +88,7 @@ class Line:
 
     def poll(self, *messages: KafkaMessage) -> None:
         self.consumer.polls.append(list(messages))
-        self.lane.turn({})
+        self.batch_poll.turn({})
 
     def pause(self) -> None:
         """The destination takes nothing for a while: all is read again from the last commit on."""

@@ -45,7 +45,7 @@ def topics_at(address: str, *, wait_seconds: float = 0.0, stop: bool = False, pr
 # --- the broker -----------------------------------------------------------------------------------------------------
 
 
-def test_an_absent_broker_is_told_with_its_address_and_the_reason() -> None:
+def test_the_error_of_an_absent_broker_has_its_address_and_the_reason() -> None:
     with pytest.raises(RetryableError) as caught:
         topics_at("127.0.0.1:1")
     assert str(caught.value).startswith("connecting to Kafka at 127.0.0.1:1: ")
@@ -53,7 +53,7 @@ def test_an_absent_broker_is_told_with_its_address_and_the_reason() -> None:
     assert "KAFKA_BOOTSTRAP_SERVERS" in caught.value.hint
 
 
-def test_an_unknown_host_is_told_as_such() -> None:
+def test_the_error_of_an_unknown_host_says_so() -> None:
     with pytest.raises(RetryableError) as caught:
         topics_at("no-such-host.invalid:9092")
     assert "Failed to resolve 'no-such-host.invalid:9092'" in caught.value.cause
@@ -85,7 +85,7 @@ def test_tls_with_a_broker_that_speaks_none_is_a_mistake_in_the_settings() -> No
         ("sensor-data", ["__consumer_offsets"], "it does not exist, and the broker shows us no topics at all"),
     ],
 )
-def test_a_missing_topic_is_told_with_those_that_look_alike(name: str, topics: list[str], cause: str) -> None:
+def test_the_error_of_a_missing_topic_names_similar_ones(name: str, topics: list[str], cause: str) -> None:
     error = missing_topic(name, topics)
     assert type(error) is ConfigError
     assert str(error) == (
@@ -93,7 +93,7 @@ def test_a_missing_topic_is_told_with_those_that_look_alike(name: str, topics: l
     )
 
 
-def test_a_topic_without_rights_is_told_with_those_it_needs() -> None:
+def test_the_error_of_a_topic_without_rights_names_those_it_needs() -> None:
     error = unreadable_topic("sensor-data", PermissionError("Topic authorization failed"))
     assert type(error) is FatalError
     assert str(error) == (

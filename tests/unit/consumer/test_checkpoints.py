@@ -13,13 +13,6 @@ from tests.unit.consumer.application_bench import COORDINATOR_AWAY, TOPIC, TP, B
 NOT_ALLOWED = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    bench = Bench(monkeypatch, tmp_path)
-    bench.assign()
-    return bench
-
-
 def test_offsets_are_committed_after_their_rows_are_in_the_lake(bench: Bench) -> None:
     bench.turn(record(5), record(6), record(3, partition=1))
 
@@ -91,7 +84,7 @@ def test_the_last_commit_is_not_put_off_by_one_that_failed_just_before(bench: Be
     assert bench.commits == [{TP: 1}]
 
 
-def test_a_last_commit_that_never_works_is_told(bench: Bench) -> None:
+def test_a_last_commit_that_never_works_is_an_error(bench: Bench) -> None:
     bench.commit_errors = [COORDINATOR_AWAY] * 100
     bench.turn(record(0))
     bench.application.request_stop()

@@ -26,7 +26,7 @@ class Group:
         if self.error is not None and not self.is_of_group:
             raise KafkaException(KafkaError(self.error))
         error = None if self.error is None else KafkaError(self.error)
-        members = [] if error else [SimpleNamespace(client_id=told, client_host="/10.0.0.7") for told in self.members]
+        members = [] if error else [SimpleNamespace(client_id=found, client_host="/10.0.0.7") for found in self.members]
         return [SimpleNamespace(error=error, members=members)]
 
 

@@ -11,13 +11,13 @@ from confluent_kafka.admin import AclOperation, AdminClient
 from app.consumer.group import check_rights
 from app.errors import FatalError
 
-Told = list[AclOperation] | int | None
+Answer = list[AclOperation] | int | None
 
 
 class _Admin:
     """Describes a topic and a group with these operations; a number is the error that it gives instead."""
 
-    def __init__(self, topic: Told, group: Told) -> None:
+    def __init__(self, topic: Answer, group: Answer) -> None:
         self._topic = topic
         self._group = group
 
@@ -28,37 +28,39 @@ class _Admin:
         return {"sink": _answer(self._group)}
 
 
-def _answer(told: Told) -> Future[Any]:
+def _answer(answer: Answer) -> Future[Any]:
     future: Future[Any] = Future()
-    if isinstance(told, int):
-        future.set_exception(KafkaException(KafkaError(told)))
+    if isinstance(answer, int):
+        future.set_exception(KafkaException(KafkaError(answer)))
     else:
-        future.set_result(SimpleNamespace(authorized_operations=told))
+        future.set_result(SimpleNamespace(authorized_operations=answer))
     return future
 
 
-def check(topic: Told, group: Told) -> None:
+def check(topic: Answer, group: Answer) -> None:
     check_rights(cast(AdminClient, _Admin(topic, group)), "sensors", "sink")
 
 
-ALLOWED: list[Told] = [[AclOperation.READ, AclOperation.DESCRIBE], [AclOperation.ALL]]
-UNKNOWN: list[Told] = [None, [], KafkaError.UNSUPPORTED_VERSION, KafkaError._TIMED_OUT]
+ALLOWED: list[Answer] = [[AclOperation.READ, AclOperation.DESCRIBE], [AclOperation.ALL]]
+UNKNOWN: list[Answer] = [None, [], KafkaError.UNSUPPORTED_VERSION, KafkaError._TIMED_OUT]
 
 
-@pytest.mark.parametrize("told", [*ALLOWED, *UNKNOWN])
-def test_what_may_be_read_or_is_not_told_passes(told: Told) -> None:
-    check(told, told)
+@pytest.mark.parametrize("answer", [*ALLOWED, *UNKNOWN])
+def test_allowed_and_unknown_rights_pass(answer: Answer) -> None:
+    check(answer, answer)
 
 
-@pytest.mark.parametrize("told", [[AclOperation.DESCRIBE], KafkaError.TOPIC_AUTHORIZATION_FAILED])
-def test_a_topic_that_may_not_be_read(told: Told) -> None:
+@pytest.mark.parametrize("answer", [[AclOperation.DESCRIBE], KafkaError.TOPIC_AUTHORIZATION_FAILED])
+def test_a_topic_that_may_not_be_read(answer: Answer) -> None:
     with pytest.raises(
         FatalError, match=r"rights on topic sensors: the user has no right .*Allow Read on topic sensors"
     ):
-        check(told, ALLOWED[0])
+        check(answer, ALLOWED[0])
 
 
-@pytest.mark.parametrize("told", [[AclOperation.DESCRIBE, AclOperation.DELETE], KafkaError.GROUP_AUTHORIZATION_FAILED])
-def test_a_group_that_may_not_be_joined(told: Told) -> None:
+@pytest.mark.parametrize(
+    "answer", [[AclOperation.DESCRIBE, AclOperation.DELETE], KafkaError.GROUP_AUTHORIZATION_FAILED]
+)
+def test_a_group_that_may_not_be_joined(answer: Answer) -> None:
     with pytest.raises(FatalError, match="Allow Read on consumer group sink"):
-        check(ALLOWED[0], told)
+        check(ALLOWED[0], answer)

@@ -93,7 +93,7 @@ def test_a_refusal_names_the_topic_and_what_to_do(error: Exception, kind: type[E
     assert message in str(raised.value)
 
 
-def test_a_name_that_kafka_does_not_take_is_told() -> None:
+def test_a_name_that_kafka_refuses_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"exceeds the 255 character limit\. Choose a shorter CONSUMER_GROUP"):
         _managed().repartition_topic(operation="x" * 300, stream_id="sensors", config=CONFIG)
 

@@ -76,7 +76,7 @@ class Bench:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
-    return [(told.levelno, told.getMessage()) for told in caplog.records if told.levelno >= logging.WARNING]
+    return [(record.levelno, record.getMessage()) for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.fixture
@@ -144,14 +144,14 @@ def test_a_client_that_went_back_is_sent_on_again(bench: Bench, caplog: pytest.L
     assert not warnings(caplog), "there is nothing to be done about it"
 
 
-def test_in_a_topic_made_anew_no_offset_of_the_former_one_is_sought(bench: Bench) -> None:
+def test_in_a_recreated_topic_no_offset_of_the_former_one_is_sought(bench: Bench) -> None:
     bench.claims.made_anew = {"sensors"}
     with pytest.raises(RetryableError, match=r"consuming sensors\[0\]: Kafka gives offset 3 where 42 .* recreated"):
         bench.admission.seek_to_expected(P0, given=3, expected=42)
     assert bench.consumer.calls == []
 
 
-def test_after_a_pause_a_topic_made_anew_is_not_read_on(bench: Bench) -> None:
+def test_after_a_pause_a_recreated_topic_is_not_read_on(bench: Bench) -> None:
     bench.admission.begin(TOKENS)
     bench.admission.turn()
     bench.admission.check_topics(TOKENS)
@@ -203,7 +203,7 @@ def test_another_error_of_seeking_is_no_matter_of_waiting(bench: Bench) -> None:
     assert bench.consumer.paused == {P0}
 
 
-def test_a_claim_that_failed_for_good_is_told(bench: Bench) -> None:
+def test_a_claim_that_failed_for_good_is_raised(bench: Bench) -> None:
     def fail() -> list[Any]:
         raise FatalError("reading the journal", "access denied")
 
@@ -234,7 +234,7 @@ def test_claims_that_came_through_during_back_pressure_count_after_it(bench: Ben
     assert bench.consumer.paused == set()
 
 
-def test_the_end_of_back_pressure_does_not_let_in_what_is_not_claimed(bench: Bench) -> None:
+def test_the_end_of_back_pressure_does_not_resume_what_is_not_claimed(bench: Bench) -> None:
     bench.claims.held_back = {P1}
     bench.admission.begin(TOKENS)
     bench.admission.turn()
@@ -262,7 +262,7 @@ def test_a_group_with_an_offset_commits_nothing(bench: Bench) -> None:
     assert bench.consumer.committed == []
 
 
-def test_a_first_commit_that_fails_is_told_and_holds_up_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_first_commit_that_fails_is_logged_and_blocks_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.claims.starts = {P0: Start(100, moves_group=True)}
     bench.consumer.commit_errors = [KafkaError.REBALANCE_IN_PROGRESS]
     bench.admission.begin({P0: "aaaaaaaa"})
@@ -293,11 +293,11 @@ def test_rows_skipped_are_counted_in_one_warning_that_says_how_to_read_them_agai
     bench.claims.starts = {P0: Start(2_000, skipped=1_200), P1: Start(5, skipped=3)}
     bench.admission.begin(TOKENS)
     bench.admission.turn()
-    ((level, told),) = warnings(caplog)
+    ((level, text),) = warnings(caplog)
     assert level == logging.WARNING
-    assert told.startswith("1,203 records after the group's committed offset are in the table already")
-    assert "(sensors[0]: 1,200, sensors[1]: 3)" in told
-    assert "set START_FROM=committed for one start" in told
+    assert text.startswith("1,203 records after the group's committed offset are in the table already")
+    assert "(sensors[0]: 1,200, sensors[1]: 3)" in text
+    assert "set START_FROM=committed for one start" in text
 
 
 def test_an_ordinary_start_is_no_reason_to_worry(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

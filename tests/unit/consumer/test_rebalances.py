@@ -1,20 +1,11 @@
 """The application while partitions come and go: what is written, committed and forgotten."""
 
-from pathlib import Path
-
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from quixstreams.exceptions import PartitionAssignmentError
 
 from app.errors import FatalError, RetryableError
 from tests.unit.consumer.application_bench import COORDINATOR_AWAY, PARTITIONS, TOPIC, TP, Bench, record
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bench:
-    bench = Bench(monkeypatch, tmp_path)
-    bench.assign()
-    return bench
 
 
 def test_assigned_partitions_are_resumed_whatever_was_paused_before(bench: Bench) -> None:

@@ -161,7 +161,7 @@ def test_a_turn_of_the_loop_raises_the_failure(bench: Bench) -> None:
         bench.sink.turn()
 
 
-def test_the_last_flush_tells_whether_it_went_through(bench: Bench) -> None:
+def test_the_last_flush_shows_whether_it_succeeded(bench: Bench) -> None:
     bench.consume(0)
     bench.pipeline.obstacle = AWAY
     with pytest.raises(SinkBackpressureError):
@@ -228,7 +228,7 @@ def test_a_value_that_is_no_dict_is_refused(bench: Bench, value: object, kind: s
     assert "transform()" in caught.value.hint
 
 
-def test_a_tombstone_is_told_as_such(bench: Bench) -> None:
+def test_the_error_of_a_tombstone_says_that_its_value_is_null(bench: Bench) -> None:
     set_message_context(MessageContext(TP.topic, TP.partition, 41, 0))
     with pytest.raises(NotARowError, match="its value is null"):
         bench.sink.add(None, "key", NOON, [], TP.topic, TP.partition, 41)

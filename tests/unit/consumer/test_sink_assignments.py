@@ -40,7 +40,7 @@ def test_an_assignment_that_is_renewed_begins_with_nothing(bench: Bench) -> None
     assert bench.sealed == [{TP: [0, 1, 2]}]
 
 
-def test_a_new_life_repeats_rows_that_the_old_one_sealed(bench: Bench) -> None:
+def test_a_new_assignment_repeats_rows_that_the_old_one_sealed(bench: Bench) -> None:
     bench.consume(0, 1, 2)
     bench.sink.on_paused()
     bench.sink.unassign([TP, OTHER])
@@ -60,7 +60,7 @@ def test_the_present_assignments_are_known(bench: Bench) -> None:
     assert list(bench.assignments.tps) == []
 
 
-def test_a_flush_that_failed_for_a_former_life_says_nothing_about_the_next(bench: Bench) -> None:
+def test_a_flush_that_failed_for_a_former_assignment_says_nothing_about_the_next(bench: Bench) -> None:
     bench.consume(0)
     bench.sink.revoking(active=True)
     with pytest.raises(RetryableError):

@@ -66,7 +66,7 @@ def test_the_flush_of_a_revocation_seals_and_waits_on_its_own_thread(bench: Benc
     assert bench.sealed == [{TP: [0]}]
 
 
-def test_a_flush_left_behind_by_a_revocation_cannot_touch_the_next_life(bench: Bench) -> None:
+def test_a_flush_abandoned_by_a_revocation_cannot_touch_the_next_assignment(bench: Bench) -> None:
     waiting, go_on = threading.Event(), threading.Event()
 
     def wait() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.bad_records.refusals import BadRowsError
-from app.convert.timestamps import time_parts
+from app.convert.time_columns import time_parts
 
 LAST_NANOSECOND = 253_402_300_800 * 10**9 - 1
 S = 1_705_320_000  # 2024-01-15T12:00:00Z

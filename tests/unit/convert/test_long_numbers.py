@@ -14,7 +14,7 @@ from app.consumer.rejections import MessageReader
 from app.model import Row
 from app.table.type_names import type_name
 from tests.fakes.kafka_message import KafkaMessage
-from tests.support.lanes import Lane, Table, messages
+from tests.support.both_ways import StagingStep, Table, messages
 
 IDS = [2**63, 2**64 - 1, 2**64, 2**64 + 1, -(2**63) - 1, -(2**64), 10**37 + 1]
 
@@ -24,26 +24,28 @@ def at_once(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def staged(tmp_path: Path, at_once: bool, table: Table, *texts: str) -> tuple[Lane, list[dict[str, Any]], list[str]]:
-    """The lane, the rows, each with what was rescued of it, and the folders."""
-    lane = Lane(table, at_once=at_once)
+def staged(
+    tmp_path: Path, at_once: bool, table: Table, *texts: str
+) -> tuple[StagingStep, list[dict[str, Any]], list[str]]:
+    """The step, the rows, each with what was rescued of it, and the folders."""
+    step = StagingStep(table, at_once=at_once)
     for _ in range(2):  # the second batch finds the schema of the first
-        result = lane.stage(messages(*(text.encode() for text in texts)), tmp_path / "staged.parquet")
+        result = step.stage(messages(*(text.encode() for text in texts)), tmp_path / "staged.parquet")
         assert not result.rejected
         assert result.file
         rows = pq.read_table(result.file.path).to_pylist()
         for row in rows:
             row["rescued"] = json.loads(row.pop("_rescued_data", None) or "{}")
         folders = [value for group in result.file.groups for value in group.partition_values.values()]
-    return lane, rows, folders
+    return step, rows, folders
 
 
 @pytest.mark.parametrize("others", ["1", "1.5", '"text"', "null"])
 def test_in_a_new_column_they_are_rescued_and_do_not_make_it_double(tmp_path: Path, at_once: bool, others: str) -> None:
     texts = [f'{{"x":{number}}}' for number in IDS]
-    lane, rows, _ = staged(tmp_path, at_once, Table(), *texts, f'{{"x":{others}}}', *texts)
+    step, rows, _ = staged(tmp_path, at_once, Table(), *texts, f'{{"x":{others}}}', *texts)
     kinds = {"1": "bigint", "1.5": "double", '"text"': "string", "null": None}
-    found = lane.schema.current.columns.get("x")
+    found = step.schema.current.columns.get("x")
     assert (found and type_name(found)) == kinds[others]
     rescued = [row["rescued"].get("x") for row in rows]
     assert repr(rescued) == repr([*IDS, None, *IDS])
@@ -83,6 +85,6 @@ def test_each_has_a_folder_of_its_own(tmp_path: Path, at_once: bool, first: str)
 @pytest.mark.parametrize("number", IDS)
 def test_keys_that_are_json_keep_them(number: int) -> None:
     json_alone = Topic("t", value_deserializer=new_deserializer("json"), key_deserializer=new_deserializer("json"))
-    read = MessageReader(json_alone, 1_000).read(KafkaMessage(b"{}", str(number).encode()))
+    read = MessageReader(json_alone).read(KafkaMessage(b"{}", str(number).encode()))
     assert isinstance(read, Row)
     assert repr(read.key) == repr(number)

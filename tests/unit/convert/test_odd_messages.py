@@ -1,4 +1,4 @@
-"""Thousands of odd messages through both lanes: no exception, no record lost, and readers take the files."""
+"""Thousands of odd messages both ways: no exception, no record lost, and readers take the files."""
 
 import json
 import tempfile
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.kafka_message import KafkaMessage
-from tests.support.lanes import MAX_RECORD_BYTES, Lane, Table, assert_both_agree, messages
+from tests.support.both_ways import MAX_RECORD_BYTES, StagingStep, Table, assert_both_agree, messages
 
 METADATA = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
 TABLES = (
@@ -66,7 +66,7 @@ BATCH = st.lists(st.tuples(VALUE, KEYS, STAMPS, HEADERS), min_size=1, max_size=8
 
 
 @given(st.sampled_from(TABLES), st.lists(BATCH, min_size=1, max_size=3))
-def test_both_lanes_take_whatever_comes(table: Table, batches: list[list[KafkaMessage]]) -> None:
+def test_both_ways_take_any_message(table: Table, batches: list[list[KafkaMessage]]) -> None:
     assert_both_agree(table, batches)
 
 
@@ -75,7 +75,7 @@ def test_a_message_whose_headers_make_it_too_big_is_no_row_either_way(metadata: 
     too_many = [("h" * 100, b"v" * 100)] * (MAX_RECORD_BYTES // 200 + 1)
     batch = [KafkaMessage(b'{"x":"1"}', at=at, raw_headers=its) for at, its in enumerate([None, too_many, None])]
     assert_both_agree(Table(metadata=metadata), [messages(b'{"x":"1"}'), batch])
-    staged = Lane(Table(metadata=metadata), at_once=True).stage(batch, path)
+    staged = StagingStep(Table(metadata=metadata), at_once=True).stage(batch, path)
     assert [record.offset for _, records in staged.rejected for record in records] == [1]
 
 
@@ -83,7 +83,7 @@ def test_a_message_whose_headers_make_it_too_big_is_no_row_either_way(metadata: 
 def test_no_record_is_lost_and_readers_take_what_is_written(table: Table, batch: list[KafkaMessage]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "staged.parquet"
-        staged = Lane(table, at_once=True).stage(batch, path)
+        staged = StagingStep(table, at_once=True).stage(batch, path)
         rows = 0
         if staged.file is not None:
             rows = pq.read_metadata(path).num_rows
@@ -95,10 +95,10 @@ def test_no_record_is_lost_and_readers_take_what_is_written(table: Table, batch:
 
 
 def _timestamps(stamps: Sequence[int], path: Path, *, at_once: bool) -> list[dict[str, Any]]:
-    lane = Lane(Table(metadata=("__timestamp",)), at_once=at_once)
+    step = StagingStep(Table(metadata=("__timestamp",)), at_once=at_once)
     batch = [KafkaMessage(b'{"x":1}', at=at, timestamp_ms=ms) for at, ms in enumerate(stamps)]
-    assert lane.stage(messages(b'{"x":1,"ts_ms":5}'), path).rejected == ()
-    staged = lane.stage(batch, path)
+    assert step.stage(messages(b'{"x":1,"ts_ms":5}'), path).rejected == ()
+    staged = step.stage(batch, path)
     assert staged.rejected == ()
     rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
     return rows
@@ -116,9 +116,9 @@ def test_a_kafka_timestamp_that_readers_do_not_know_is_rescued_and_the_row_arriv
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_kafka_timestamp_is_rescued_beside_a_field_of_that_name(path: Path, at_once: bool) -> None:
-    lane = Lane(Table(metadata=("__timestamp",)), at_once=at_once)
-    lane.stage(messages(b'{"__kafka_timestamp":1,"ts_ms":1}'), path)
-    lane.stage([KafkaMessage(b'{"__kafka_timestamp":"x","ts_ms":1}', at=1, timestamp_ms=2**60)], path)
+    step = StagingStep(Table(metadata=("__timestamp",)), at_once=at_once)
+    step.stage(messages(b'{"__kafka_timestamp":1,"ts_ms":1}'), path)
+    step.stage([KafkaMessage(b'{"__kafka_timestamp":"x","ts_ms":1}', at=1, timestamp_ms=2**60)], path)
     (text,) = pq.read_table(path)["_rescued_data"].to_pylist()
     assert json.loads(text) == {"__kafka_timestamp": "x", "___kafka_timestamp": 2**60}
 
@@ -129,7 +129,7 @@ def test_a_kafka_timestamp_is_not_rescued_where_folders_have_the_field_of_its_co
     assert_both_agree(table, [messages(b'{"ts_ms":1}'), [odd]])
 
 
-def test_headers_make_a_message_too_big_for_both_lanes() -> None:
+def test_headers_make_a_message_too_big_both_ways() -> None:
     table = Table(metadata=("__headers",))
     first = messages(b'{"ts_ms":1,"x":1}', raw_headers=[("h", b"1")])
     for size in (MAX_RECORD_BYTES - 18, MAX_RECORD_BYTES - 17, MAX_RECORD_BYTES):

@@ -10,9 +10,9 @@ import pytest
 
 from app.table.schema import TableSchema
 from tests.support.batches import NOON
-from tests.support.lanes import Lane, Table, messages
+from tests.support.both_ways import StagingStep, Table, messages
 
-both_lanes = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
+both_ways = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
 Kinds = dict[str, pa.DataType]
 
 
@@ -20,9 +20,9 @@ def staged(
     path: Path, table: Table, *texts: str, at_once: bool = False, schema: Kinds | None = None, **fields: Any
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """The rows, each with what was rescued of it, and the values of each folder."""
-    lane = Lane(table, at_once=at_once)
-    lane.schema.current = TableSchema(schema or {})
-    result = lane.stage(messages(*(text.encode() for text in texts), **fields), path / "staged.parquet")
+    step = StagingStep(table, at_once=at_once)
+    step.schema.current = TableSchema(schema or {})
+    result = step.stage(messages(*(text.encode() for text in texts), **fields), path / "staged.parquet")
     assert not result.rejected
     assert result.file
     rows = pq.read_table(result.file.path).to_pylist()
@@ -34,7 +34,7 @@ def staged(
 # --- moments that Arrow knows and Python does not -------------------------------------------------------------------
 
 
-@both_lanes
+@both_ways
 @pytest.mark.parametrize("neighbour", ["2024-01-15", "soon"])
 @pytest.mark.parametrize(
     ("kind", "text"),
@@ -60,7 +60,7 @@ def test_a_moment_outside_the_years_1_to_9999_is_rescued_whatever_is_beside_it(
         assert all(row.get("x") is None for row in odd)
 
 
-@both_lanes
+@both_ways
 @pytest.mark.parametrize(
     ("kind", "texts"),
     [
@@ -78,7 +78,7 @@ def test_the_first_and_the_last_moment_are_stored(tmp_path: Path, kind: str, tex
 # --- what comes from Kafka and not from the record ------------------------------------------------------------------
 
 
-@both_lanes
+@both_ways
 @pytest.mark.parametrize("field", ['"mine"', '{"a":[1]}'])
 def test_a_key_that_fits_no_column_takes_the_place_of_no_rescued_value(
     tmp_path: Path, field: str, at_once: bool
@@ -92,14 +92,14 @@ def test_a_key_that_fits_no_column_takes_the_place_of_no_rescued_value(
     ]
 
 
-@both_lanes
+@both_ways
 def test_a_new_field_that_finds_no_place_and_the_key_are_both_kept(tmp_path: Path, at_once: bool) -> None:
     schema = {"__key": pa.int64(), "__Kafka_Key": pa.bool_(), "ts_ms": pa.int64()}
     rows, _ = staged(tmp_path, Table(), '{"__kafka_key":1,"ts_ms":1}', at_once=at_once, schema=schema, raw_key=b"k")
     assert [row["rescued"] for row in rows] == [{"__kafka_key": 1, "___kafka_key": "k"}]
 
 
-@both_lanes
+@both_ways
 def test_metadata_that_fits_no_column_takes_the_place_of_no_rescued_value(tmp_path: Path, at_once: bool) -> None:
     schema = {"__offset": pa.bool_(), "ts_ms": pa.int64()}
     table = Table(metadata=("__offset",))
@@ -107,7 +107,7 @@ def test_metadata_that_fits_no_column_takes_the_place_of_no_rescued_value(tmp_pa
     assert [row["rescued"] for row in rows] == [{"__offset": "mine", "___offset": 0}, {"__offset": 1}]
 
 
-@both_lanes
+@both_ways
 @pytest.mark.parametrize(
     "kind",
     [pa.bool_(), pa.binary(), pa.int32(), pa.list_(pa.int64()), pa.struct({"a": pa.int64()}), pa.decimal128(5, 2)],
@@ -120,7 +120,7 @@ def test_a_kafka_timestamp_that_the_timestamp_column_does_not_take_is_rescued(
     assert folders == [{"year": "2024"}]
 
 
-@both_lanes
+@both_ways
 @pytest.mark.parametrize("moment", [2**53 + 1, 253_402_300_800_000])
 def test_a_kafka_timestamp_beyond_what_its_column_holds_is_rescued(tmp_path: Path, moment: int, at_once: bool) -> None:
     for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()):
@@ -131,7 +131,7 @@ def test_a_kafka_timestamp_beyond_what_its_column_holds_is_rescued(tmp_path: Pat
 # --- partition values -----------------------------------------------------------------------------------------------
 
 
-@both_lanes
+@both_ways
 @pytest.mark.parametrize("value", ["{}", '{"x":null}', '{"x":{"y":null},"z":{}}'])
 def test_an_object_without_any_value_is_null_in_folders_as_it_is_in_columns(
     tmp_path: Path, value: str, at_once: bool

@@ -110,14 +110,14 @@ def test_records_of_other_shapes_stay_as_they_are() -> None:
     assert folders([{"x": {"a": 1}}, {"x": {"b": 2}}], "x") == ["x=%7B%27a%27%3A 1}", "x=%7B%27b%27%3A 2}"]
 
 
-def test_text_that_is_not_unicode_is_told_with_all_its_rows() -> None:
-    told = refusals([{"x": "\ud800"}, {"x": "a"}, {}, {"x": "b\udfff"}], "x")
-    assert list(told) == [0, 3]
-    assert "partition column 'x' has a str that is no text" in told[0]
-    told[0].encode()
+def test_text_that_is_not_unicode_is_reported_with_all_its_rows() -> None:
+    reasons = refusals([{"x": "\ud800"}, {"x": "a"}, {}, {"x": "b\udfff"}], "x")
+    assert list(reasons) == [0, 3]
+    assert "partition column 'x' has a str that is no text" in reasons[0]
+    reasons[0].encode()
 
 
-def test_a_number_that_python_does_not_write_out_is_told() -> None:
+def test_a_number_that_python_does_not_write_out_is_reported() -> None:
     assert "partition column 'x' has a int that is no text" in refusals([{"x": 1}, {"x": 10**5_000}], "x")[1]
 
 
@@ -175,17 +175,17 @@ def test_the_timestamp_column_itself_can_be_a_folder() -> None:
     assert folders([{"ts_ms": 5}, {}, {"ts_ms": None}], "ts_ms") == ["ts_ms=5", f"ts_ms={NOON}", f"ts_ms={HIVE_NULL}"]
 
 
-def test_bad_rows_of_all_columns_are_told_at_once_in_their_order() -> None:
+def test_bad_rows_of_all_columns_are_reported_at_once_in_their_order() -> None:
     values: list[dict[str, Any]] = [
         {"x": "\ud800"},
         {"ts_ms": "2024-01-01"},
         {"ts_ms": "yesterday", "x": "\ud800"},
         {"ts_ms": True},
     ]
-    told = refusals(values, "x", "year")
-    assert list(told) == [0, 2, 3]
-    assert "no text" in told[0]
-    assert "no ISO-8601 timestamp" in told[2]
+    reasons = refusals(values, "x", "year")
+    assert list(reasons) == [0, 2, 3]
+    assert "no text" in reasons[0]
+    assert "no ISO-8601 timestamp" in reasons[2]
 
 
 def test_a_bad_timestamp_does_not_matter_where_no_time_column_is_wanted() -> None:

@@ -84,6 +84,6 @@ def test_a_column_whose_type_was_fixed_never_grows(column_type: str, value: obje
     assert type_name(known.schema.columns["x"]) == column_type
 
 
-def test_rows_are_told_apart_by_their_position_not_their_offset() -> None:
+def test_rows_are_distinguished_by_their_position_not_their_offset() -> None:
     rows = [Row({"x": 1}, None, NOON, 500), Row({"x": "a"}, None, NOON, 3)]
     assert rescued(convert(rows, EMPTY, RULES)) == [None, {"x": "a"}]

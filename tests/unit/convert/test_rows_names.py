@@ -9,7 +9,7 @@ import pytest
 
 from app.bad_records.refusals import BadRowsError
 from app.convert.rows import Rules, convert
-from app.convert.values import Rescue, joined, leaves
+from app.convert.values import Rescue, joined, scalar_count
 from app.table.schema import EMPTY, TableSchema
 from tests.support.batches import NOON, row
 from tests.unit.convert.conversions import INT, RULES, converted, rescued, rescued_of, stored
@@ -122,7 +122,7 @@ def test_names_inside_objects_count_as_well(nested: Callable[[dict[str, int]], d
     record = nested({f"id {number}": number for number in range(3_000)})
     conversion = converted(record)
     own = {"ts_ms", "__key", "_rescued_data"}
-    assert sum(leaves(kind) for name, kind in conversion.schema.columns.items() if name not in own) == 1_000
+    assert sum(scalar_count(kind) for name, kind in conversion.schema.columns.items() if name not in own) == 1_000
     [kept] = conversion.table.select([name for name in conversion.table.column_names if name not in own]).to_pylist()
     assert joined(kept, rescued(conversion)[0]) == record
 

@@ -61,12 +61,12 @@ class Bench:
         self.store = JournalStore(tmp_path)
         self.kafka = Kafka()
         self.ended: set[str] = set()
-        self.told: list[str] = []
+        self.fenced: list[str] = []
         self.catalog_errors: list[ConnectorError] = []
         self.registered: list[list[str]] = []
         self.made: list[Claims] = []
         self.ownership = JournalOwnership(
-            self.stands, lambda token, _: self.told.append(token), workers=2, fresh_seconds=10.0
+            self.is_current, lambda token, _: self.fenced.append(token), workers=2, fresh_seconds=10.0
         )
 
     def claims(
@@ -83,7 +83,7 @@ class Bench:
             ownership=self.ownership if exactly_once else None,
             offsets=self.kafka,
             register=self.register,
-            is_current=self.stands,
+            is_current=self.is_current,
             first_offset=lambda _, kafka: kafka.low if reset == "earliest" else kafka.high,
             topic_ids=TopicIds(self.kafka.topic_id),
             start_from=start_from,
@@ -95,7 +95,7 @@ class Bench:
         self.made.append(claims)
         return claims
 
-    def stands(self, token: str) -> bool:
+    def is_current(self, token: str) -> bool:
         return token not in self.ended
 
     def journal(self, tp: TopicPartition, token: str) -> Journal:

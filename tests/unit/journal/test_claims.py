@@ -120,7 +120,7 @@ def test_a_journal_switched_off_gives_way_to_kafka_and_is_on_again(bench: Bench)
     assert (bench.stored().state, bench.stored().end) == ("done", 69)
 
 
-def test_a_journal_is_in_custody_before_its_claim_is_through(bench: Bench) -> None:
+def test_a_journal_is_owned_before_its_claim_is_through(bench: Bench) -> None:
     """Else the first rows would find nobody who may write them."""
     claims = bench.claims()
     before: list[Claim] = []
@@ -265,7 +265,7 @@ def test_a_claim_that_came_through_for_an_ended_assignment_is_left_out(bench: Be
 
 
 @pytest.mark.parametrize("what", ["store", "kafka", "catalog", "entry"])
-def test_a_lasting_failure_is_told(bench: Bench, what: str) -> None:
+def test_a_lasting_failure_is_raised(bench: Bench, what: str) -> None:
     bench.left_behind(41, pending=["1"], stored=["1"])
     if what == "store":
         bench.store.refuse_small = lambda _: DENIED
@@ -328,7 +328,7 @@ def test_a_topic_is_the_claimed_one_only_where_the_broker_says_so(bench: Bench, 
     assert claims.is_same_topic(P0) is same
 
 
-def test_of_a_topic_that_was_not_told_nothing_can_be_said(bench: Bench) -> None:
+def test_whether_a_topic_of_unknown_id_is_the_same_is_unknown(bench: Bench) -> None:
     bench.kafka.offsets = PartitionOffsets(None, 0, 100, "")
     claims = bench.claims()
     claims.begin({P0: A})
@@ -391,7 +391,7 @@ def test_an_update_whose_first_commit_never_came_takes_the_former_releases_offse
     assert bench.stored().marks_commits
 
 
-def test_a_topic_whose_id_is_told_at_last_is_the_same_and_the_id_is_kept(bench: Bench) -> None:
+def test_a_topic_whose_id_is_known_at_last_is_the_same_and_the_id_is_kept(bench: Bench) -> None:
     journal = bench.journal(P0, FORMER)
     journal.claim(lambda: True)
     journal.begin(41, "")

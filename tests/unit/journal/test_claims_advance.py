@@ -70,13 +70,13 @@ def test_moving_the_end_does_not_wait_for_the_store(bench: Bench, clock: Clock) 
     wait_until(lambda: bench.stored().end == 30)
 
 
-def test_being_fenced_while_the_end_is_moved_is_told(bench: Bench, clock: Clock) -> None:
+def test_being_fenced_while_the_end_is_moved_is_reported(bench: Bench, clock: Clock) -> None:
     claims = bench.claims(reset="earliest")
     claim_of(claims)
     bench.journal(P0, FORMER).claim(lambda: True)
     clock.now += 60
     claims.advance({A: 30})
-    wait_until(lambda: bench.told == [A])
+    wait_until(lambda: bench.fenced == [A])
 
 
 def test_at_least_once_has_no_end_to_move(bench: Bench, clock: Clock) -> None:

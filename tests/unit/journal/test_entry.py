@@ -244,7 +244,7 @@ def test_the_longest_names_that_fit_are_kept(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 151, "." * 51, "ü" * 249, "x" * 249, "x" * 10_000])
-def test_a_name_that_is_too_long_for_a_folder_is_cut_and_told_apart_by_a_hash(name: str) -> None:
+def test_a_name_that_is_too_long_for_a_folder_is_cut_and_made_unique_by_a_hash(name: str) -> None:
     folder = group_folder("data/t", name).split("/")[-2]
     assert len(folder) < 200
     assert folder != group_folder("data/t", f"{name}x").split("/")[-2]

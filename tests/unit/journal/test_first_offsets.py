@@ -141,7 +141,7 @@ def test_a_group_whose_own_offset_alone_is_gone_is_not_old_by_that(group: Group)
     assert group.first(P0) == 100
 
 
-def test_a_journal_that_is_off_tells_nothing_of_the_group(group: Group) -> None:
+def test_a_journal_that_is_off_says_nothing_of_the_group(group: Group) -> None:
     group.journal(P0, is_off=True)
     assert group.first(P1, keeps_journals=False) == 200
 
@@ -177,7 +177,7 @@ def test_a_topic_that_was_recreated_begins_with_its_first_record(group: Group) -
     assert group.first(P1) == 7
 
 
-def test_where_an_id_is_not_told_the_beginning_stays(group: Group) -> None:
+def test_where_an_id_is_unknown_the_beginning_stays(group: Group) -> None:
     group.first(P0)
     group.kafka.topic_id = group.kafka.cluster_id = ""
     assert group.first(P1) == 200
@@ -192,7 +192,7 @@ def test_another_cluster_has_a_beginning_of_its_own(group: Group) -> None:
 
 
 @pytest.mark.parametrize(("hours", "offset"), [(0.9, 200), (1.1, 250)])
-def test_at_least_once_a_group_that_lost_all_its_offsets_begins_anew(group: Group, hours: float, offset: int) -> None:
+def test_at_least_once_a_group_that_lost_all_its_offsets_begins_again(group: Group, hours: float, offset: int) -> None:
     """After a week without a member. A moment after the first claim, nothing is committed yet."""
     group.first(P0, keeps_journals=False)
     group.now.advance(hours * HOUR)
@@ -217,7 +217,7 @@ def test_it_is_no_journal(group: Group) -> None:
     assert survey(group.store, "data/t").pending == frozenset()
 
 
-def test_what_cannot_be_read_is_told(group: Group, tmp_path: Path) -> None:
+def test_an_object_that_cannot_be_parsed_is_fatal(group: Group, tmp_path: Path) -> None:
     group.first(P0)
     (path,) = tmp_path.rglob("first-offsets")
     path.write_text("{}")

@@ -125,7 +125,7 @@ def test_a_refusal_is_no_matter_of_waiting(kafka: Kafka, question: str, code: in
 
 
 @pytest.mark.parametrize("code", [KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION])
-def test_a_broker_too_old_to_tell_an_id_tells_none(kafka: Kafka, code: int) -> None:
+def test_a_broker_too_old_for_ids_gives_none(kafka: Kafka, code: int) -> None:
     failing(kafka, "topic", code)
     assert asked(kafka).topic_id == ""
 
@@ -157,10 +157,10 @@ def test_watermarks_that_are_none_are_no_empty_topic(kafka: Kafka, watermarks: t
         asked(kafka)
 
 
-@pytest.mark.parametrize("told", [None, "", Uuid(0, 0)])
-def test_an_id_that_is_not_told_is_empty(kafka: Kafka, told: Any) -> None:
+@pytest.mark.parametrize("given", [None, "", Uuid(0, 0)])
+def test_an_id_that_is_not_given_is_empty(kafka: Kafka, given: Any) -> None:
     """Clients make an id of zeros of it, whose text is not empty."""
-    kafka.topic_id = told
+    kafka.topic_id = given
     assert asked(kafka).topic_id == ""
 
 
@@ -169,6 +169,6 @@ def test_an_id_is_the_text_that_kafka_shows(kafka: Kafka) -> None:
     assert asked(kafka).topic_id == str(Uuid(1, 2))
 
 
-def test_a_cluster_that_is_not_told_has_no_id(kafka: Kafka) -> None:
+def test_a_cluster_without_an_answer_has_no_id(kafka: Kafka) -> None:
     kafka.cluster = None
     assert asked(kafka).cluster_id == ""

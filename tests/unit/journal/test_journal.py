@@ -73,10 +73,10 @@ def test_a_claim_ends_when_the_assignment_does(bench: Bench) -> None:
 def test_a_claim_whose_assignment_ends_while_it_reads_writes_nothing(bench: Bench) -> None:
     bench.begun()
     before = bench.entry
-    stands = [True]
-    bench.store.on_answer = stands.clear
+    current = [True]
+    bench.store.on_answer = current.clear
     with pytest.raises(FencedError):
-        bench.journal(THEIRS).claim(lambda: bool(stands))
+        bench.journal(THEIRS).claim(lambda: bool(current))
     assert bench.entry == before
 
 
@@ -162,14 +162,14 @@ def test_going_on_from_elsewhere_is_written(bench: Bench, end: int, topic_id: st
     )
 
 
-def test_a_topic_whose_id_is_not_told_this_time_keeps_the_known_one(bench: Bench) -> None:
+def test_a_topic_whose_id_is_unknown_this_time_keeps_the_known_one(bench: Bench) -> None:
     """Else a topic made anew before the next start would not be noticed."""
     bench.begun(end=9)
     bench.claimed().begin(9, "")
     assert bench.entry.topic_id == "id"
 
 
-def test_a_topic_found_anew_by_its_offsets_does_not_keep_the_id_of_the_old_one(bench: Bench) -> None:
+def test_a_topic_found_recreated_by_its_offsets_does_not_keep_the_id_of_the_old_one(bench: Bench) -> None:
     bench.begun(end=9)
     bench.claimed().begin(-1, "")
     assert bench.entry.topic_id == ""
@@ -247,7 +247,7 @@ def test_while_a_batch_is_under_way_the_end_is_its_own(bench: Bench) -> None:
     assert (bench.entry.state, bench.entry.end) == ("pending", 9)
 
 
-def test_the_age_of_the_last_look_is_told(bench: Bench) -> None:
+def test_the_seconds_since_the_last_verification_are_known(bench: Bench) -> None:
     journal = bench.journal()
     assert journal.seconds_since_verified == float("inf")
     journal.claim(lambda: True)
@@ -260,7 +260,7 @@ def test_the_age_of_the_last_look_is_told(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("step", ["verify_ownership", "advance"])
-def test_a_look_is_as_old_as_its_question(bench: Bench, step: str) -> None:
+def test_a_verification_is_as_old_as_its_request(bench: Bench, step: str) -> None:
     """A process that is frozen while it waits for the answer knows what was true when the store gave it."""
     journal = bench.begun()
     bench.store.on_answer = lambda: bench.clock.advance(300)

@@ -106,7 +106,7 @@ def is_ours(journal: Journal) -> bool:
     return True
 
 
-def test_two_that_begin_the_same_journal_are_told_apart(bench: Bench) -> None:
+def test_of_two_that_begin_the_same_journal_one_is_fenced(bench: Bench) -> None:
     first, second = bench.journal(OURS), bench.journal(THEIRS)
     assert first.claim(lambda: True) is None
     assert second.claim(lambda: True) is None

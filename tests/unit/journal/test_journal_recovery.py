@@ -195,9 +195,9 @@ def test_files_whose_rows_are_gone_from_kafka_stay_though_others_are_missing(
     assert (bench.entry.state, bench.entry.end, bench.rolled_back) == ("done", 9, [])
     assert all(bench.has(name) for name in ("1", "3", "letter"))
     assert bench.store.deleted == []
-    (told,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert "batch 0 of a former owner (offsets 5 to 9) is not complete" in told
-    assert f"2 of 5 objects with 2 rows are missing: {key_of('2')}, {key_of('lost letter')}" in told
+    (text,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert "batch 0 of a former owner (offsets 5 to 9) is not complete" in text
+    assert f"2 of 5 objects with 2 rows are missing: {key_of('2')}, {key_of('lost letter')}" in text
 
 
 def test_a_file_of_another_size_is_not_registered_where_the_rest_is_kept(bench: Bench) -> None:

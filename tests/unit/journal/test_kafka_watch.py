@@ -58,7 +58,7 @@ def test_a_partition_that_was_claimed_later_does_not_hide_an_earlier_one(ids: To
 
 
 @pytest.mark.parametrize(("before", "now"), [("", "two"), ("one", ""), ("", "")])
-def test_an_id_that_is_not_told_is_no_other_one(kafka: Kafka, before: str, now: str) -> None:
+def test_an_unknown_id_is_no_other_one(kafka: Kafka, before: str, now: str) -> None:
     ids = TopicIds(kafka.ask)
     ids.claimed(P0, before)
     kafka.topic_id = now

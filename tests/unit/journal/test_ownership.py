@@ -47,7 +47,7 @@ class Bench:
         self.store = JournalStore(tmp_path)
         self.clock = Clock()
         self.ended: set[str] = set()
-        self.told: list[tuple[str, str]] = []
+        self.reports: list[tuple[str, str]] = []
         self.asked: list[tuple[str, str]] = []
         self.ownership = JournalOwnership(
             lambda token: token not in self.ended, self._tell, workers=3, fresh_seconds=FRESH
@@ -56,7 +56,7 @@ class Bench:
         self.store.on_small = lambda what, asked: self.asked.append((what, asked))
 
     def _tell(self, token: str, reason: str) -> None:
-        self.told.append((token, reason))
+        self.reports.append((token, reason))
 
     def journal(self, partition_of: str, owner: str) -> Journal:
         return Journal(self.store, key(partition_of), owner, roots=("data/t/",), clock=self.clock)
@@ -87,7 +87,7 @@ class Bench:
 
     @property
     def fenced(self) -> list[str]:
-        return [token for token, _ in self.told]
+        return [token for token, _ in self.reports]
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_batch_goes_its_way(bench: Bench) -> None:
     bench.ownership.done()
     assert bench.states() == ["done", "done", "done"]
     assert [bench.entry(token).end for token in ALL] == [9, 9, -1]
-    assert bench.told == []
+    assert bench.reports == []
 
 
 def test_done_is_said_of_all_batches_since_the_last_time(bench: Bench) -> None:
@@ -175,7 +175,7 @@ def test_a_partition_fenced_after_its_upload_is_not_confirmed(bench: Bench) -> N
     assert bench.states() == ["pending", "done", "done"], "its new owner decides on what is pending"
 
 
-def test_being_fenced_is_told_once_with_the_reason(bench: Bench) -> None:
+def test_being_fenced_is_reported_once_with_the_reason(bench: Bench) -> None:
     bench.intend(intents(A, B))
     bench.take_over(B)
     bench.ownership.confirm([A, B])
@@ -185,7 +185,7 @@ def test_being_fenced_is_told_once_with_the_reason(bench: Bench) -> None:
     bench.ownership.advance({B: 99})
     assert bench.ownership.confirm([A, B]) == {A}
     assert bench.fenced == [B]
-    assert "was taken over by another member of the consumer group" in bench.told[0][1]
+    assert "was taken over by another member of the consumer group" in bench.reports[0][1]
 
 
 @pytest.mark.parametrize("step", ["done", "advance", "is_owner"])
@@ -216,7 +216,7 @@ def test_assignments_that_ended_are_left_out_without_a_word(bench: Bench) -> Non
     bench.ownership.done()
     assert key(A) not in [asked for _, asked in bench.asked]
     assert bench.states() == ["pending", "done", "done"]
-    assert bench.told == []
+    assert bench.reports == []
 
 
 def test_assignments_that_are_not_claimed_hold_nothing(bench: Bench) -> None:
@@ -236,7 +236,7 @@ def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Benc
     """Uploads, batches and the consumer ask on threads of their own."""
     asking = False
 
-    def stands(_: str) -> bool:
+    def is_current(_: str) -> bool:
         nonlocal asking
         if asking:
             asking = False
@@ -244,7 +244,7 @@ def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Benc
         return True
 
     ownership = JournalOwnership(
-        stands, lambda token, _: bench.told.append((token, "")), workers=1, fresh_seconds=FRESH
+        is_current, lambda token, _: bench.reports.append((token, "")), workers=1, fresh_seconds=FRESH
     )
     for token in ALL:
         ownership.take(token, bench.journals[token])
@@ -257,11 +257,11 @@ def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Benc
     ownership.stop()
 
 
-def test_being_fenced_is_told_once_when_several_uploads_find_out_at_once(bench: Bench) -> None:
+def test_being_fenced_is_reported_once_when_several_uploads_find_out_at_once(bench: Bench) -> None:
     both_asked = threading.Barrier(2)
     ownership = JournalOwnership(
         lambda _: both_asked.wait(WAIT) >= 0,
-        lambda token, _: bench.told.append((token, "")),
+        lambda token, _: bench.reports.append((token, "")),
         workers=1,
         fresh_seconds=FRESH,
     )
@@ -327,7 +327,7 @@ def test_a_look_that_does_not_work_is_no_answer(bench: Bench) -> None:
         bench.ownership.is_owner(A)
     bench.store.refuse_small = lambda _: None
     assert bench.ownership.is_owner(A)
-    assert bench.told == []
+    assert bench.reports == []
 
 
 # --- the store says no ----------------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ def test_a_passing_error_keeps_what_is_not_said_to_be_done_yet(bench: Bench) -> 
     assert [bench.entry(token).seq for token in ALL] == [3, 3, 3]
 
 
-def test_a_partition_fenced_beside_an_error_is_told_at_once(bench: Bench) -> None:
+def test_a_partition_fenced_beside_an_error_is_reported_at_once(bench: Bench) -> None:
     bench.take_over(B)
     refusing(bench, {A: AWAY})
     with pytest.raises(RetryableError):

@@ -125,7 +125,7 @@ def test_a_topic_with_another_id_is_read_from_its_beginning(high: int, start_fro
 
 
 @pytest.mark.parametrize(("before", "now"), [("", ""), ("id", ""), ("", "id")])
-def test_where_an_id_is_not_told_the_end_of_the_topic_tells(before: str, now: str) -> None:
+def test_where_an_id_is_unknown_the_end_of_the_topic_decides(before: str, now: str) -> None:
     start = begin(entry(499, before), kafka(500, low=3, high=499, topic_id=now))
     assert (start.offset, start.is_loss) == (3, False)
     assert "recreated" in start.remark
@@ -239,10 +239,10 @@ def test_what_another_program_went_on_with_is_neither_skipped_nor_written_withou
 ) -> None:
     with pytest.raises(
         ConfigError, match=f"claiming sensors.0.: offsets 500 to {committed - 1} are not in the table"
-    ) as told:
+    ) as raised:
         begin(marked(499), kafka(committed, low=low), keeps_state=keeps_state)
-    assert "START_FROM=committed" in told.value.hint
-    assert "START_FROM=journal" in told.value.hint
+    assert "START_FROM=committed" in raised.value.hint
+    assert "START_FROM=journal" in raised.value.hint
 
 
 @pytest.mark.parametrize("keeps_state", [True, False])
@@ -283,7 +283,9 @@ def test_what_a_former_release_has_committed_is_in_the_state_already(committed: 
 
 
 @without_journal
-def test_an_offset_that_was_committed_in_a_topics_former_life_does_not_count(journal: JournalEntry | None) -> None:
+def test_an_offset_committed_in_a_deleted_topic_of_the_name_does_not_count(
+    journal: JournalEntry | None,
+) -> None:
     start = begin(journal, kafka(700, low=3, topic_id="another", of="id"))
     assert start.offset == 3
     assert "the topic was recreated since offset 700 was committed" in start.remark
@@ -291,7 +293,7 @@ def test_an_offset_that_was_committed_in_a_topics_former_life_does_not_count(jou
 
 @pytest.mark.parametrize("committed", [200, 400, 600])
 @pytest.mark.parametrize("keeps_state", [True, False])
-def test_a_new_life_that_was_begun_without_a_commit_goes_by_its_journal(committed: int, *, keeps_state: bool) -> None:
+def test_a_recreated_topic_begun_without_a_commit_goes_by_its_journal(committed: int, *, keeps_state: bool) -> None:
     journal = entry(299, topic_id="another")
     start = begin(journal, kafka(committed, low=3, topic_id="another", of="id"), keeps_state=keeps_state)
     assert start == Start(300, moves_group=True)
@@ -305,13 +307,13 @@ def of_cluster(end: int, cluster_id: str, state: Literal["done", "off"] = "done"
 
 
 def test_the_journal_of_another_cluster_is_refused_and_both_are_named() -> None:
-    with pytest.raises(ConfigError, match="of the Kafka cluster one, and this is the cluster two") as told:
+    with pytest.raises(ConfigError, match="of the Kafka cluster one, and this is the cluster two") as raised:
         check_cluster(of_cluster(499, "one"), "two", TP, "auto")
-    assert "all up to offset 499" in told.value.hint
+    assert "all up to offset 499" in raised.value.hint
 
 
 @pytest.mark.parametrize(("before", "now"), [("one", "one"), ("", "two"), ("one", ""), ("", "")])
-def test_a_cluster_that_is_not_told_is_no_other_one(before: str, now: str) -> None:
+def test_a_cluster_whose_id_is_unknown_is_no_other_one(before: str, now: str) -> None:
     check_cluster(of_cluster(499, before), now, TP, "auto")
     position = replace(kafka(500), cluster_id=now)
     assert begin(of_cluster(499, before), position) == Start(500)
@@ -329,7 +331,7 @@ def test_a_topic_that_has_moved_goes_by_the_group(committed: int | None, offset:
     assert "the cluster is two now and was one" in start.remark
 
 
-def test_an_offset_that_was_copied_between_clusters_with_its_mark_is_followed_and_marked_anew() -> None:
+def test_an_offset_that_was_copied_between_clusters_with_its_mark_is_followed_and_marked_again() -> None:
     """As by MirrorMaker, or a linked cluster, where offsets stay what they were."""
     position = replace(kafka(500, topic_id="copy", of="id"), cluster_id="two")
     start = begin(of_cluster(499, "one"), position, start_from="committed")

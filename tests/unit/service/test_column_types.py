@@ -13,7 +13,7 @@ from quixstreams.models import Topic
 
 from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
-from app.consumer.rejections import MessageReader
+from app.consumer.rejections import MessageReader, refuse_too_big
 from app.errors import ConfigError
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
 from app.service.build import new_bad_records, new_stager
@@ -25,7 +25,7 @@ from tests.support.batches import NOON, OWNER
 from tests.support.environment import BROKER_ALONE, load
 
 TP = TopicPartition("sensors", 0)
-both_lanes = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
+both_ways = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
 
 # A type, JSON texts, what the column holds of them, and what is rescued of the first that does not fit.
 TYPES: dict[str, tuple[list[str], list[Any]]] = {
@@ -63,7 +63,8 @@ class Life:
         self.schema = new_schema(settings, store, place)
         self.schema.open()
         topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer="str")
-        self._reader = MessageReader(topic, settings.memory.max_record_bytes)
+        refuse_too_big(topic, settings.memory.max_record_bytes)
+        self._reader = MessageReader(topic)
         self._at_once = at_once
         reader = self._reader.read if at_once else None
         self._stager = new_stager(settings, place, spec, self.schema, new_bad_records(settings), reader)
@@ -101,7 +102,7 @@ def without_place(table: pa.Table, texts: list[str]) -> list[Any]:
     return [fields.get("x") for fields in rescued]
 
 
-@both_lanes
+@both_ways
 @pytest.mark.parametrize("kind", TYPES)
 def test_a_new_table_has_the_type_from_the_first_record_on_and_after_a_restart(
     tmp_path: Path, kind: str, at_once: bool
@@ -121,7 +122,7 @@ def test_a_new_table_has_the_type_from_the_first_record_on_and_after_a_restart(
         assert "never" not in life.schema.current.columns
 
 
-@both_lanes
+@both_ways
 def test_a_table_that_exists_without_the_column_gets_it_with_the_type(tmp_path: Path, at_once: bool) -> None:
     Life(settings_with(tmp_path, ""), tmp_path, at_once=at_once).stage(*records(["1"], "y"))
     settings = settings_with(tmp_path, "x:string,price:decimal(10,2)")
@@ -131,14 +132,14 @@ def test_a_table_that_exists_without_the_column_gets_it_with_the_type(tmp_path: 
         assert column(life.stage(*records(["7"], "price")), "price") == [Decimal("7.00")]
 
 
-@both_lanes
+@both_ways
 def test_a_first_value_that_does_not_fit_leaves_the_type_to_the_setting(tmp_path: Path, at_once: bool) -> None:
     life = Life(settings_with(tmp_path, "x:double"), tmp_path, at_once=at_once)
     assert "x" not in life.stage(*records(['"warm"', "null"])).column_names
     assert column(life.stage(*records(["1"]))) == [1.0]
 
 
-@both_lanes
+@both_ways
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "string", "date", "bigint", "double"])
 def test_the_timestamp_column_has_its_type_where_kafka_fills_it(tmp_path: Path, kind: str, at_once: bool) -> None:
     settings = settings_with(tmp_path, f"ts_ms:{kind}")
@@ -155,7 +156,7 @@ def test_the_timestamp_column_has_its_type_where_kafka_fills_it(tmp_path: Path, 
         assert column(life.stage('{"n":1}', '{"n":2}'), "ts_ms") == [expected[kind]] * 2
 
 
-@both_lanes
+@both_ways
 def test_keys_and_metadata_have_their_types_too(tmp_path: Path, at_once: bool) -> None:
     settings = settings_with(tmp_path, "__offset:string,__key:bigint", METADATA_COLUMNS="__offset")
     for _ in range(2):

@@ -86,7 +86,7 @@ def test_a_folder_name_is_counted_in_bytes_as_it_is_stored(value: str, fits: boo
     assert (too_long("t", {"x": value}, "n") is None) is fits
 
 
-def test_a_folder_name_that_is_too_long_is_told_with_its_column() -> None:
+def test_a_folder_name_that_is_too_long_is_refused_with_its_column() -> None:
     assert too_long("t", {"ok": "1", "x": "v" * 300}, "n") == (
         "partition column 'x' needs a folder name of 302 bytes, 255 are allowed"
     )
@@ -99,5 +99,5 @@ def test_a_key_may_have_1024_bytes(root: str, fits: bool) -> None:
     assert (too_long(root, values, "file.name") is None) is fits
 
 
-def test_a_key_that_is_too_long_is_told() -> None:
+def test_a_key_that_is_too_long_is_refused() -> None:
     assert too_long("r" * 1100, {}, "n") == "the file's key has 1102 bytes, 1024 are allowed"

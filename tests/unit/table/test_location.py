@@ -40,7 +40,7 @@ def test_the_registered_folder_is_taken(configured: TableLocation, location: str
     assert found(location, configured) == TableLocation(configured.store_uri, root)
 
 
-def test_another_folder_than_the_configured_one_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_folder_than_the_configured_one_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     found("s3://lake/data/t")
     assert caplog.messages == []
 
@@ -90,5 +90,5 @@ def test_another_folder_of_the_workspace_is_taken() -> None:
 
 
 @pytest.mark.parametrize(("location", "is_it"), [("s3://lake/data/t/", True), ("s3://lake/data/t2", False)])
-def test_a_place_knows_its_names(location: str, is_it: bool) -> None:
+def test_a_location_knows_its_names(location: str, is_it: bool) -> None:
     assert S3.is_named_by(location) is is_it

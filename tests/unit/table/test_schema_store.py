@@ -148,7 +148,7 @@ def test_a_table_deleted_meanwhile_gets_its_schema_again(store: MoodyStore) -> N
     assert keeper.extend(OTHER) == BIGINT.merge(OTHER) == stored(store)
 
 
-def test_a_table_made_anew_meanwhile_counts_as_it_is_now(store: MoodyStore) -> None:
+def test_a_table_recreated_meanwhile_counts_as_it_is_now(store: MoodyStore) -> None:
     keeper = opened(store)
     keeper.extend(TableSchema({"s": pa.struct({"x": pa.int64()}), "a": pa.int64()}))
     store.delete(KEY)
@@ -266,7 +266,7 @@ def test_a_fixed_double_widens_a_bigint_column_at_once(store: MoodyStore, caplog
     assert "column 'a'" in caplog.messages[0]
 
 
-def test_a_column_that_becomes_double_is_told_once(store: MoodyStore, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_column_that_becomes_double_is_logged_once(store: MoodyStore, caplog: pytest.LogCaptureFixture) -> None:
     other, keeper = opened(store), opened(store)
     with caplog.at_level(logging.WARNING):
         other.extend(TableSchema({"a": pa.int64(), "s": pa.struct({"x": pa.list_(pa.int64()), "y": pa.int64()})}))
@@ -281,7 +281,7 @@ def test_a_column_that_becomes_double_is_told_once(store: MoodyStore, caplog: py
     assert all("COLUMN_TYPES" in message and "Spark cannot read the mix" in message for message in caplog.messages)
 
 
-def test_a_widening_by_another_member_is_told_here_too(store: MoodyStore, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_widening_by_another_member_is_logged_here_too(store: MoodyStore, caplog: pytest.LogCaptureFixture) -> None:
     first, second = opened(store), opened(store)
     first.extend(BIGINT)
     second.extend(BIGINT)

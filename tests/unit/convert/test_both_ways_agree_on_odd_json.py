@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
 from tests.support.batches import NOON
-from tests.support.lanes import Table, assert_both_agree
+from tests.support.both_ways import Table, assert_both_agree
 
 TABLES = st.builds(
     Table,

@@ -14,7 +14,7 @@ from quixstreams.models import Topic
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal
 from app.consumer.exact_json import new_deserializer
-from app.consumer.rejections import MessageReader
+from app.consumer.rejections import MessageReader, refuse_too_big
 from app.convert.batch import BatchConverter
 from app.convert.chunks import FEW
 from app.convert.json_batch import WholeBatches
@@ -29,7 +29,6 @@ from tests.fakes.memory_schema import MemorySchema
 from tests.support.batches import OWNER
 
 MAX_RECORD_BYTES = 2_000
-JSON_TOPIC = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer=new_deserializer("str"))
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class CountingReader(MessageReader):
         return super().read(message)
 
 
-class Lane:
+class StagingStep:
     """A staging step with a schema of its own.
 
     Args:
@@ -74,7 +73,7 @@ class Lane:
         types = parse_column_types(table.types) if table.types else {}
         rules = Rules(table.timestamp, frozenset(spec.columns), types)
         self.schema = MemorySchema()
-        self.reader = CountingReader(JSON_TOPIC, max_record_bytes)
+        self.reader = CountingReader(_json_topic(max_record_bytes))
         converter = BatchConverter(
             spec=spec,
             table_root="data/t",
@@ -108,7 +107,14 @@ class Lane:
         return self._stager.stage(batch, path, lambda work: work())
 
 
-def told(staged: Staged, schema: MemorySchema) -> Mapping[str, Any]:
+def _json_topic(max_record_bytes: int) -> Topic:
+    """A topic as ``LakeApplication.topic`` gives it."""
+    topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer=new_deserializer("str"))
+    refuse_too_big(topic, max_record_bytes)
+    return topic
+
+
+def outcome_of(staged: Staged, schema: MemorySchema) -> Mapping[str, Any]:
     """All that a batch has come to, so that equal means the same to the byte: 1 is not 1.0, and 0.0 not -0.0.
 
     Only where the column of rescued values stands is left open: a column that becomes double has rows rescued before.
@@ -140,14 +146,14 @@ def assert_both_agree(
     few: int = FEW,
 ) -> None:
     """Stage the batches one after another both ways, and compare what each has come to."""
-    lanes = [Lane(table, at_once=at_once, few=few) for at_once in (True, False)]
+    steps = [StagingStep(table, at_once=at_once, few=few) for at_once in (True, False)]
     if schema is not None:
-        for lane in lanes:
-            lane.schema.current = TableSchema(schema)
+        for step in steps:
+            step.schema.current = TableSchema(schema)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "staged.parquet"
         for number, batch in enumerate(batches):
-            one, other = (told(lane.stage(batch, path), lane.schema) for lane in lanes)
+            one, other = (outcome_of(step.stage(batch, path), step.schema) for step in steps)
             assert one == other, f"batch {number} of {batches!r} with {table}"
 
 

@@ -18,7 +18,7 @@ from tests.fakes.kafka_message import KafkaMessage
 from tests.parity.case import Case, Record
 from tests.parity.corpus import CORPUS
 from tests.support.batches import NOON
-from tests.support.lanes import Lane, Table, assert_both_agree, messages
+from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
 
 # --- the corpus of all kinds of records -----------------------------------------------------------------------------
 
@@ -100,9 +100,9 @@ def test_columns_of_types_that_json_has_not(kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize("at_once", [True, False])
 def test_the_column_of_rescued_values_has_its_place_where_the_first_is(at_once: bool, tmp_path: Path) -> None:
-    lane = Lane(Table(), at_once=at_once, few=1)
-    lane.stage(messages(b'{"a":1}', b'{"a":"text","b":1}', b'{"c":1}'), tmp_path / "staged.parquet")
-    assert list(lane.schema.current.columns) == ["a", "ts_ms", "b", RESCUED_COLUMN, "c"]
+    step = StagingStep(Table(), at_once=at_once, few=1)
+    step.stage(messages(b'{"a":1}', b'{"a":"text","b":1}', b'{"c":1}'), tmp_path / "staged.parquet")
+    assert list(step.schema.current.columns) == ["a", "ts_ms", "b", RESCUED_COLUMN, "c"]
 
 
 # --- which way is taken ---------------------------------------------------------------------------------------------
@@ -117,18 +117,18 @@ def ordinary(count: int, **more: Any) -> list[bytes]:
     ]
 
 
-def reads(lane: Lane, values: list[bytes], path: Path) -> int:
+def reads(step: StagingStep, values: list[bytes], path: Path) -> int:
     """How many of these messages are read one by one; they are staged, keys and all."""
-    before = lane.reader.reads
-    staged = lane.stage(messages(*values, raw_key=b"k"), path)
+    before = step.reader.reads
+    staged = step.stage(messages(*values, raw_key=b"k"), path)
     rows = 0 if staged.file is None else pq.read_metadata(staged.file.path).num_rows
     assert rows + sum(len(records) for _, records in staged.rejected) == len(values)
-    return lane.reader.reads - before
+    return step.reader.reads - before
 
 
 @pytest.fixture
-def lane() -> Lane:
-    return Lane(ORDINARY, at_once=True)
+def step() -> StagingStep:
+    return StagingStep(ORDINARY, at_once=True)
 
 
 @pytest.fixture
@@ -136,54 +136,54 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "staged.parquet"
 
 
-def test_of_a_new_table_a_few_are_read_one_by_one_and_then_none(lane: Lane, path: Path) -> None:
-    assert reads(lane, ordinary(5_000), path) <= FEW
-    assert reads(lane, ordinary(5_000), path) == 0
-    assert reads(lane, ordinary(1), path) == 0
+def test_of_a_new_table_a_few_are_read_one_by_one_and_then_none(step: StagingStep, path: Path) -> None:
+    assert reads(step, ordinary(5_000), path) <= FEW
+    assert reads(step, ordinary(5_000), path) == 0
+    assert reads(step, ordinary(1), path) == 0
 
 
 @pytest.mark.parametrize("place", [0, 17_000, 49_999])
-def test_one_bad_record_among_very_many(lane: Lane, path: Path, place: int) -> None:
+def test_one_bad_record_among_very_many(step: StagingStep, path: Path, place: int) -> None:
     values = ordinary(50_000)
-    reads(lane, values[:10], path)
+    reads(step, values[:10], path)
     values[place] = b'{"x":'
-    assert reads(lane, values, path) <= 3 * FEW
+    assert reads(step, values, path) <= 3 * FEW
 
 
 @pytest.mark.parametrize("place", [0, 9_000, 19_999])
-def test_a_new_column(lane: Lane, path: Path, place: int) -> None:
+def test_a_new_column(step: StagingStep, path: Path, place: int) -> None:
     values = ordinary(20_000)
-    reads(lane, values[:10], path)
+    reads(step, values[:10], path)
     values[place:] = ordinary(20_000, fresh={"a": [1]})[place:]
-    assert reads(lane, values, path) <= 3 * FEW
+    assert reads(step, values, path) <= 3 * FEW
 
 
-def test_a_column_that_becomes_double(lane: Lane, path: Path) -> None:
+def test_a_column_that_becomes_double(step: StagingStep, path: Path) -> None:
     values = ordinary(20_000)
-    reads(lane, values[:10], path)
+    reads(step, values[:10], path)
     values[9_000:] = ordinary(20_000, n=0.5)[9_000:]
-    assert reads(lane, values, path) <= 3 * FEW
-    assert lane.schema.current.columns["n"] == pa.float64()
+    assert reads(step, values, path) <= 3 * FEW
+    assert step.schema.current.columns["n"] == pa.float64()
 
 
 @pytest.mark.parametrize("place", ["text", 7, True, None])
-def test_partition_columns_of_any_one_type(lane: Lane, path: Path, place: Any) -> None:
-    reads(lane, ordinary(1_000, place=place), path)
-    assert reads(lane, ordinary(1_000, place=place), path) == 0
+def test_partition_columns_of_any_one_type(step: StagingStep, path: Path, place: Any) -> None:
+    reads(step, ordinary(1_000, place=place), path)
+    assert reads(step, ordinary(1_000, place=place), path) == 0
 
 
-def test_messages_without_the_timestamp_column_whatever_is_escaped_in_them(lane: Lane, path: Path) -> None:
+def test_messages_without_the_timestamp_column_whatever_is_escaped_in_them(step: StagingStep, path: Path) -> None:
     values = [json.dumps({"x": 1.5, "place": "Zürich\n"}).encode()] * 1_000
     assert b"\\u00fc" in values[0]
-    reads(lane, values, path)
-    assert reads(lane, values, path) == 0
+    reads(step, values, path)
+    assert reads(step, values, path) == 0
 
 
-def test_where_all_are_odd_little_is_tried_in_vain(lane: Lane, path: Path) -> None:
+def test_where_all_are_odd_little_is_tried_in_vain(step: StagingStep, path: Path) -> None:
     values = ordinary(10_000, place=1.5)
-    reads(lane, values, path)
+    reads(step, values, path)
     with patch.object(WholeBatches, "convert", autospec=True, side_effect=WholeBatches.convert) as tried:
-        assert reads(lane, values, path) == 10_000
+        assert reads(step, values, path) == 10_000
     assert sum(len(call.args[1]) for call in tried.call_args_list) < 2 * 10_000
 
 

@@ -1,4 +1,4 @@
-"""Timestamps that are null, and those that nothing can be made of: all told, each with its reason."""
+"""Timestamps that are null, and those that nothing can be made of: all are reported, each with its reason."""
 
 import math
 from datetime import datetime, time, timedelta, tzinfo
@@ -44,13 +44,13 @@ def test_null_has_no_parts(values: list[None]) -> None:
     ],
 )
 @pytest.mark.parametrize("others", [[], [S], [1.5], ["2024-01-15"], [datetime(2024, 1, 15)], [None]])
-def test_an_unusable_timestamp_is_told_whatever_stands_beside_it(value: Any, reason: str, others: list[Any]) -> None:
+def test_an_unusable_timestamp_is_reported_whatever_is_beside_it(value: Any, reason: str, others: list[Any]) -> None:
     expected = reason.format("is no usable timestamp")
     assert reasons([value, *others]) == {0: expected}
     assert reasons([*others, value]) == {len(others): expected}
 
 
-def test_all_unusable_timestamps_are_told_at_once() -> None:
+def test_all_unusable_timestamps_are_reported_at_once() -> None:
     values = [S, "yesterday", None, True, 1.5, math.nan, "2024-01-15", -(10**11), S]
     assert list(reasons(values)) == [1, 3, 5, 7]
 

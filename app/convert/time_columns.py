@@ -1,7 +1,10 @@
-"""Year, month, day and hour of timestamps in any form; the meaning of a value never depends on the others.
+"""Computes the time columns ``year``, ``month``, ``day`` and ``hour`` of each row from its timestamp.
 
-Whole numbers and fractions are epochs whose unit follows from their size, row by row: a topic may have several
-producers; strings are ISO-8601, with or without a zone (without: UTC); datetimes and dates are what they are.
+Each value is converted by itself: no row changes the meaning of another. A timestamp has one of these forms:
+
+- A number is an epoch. Its size decides the unit, row by row, because a topic may have several producers.
+- A text is ISO 8601, with or without a zone. Without a zone it is UTC.
+- A ``datetime`` or ``date`` may come from a deserializer or from ``transform()``.
 """
 
 import math

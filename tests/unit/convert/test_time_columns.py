@@ -1,4 +1,4 @@
-"""Year, month, day and hour of timestamps of every kind."""
+"""The time columns: year, month, day and hour of timestamps of every kind."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -11,12 +11,12 @@ from tests.unit.convert.moments import EAST, LAST_NANOSECOND, NOON, Broken, S, W
 
 
 @pytest.mark.parametrize("per_second", [1, 10**3, 10**6, 10**9])
-def test_the_unit_of_whole_numbers_is_told_by_their_size(per_second: int) -> None:
+def test_the_unit_of_whole_numbers_follows_from_their_size(per_second: int) -> None:
     assert hours([S * per_second]) == [NOON]
 
 
 @pytest.mark.parametrize("per_second", [1.0, 1e3, 1e6, 1e9])
-def test_the_unit_of_floats_is_told_by_their_size(per_second: float) -> None:
+def test_the_unit_of_floats_follows_from_their_size(per_second: float) -> None:
     assert hours([(S + 0.75) * per_second]) == [NOON]
 
 

@@ -1,0 +1,126 @@
+"""Parses the connection to the blob storage that the platform injects: ``Quix__BlobStorage__Connection__Json``.
+
+No message of this module repeats what it read: the document holds secrets.
+"""
+
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from app.config import parsers as parse
+from app.config.targets import AzureTarget, LocalTarget, S3Target, StorageTarget
+
+DEFAULT_REGION: Final = "us-east-1"
+
+_GOOGLE_S3: Final = "https://storage.googleapis.com"  # the S3 interface of Google Cloud Storage
+_PROVIDERS = "S3, Minio, S3Compatible, Gcp, Azure or Local"
+_T = TypeVar("_T")
+
+
+def parse_connection(text: str, *, default_region: str = DEFAULT_REGION) -> StorageTarget:
+    """Parse the platform's connection; keys may be in Pascal, camel or snake case, the provider in any case.
+
+    Args:
+        text: the JSON document.
+        default_region: for a connection that names none.
+
+    Raises:
+        ValueError: not JSON, a missing field (named in the message), or an unknown provider.
+    """
+    document = _by_plain_name(parse.json_object(text))
+    match _plain(str(document.get("provider"))):
+        case "local":
+            return LocalTarget(_Section(document, "LocalStorage").text("DirectoryPath", parse.local_folder))
+        case "s3":
+            return _s3_target(_Section(document, "S3Compatible"), default_region)
+        case "minio" | "s3compatible":
+            # Without its address the keys of another store would go to AWS.
+            return _s3_target(_Section(document, "S3Compatible"), default_region, "ServiceUrl")
+        case "gcp" | "gcs" | "google" | "googlecloudstorage":
+            return _s3_target(_Section(document, "S3Compatible"), default_region, service_url=_GOOGLE_S3)
+        case "azure" | "azureblobstorage":
+            return _azure_target(_Section(document, "AzureBlobStorage"))
+    raise ValueError(f"must have a field Provider that is {_PROVIDERS}")
+
+
+def _s3_target(section: "_Section", default_region: str, *required: str, service_url: str | None = None) -> S3Target:
+    section.require("BucketName", "AccessKeyId", "SecretAccessKey", *required)
+    access_key = section.text("AccessKeyId", str)
+    secret_key = section.text("SecretAccessKey", str)
+    return S3Target(
+        bucket=section.text("BucketName", parse.bucket),
+        region=section.optional("Region", parse.other_region) or default_region,
+        endpoint_url=section.optional("ServiceUrl", parse.http_url) or service_url,
+        access_key=access_key,
+        secret_key=secret_key,
+        session_token=secret_key if _is_user(access_key) else None,
+        may_create=False,
+    )
+
+
+def _is_user(access_key: str) -> bool:
+    """Whether the key is the id of a user of Quix: the platform's gateway then takes the secret as session token."""
+    try:
+        return str(uuid.UUID(access_key)) == access_key.lower()
+    except ValueError:
+        return False
+
+
+def _azure_target(section: "_Section") -> AzureTarget:
+    """Read the section of Azure. The platform writes a connection string into the field of the key, too."""
+    key = section.optional("Key", str) or section.optional("AccountKey", str)
+    connection_string = section.optional("ConnectionString", str)
+    if key and ";" in key:  # which no key has: it is base64
+        key, connection_string = None, key
+    section.require("ContainerName", *([] if connection_string else ["AccountName"]))
+    return AzureTarget(
+        container=section.text("ContainerName", parse.container),
+        account=None if connection_string else section.text("AccountName", parse.storage_account),
+        endpoint_url=None if connection_string else section.optional("ServiceUrl", parse.http_url),
+        connection_string=connection_string,
+        key=None if connection_string else key,
+        sas_token=None if connection_string or key else section.optional("SasToken", str),
+        may_create=False,
+    )
+
+
+class _Section:
+    """One object of the connection, read by the names that the platform documents."""
+
+    def __init__(self, document: Mapping[str, Any], name: str) -> None:
+        self._name = name
+        self._values = _by_plain_name(_object(document, name))
+
+    def has(self, field_name: str) -> bool:
+        return self._values.get(_plain(field_name)) not in (None, "")
+
+    def require(self, *field_names: str) -> None:
+        missing = [f"{self._name}.{field_name}" for field_name in field_names if not self.has(field_name)]
+        if missing:
+            raise ValueError(f"must have {' and '.join(missing)}")
+
+    def optional(self, field_name: str, parser: Callable[[str], _T]) -> _T | None:
+        return self.text(field_name, parser) if self.has(field_name) else None
+
+    def text(self, field_name: str, parser: Callable[[str], _T]) -> _T:
+        self.require(field_name)
+        try:
+            return parser(str(self._values[_plain(field_name)]))
+        except ValueError as error:
+            raise ValueError(f"has a wrong {self._name}.{field_name}: it {error}") from None
+
+
+def _object(document: Mapping[str, Any], name: str) -> dict[str, Any]:
+    values = document.get(_plain(name))
+    if isinstance(values, dict):
+        return values
+    raise ValueError(f"must have an object {name}")
+
+
+def _by_plain_name(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {_plain(key): value for key, value in values.items()}
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"[_-]", "", key).lower()

@@ -1,0 +1,41 @@
+"""Parses ``STORAGE_URL``: which kind of store, and which bucket, container or folder."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import unquote
+
+from app.config import parsers as parse
+
+_FORMS: Final = "must be s3://bucket, gs://bucket, az://container or file:///folder"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageAddress:
+    """What ``STORAGE_URL`` says: the kind of store, and the name of its bucket or container or the folder's path."""
+
+    scheme: Literal["s3", "gs", "az", "file"]
+    name: str
+
+
+def parse_storage_url(text: str) -> StorageAddress:
+    """Parse ``STORAGE_URL``: ``s3://bucket``, ``gs://bucket``, ``az://container`` or ``file:///folder``.
+
+    Raises:
+        ValueError: any other form.
+    """
+    scheme, _, rest = text.partition("://")
+    match scheme.lower():
+        case "file":
+            return StorageAddress("file", str(parse.local_folder(unquote(rest))))
+        case "s3" | "gs" as bucket_scheme:
+            return StorageAddress(bucket_scheme, parse.bucket(_without_path(rest, f"{bucket_scheme}://bucket")))
+        case "az":
+            return StorageAddress("az", parse.container(_without_path(rest, "az://container")))
+    raise ValueError(_FORMS)
+
+
+def _without_path(rest: str, form: str) -> str:
+    name, _, path = rest.partition("/")
+    if path.strip("/"):
+        raise ValueError(f"must be {form} alone; the path behind it goes into S3_PREFIX")
+    return name

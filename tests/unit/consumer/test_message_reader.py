@@ -1,0 +1,52 @@
+"""Messages of the application's topic that are read one by one: the row, or why there is none."""
+
+from pathlib import Path
+
+import pytest
+
+from app.bad_records.refusals import Refusal
+from app.consumer.rejections import MessageReader
+from app.model import Row
+from tests.fakes.kafka_message import KafkaMessage
+from tests.fakes.offline_application import TOPIC, offline
+
+VALUE = b'{"a":1}'
+LIMIT = len(VALUE) + 10
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> MessageReader:
+    topic = offline(tmp_path, max_record_bytes=LIMIT).topic(TOPIC, value_deserializer="json", key_deserializer="str")
+    return MessageReader(topic)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        KafkaMessage(VALUE + b" " * 10),
+        KafkaMessage(VALUE, b"k" * 10),
+        KafkaMessage(VALUE, b"k" * 5, raw_headers=[("h", b"four")]),
+    ],
+)
+def test_a_message_of_the_largest_size_becomes_a_row(reader: MessageReader, message: KafkaMessage) -> None:
+    row = reader.read(message)
+    assert isinstance(row, Row)
+    assert row.value == {"a": 1}
+    assert row.message is message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        KafkaMessage(VALUE + b" " * 11),
+        KafkaMessage(VALUE, b"k" * 11),
+        KafkaMessage(VALUE, b"k" * 5, raw_headers=[("h", b"fives")]),
+        KafkaMessage(b"no JSON" + b" " * 11),
+    ],
+)
+def test_a_larger_message_is_refused_for_its_size_alone(reader: MessageReader, message: KafkaMessage) -> None:
+    refusal = reader.read(message)
+    assert isinstance(refusal, Refusal)
+    assert refusal.rejected.reason.startswith(f"its message has {LIMIT + 1} bytes, and {LIMIT} are the most")
+    assert refusal.rejected.value == message.raw_value
+    assert "MAX_BUFFER_MB" in refusal.hint
