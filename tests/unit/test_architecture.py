@@ -37,6 +37,7 @@ HOMES = {
     "google": "app.storage.gcs.*",
     "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
     "prometheus_client": "app.monitoring.exposition",
+    "jinja2": "app.monitoring.status_page",
     "quixstreams": "app.consumer.* app.stream_timeouts.* app.service.* app.commands.* app.transform",
     "app.config.settings": "app.service.* app.commands app.commands.* main",
     "app.spark.writer": "app.service.spark app.commands.*",
