@@ -14,18 +14,13 @@ from pydantic_core import ErrorDetails
 
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.parsers import VIRTUAL_MARK, megabytes
-from app.config.targets import (
-    AzureTarget,
-    CatalogTarget,
-    GcsTarget,
-    LocalTarget,
-    S3Target,
-    StorageAddress,
-    StorageTarget,
-    parse_connection,
-)
+from app.config.targets import CatalogTarget, StorageAddress, StorageTarget, parse_connection
 from app.config.variables import Variables
 from app.errors import ConfigError
+from app.storage.azure.target import AzureTarget
+from app.storage.gcs.target import GcsTarget
+from app.storage.local.target import LocalTarget
+from app.storage.s3.target import S3Target
 from app.table.layout import TIME_COLUMNS
 
 DEFAULT_PREFIX: Final = "data"

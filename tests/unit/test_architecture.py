@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "monitoring": "",
     "spark": "",
     "table": "storage",
-    "config": "table",
+    "config": "storage table",
     "catalog": "table",
     "bad_records": "table",
     "convert": "table bad_records",

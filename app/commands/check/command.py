@@ -15,7 +15,6 @@ from app.commands.answers import log_warnings_only, tell
 from app.commands.arguments import ArgumentParser
 from app.commands.check.checks import Check, line, run
 from app.config.settings import Settings
-from app.config.targets import LocalTarget
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.broker import find_topics, open_topic
@@ -31,6 +30,7 @@ from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import make_scratch
 from app.spark.writer import SparkWriter
+from app.storage.local.target import LocalTarget
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
 from app.table.location import TableLocation
