@@ -11,9 +11,8 @@ from typing import Final
 
 from quixstreams.models.topics import Topic
 
-from app.commands.answers import log_warnings_only, tell
-from app.commands.arguments import ArgumentParser
 from app.commands.check.checks import Check, line, run
+from app.commands.command_line import ArgumentParser, log_warnings_only, print_line
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
@@ -28,7 +27,7 @@ from app.service.lake import new_catalog, new_location, new_schema, new_spec
 from app.service.spark import new_spark_writer
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
-from app.spark.scratch import make_scratch
+from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.storage.local.target import LocalTarget
 from app.storage.probe import try_out
@@ -57,10 +56,10 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
         checks = attempts.checks()
         width = max(len(each.name) for each in checks)
         for each, result in run(checks):
-            tell(line(each, result, width))
+            print_line(line(each, result, width))
             failed += result.state == "FAIL"
     took = f"{time.monotonic() - begin:.1f} s"
-    tell(f"all is well, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
+    print_line(f"all is well, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
     return 1 if failed else 0
 
 
@@ -69,8 +68,8 @@ class _Attempts:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._scratch = make_scratch()
         self._ends = contextlib.ExitStack()
+        self._scratch = self._ends.enter_context(scratch_folder())
         self._store = new_store(settings, may_create=False)
         self._known: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
@@ -114,7 +113,6 @@ class _Attempts:
         if self._spark:
             self._spark.close()
         self._ends.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- Kafka ------------------------------------------------------------------------------------------------------
 
