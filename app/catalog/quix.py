@@ -144,7 +144,7 @@ class QuixCatalog:
             raise answer.refused(doing, "The table is gone from the catalog; restart to create it again")
         if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             self._most_bytes = max(1, self._most_bytes // 2)
-            raise TooLargeError(doing, answer.told, "Raise what it takes, or name fewer columns in STATS_COLUMNS")
+            raise TooLargeError(doing, answer.summary, "Raise what it takes, or name fewer columns in STATS_COLUMNS")
         _require_done(answer, doing)
         if answer.body:
             answer.json_object(doing)  # a login page with status 200 has registered nothing
@@ -179,7 +179,7 @@ def _filled(**properties: Any) -> Mapping[str, Any]:
 
 
 def _changes(stored: Mapping[str, Any], wanted: TableProperties) -> Mapping[str, Any]:
-    """What is to be changed in the properties of a table.
+    """The changes to the properties of a table.
 
     Which columns have bounds is decided by who writes them. How the table is ordered may have been decided by its
     owner in the catalog, so that is filled in and never changed.

@@ -67,7 +67,7 @@ class Registrar:
 
         Raises:
             MovedError: it has.
-            ConnectorError: of the class that tells whether a repetition may help.
+            ConnectorError: its class says whether a retry may help.
         """
         with self._lock:
             if self._catalog is not None and not self._is_prepared:
@@ -158,7 +158,7 @@ class Registration:
         """Register those of the files that are not registered yet; safe to repeat, also with others.
 
         Raises:
-            ConnectorError: of the class that tells whether a repetition may help.
+            ConnectorError: its class says whether a retry may help.
         """
         missing = [file for file in files if file.key not in self._registered]
         doubtful = [file for file in missing if self._has_counted or file.key in self._doubtful]

@@ -52,7 +52,7 @@ def plan_memory(limit_mb: int | None, buffer_mb: int | None, heap_mb: int | None
     """Share out the memory. What the user has chosen stays; the rest follows the container's limit.
 
     Args:
-        limit_mb: what the container may use; ``None`` when nobody said.
+        limit_mb: what the container may use; ``None`` if unknown.
         buffer_mb: the user's choice, or ``None``.
         heap_mb: the user's choice, or ``None``.
 

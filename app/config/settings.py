@@ -176,7 +176,7 @@ class Settings(Variables):
     def _silence_in_words(self) -> str:
         if self.stream_timeout_ms is None:
             return "not watched"
-        event = f", told on topic {self.stream_timeout_topic}" if self.stream_timeout_topic else ""
+        event = f", announced on topic {self.stream_timeout_topic}" if self.stream_timeout_topic else ""
         return f"a key is silent after {self.stream_timeout_ms:,} ms{event}"
 
     def _access_in_words(self) -> str:
@@ -255,7 +255,7 @@ def _as_set(variable: str) -> str:
     """Return ``="value"`` as the user set it, where that can be shown."""
     value = os.environ.get(variable, "").strip()
     if not value or variable in _secret_variables() or "@" in value or "?" in value:
-        return ""  # user:password@host and ?token=… may stand in an address
+        return ""  # an address may hold user:password@host or ?token=…
     return "=" + json.dumps(value[:_LONGEST_SHOWN] + ("…" if len(value) > _LONGEST_SHOWN else ""), ensure_ascii=False)
 
 

@@ -32,7 +32,7 @@ StorageTarget = S3Target | GcsTarget | AzureTarget | LocalTarget
 
 @dataclass(frozen=True, slots=True)
 class StorageAddress:
-    """What ``STORAGE_URL`` says: the kind of store, and the name of its bucket or container or the folder's path."""
+    """The parts of ``STORAGE_URL``: the kind of store, and the name of its bucket or container or the folder's path."""
 
     scheme: Literal["s3", "gs", "az", "file"]
     name: str

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 32
 _IDLE_SECONDS = 20.0  # of a connection that is kept open, and of one that is stuck
-_PATIENCE_SECONDS = 2.0  # with a client, while others wait for its place
+_PATIENCE_SECONDS = 2.0  # a client may keep its thread waiting so long while others wait for one
 _LOOK_SECONDS = 0.1
 
 # Nothing is loaded, run, embedded or sent anywhere.
@@ -37,7 +37,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to GET; ``policy`` is a Content-Security-Policy in place of the one that allows nothing."""
+    """An answer to GET; ``policy`` is a Content-Security-Policy that replaces the one that allows nothing."""
 
     status: int
     content_type: str
@@ -49,7 +49,7 @@ Routes = Mapping[str, Callable[[], Answer]]
 
 
 def not_found(paths: Routes) -> Answer:
-    """The answer where there is nothing."""
+    """The answer for an unknown path."""
     return Answer(404, "text/plain; charset=utf-8", f"there are {', '.join(paths)}\n".encode())
 
 

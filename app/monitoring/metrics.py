@@ -69,7 +69,7 @@ class Durations:
 class Position:
     """The offsets of the consumer group in an assigned partition.
 
-    ``committed`` is the next offset after what is committed, ``committed_at`` when that was (seconds since the epoch,
+    ``committed`` is the committed offset, ``committed_at`` the time of that commit (seconds since the epoch,
     ``None`` before the first time), ``end`` the next offset to be produced, ``None`` as long as it is unknown.
     """
 
@@ -126,7 +126,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A look at the parts that run. Sizes are in bytes; ``detail`` says why the state is what it is."""
+    """The state of the running parts. Sizes are in bytes; ``detail`` gives the reason for the state."""
 
     state: StateName = "starting"
     detail: str = "Java, the store, the catalog and Kafka are being reached"
@@ -202,7 +202,7 @@ class Metrics:
             self._counts = replace(self._counts, positions={**self._counts.positions, tp: Position(offset)})
 
     def committed(self, following: Mapping[TopicPartition, int]) -> None:
-        """These offsets are committed: in each partition the next one after what is in the lake."""
+        """Offsets are committed: in each partition the one after the last row in the lake."""
         if not following:
             return
         now = self._clock()

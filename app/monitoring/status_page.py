@@ -40,7 +40,7 @@ POLICY = (
 class View:
     """All that the page shows. ``now`` is in seconds since the epoch, ``monotonic`` and ``uptime`` are in seconds.
 
-    ``python_bytes`` and ``java_bytes`` are the memory that the two processes hold, where the system tells.
+    ``python_bytes`` and ``java_bytes`` are the memory of the two processes, ``None`` where it is unknown.
     """
 
     identity: Identity

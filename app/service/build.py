@@ -48,7 +48,7 @@ _METADATA_MS = 60_000
 
 
 def new_bad_records(settings: Settings) -> BadRecords:
-    """What becomes of records that cannot become rows; the sink and the staging step share it."""
+    """The policy for records that cannot be rows; the sink and the staging step share it."""
     return BadRecords(settings.on_bad_record, logger.warning)
 
 
@@ -124,7 +124,7 @@ def new_client_id(settings: Settings, location: TableLocation) -> str:
 
 
 def new_group_offsets(application: LakeApplication, timings: Timings) -> tuple[GroupOffsets, TopicIds]:
-    """What asks Kafka where partitions stand, and what remembers which topic they were claimed in."""
+    """The part that asks Kafka for partitions' offsets, and the one that keeps the id of the topic of each claim."""
     positions = GroupOffsets(_quiet_consumer(application), application.admin, timings.kafka_answer_seconds)
     return positions, TopicIds(positions.topic_id)
 
@@ -205,16 +205,16 @@ def new_application(
 
     Args:
         settings: the connector's settings.
-        location: what the group's other members are told that is written.
+        location: the table, as it is announced to the group's other members.
         assignments: the present ones.
-        metrics: told of commits that failed.
+        metrics: counts commits that failed.
         scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
         timings: of the consumer group and of commits.
         kind: of application, where it is to be a special one.
         others: further arguments of the application, or other ones.
 
     Raises:
-        ConfigError: the Kafka client refuses its settings, or the platform does not tell where the broker is.
+        ConfigError: the Kafka client refuses its settings, or the platform does not name a broker.
     """
     arguments: dict[str, Any] = {
         "assignments": assignments,
@@ -264,7 +264,7 @@ def kafka_connection(settings: Settings) -> ConnectionConfig | None:
 
 
 def kafka_client_refused(error: Exception) -> ConfigError:
-    """The error for settings that the Kafka client does not take, or a platform that does not tell its broker."""
+    """The error for settings that the Kafka client does not take, or a platform that names no broker."""
     return ConfigError(
         "setting up the Kafka client",
         str(error),

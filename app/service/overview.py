@@ -1,4 +1,4 @@
-"""What there is to see of the running parts, for the probes, the metrics and the status page."""
+"""Samples the running parts for the probes, the metrics and the status page."""
 
 import platform
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def _readiness(parts: Parts) -> Probe:
 
 
 def _look(parts: Parts, buffer_limit: int) -> Live:
-    """Other threads work on the parts: each look is of single values, and waits for nobody."""
+    """Other threads work on the parts: each sample reads single values, and waits for no lock."""
     state, detail = _state(parts)
     return Live(
         state=state,

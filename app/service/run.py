@@ -57,7 +57,7 @@ from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-_LAST_WORDS_SECONDS = 1.0  # to those who are told of new files
+_LAST_WORDS_SECONDS = 1.0  # for the last notifications of new files
 _LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits for 30 by default
 
 
@@ -215,7 +215,7 @@ class _Service:
         try:
             application.run()
         finally:
-            bad_records.tell_total()
+            bad_records.log_total()
         self._raise_if_incomplete(sink)
         logger.info("stopped: everything consumed is in the lake and committed")
 

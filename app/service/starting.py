@@ -1,4 +1,4 @@
-"""What the connector's start needs: patience with systems that are not up yet, and a process fit to run for long."""
+"""Helps the start: waits for systems that are not up yet, and tunes the garbage collector."""
 
 import gc
 import logging

@@ -23,7 +23,7 @@ _MOST = 20
 
 
 def audit(settings: Settings, arguments: Sequence[str]) -> int:
-    """Say which offsets the table's files hold.
+    """Print which offsets the table's files hold.
 
     Returns:
         1 if offsets are there twice, or may be, else 0.
@@ -73,9 +73,9 @@ def _count(text: str) -> int:
 def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report) -> None:
     """List the files, and leave out those of batches that are not in the table, while a connector may be at work.
 
-    What is pending counts as of after the listing: by then a batch seen in the making may be finished, or undone and
-    its rows be in another one that was listed too. What was revoked before the listing stays out even if it has been
-    forgotten meanwhile.
+    Pending batches are read after the listing: by then a batch in progress may be finished, or rolled back with its
+    rows in another batch that was listed too. Files rolled back before the listing stay out even if no journal names
+    them any more afterwards.
     """
     rolled_back_before = survey(store, root).rolled_back
     for listed in store.list(f"{root}/"):

@@ -34,7 +34,7 @@ from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
 from app.table.location import TableLocation
 
-_BROKER_SECONDS: Final = 20.0  # an absent one is not waited for as at the start: somebody is waiting
+_BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
 _ANSWER_SECONDS: Final = 30.0
 _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
 _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
@@ -64,7 +64,7 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
 
 
 class _Attempts:
-    """The single attempts. What one finds out, later ones use."""
+    """The single attempts. Later ones use the findings of earlier ones."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -149,7 +149,7 @@ class _Attempts:
         assert self._topic is not None, "it was opened before"  # noqa: S101
         check_rights(application.admin, self._topic.name, group)
         check_members(application.admin, group, new_client_id(self._settings, self._location))
-        return "may read the topic, and nobody in it writes another table"
+        return "may read the topic, and no member writes another table"
 
     def _find_silence_topic(self) -> str:
         name = str(self._settings.stream_timeout_topic)
@@ -184,9 +184,9 @@ class _Attempts:
         self._known = catalog.check()
         name = f"{self._settings.catalog_namespace}.{self._settings.table}"
         if self._known is None:
-            return f"lets us in; table {name} is new to it"
+            return f"authorised; table {name} is new to it"
         self._location = new_location(self._settings, self._store, self._known)
-        return f"lets us in; has table {name} at {self._known.location or self._location.uri}"
+        return f"authorised; has table {name} at {self._known.location or self._location.uri}"
 
     def _try_store(self) -> str:
         folder = f"{self._location.root}/_check-{secrets.token_hex(8)}"

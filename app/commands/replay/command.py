@@ -35,7 +35,7 @@ def replay(settings: Settings, arguments: Sequence[str], broker_seconds: float =
     Args:
         settings: the connector's settings.
         arguments: of the command line.
-        broker_seconds: how long an absent broker is waited for; short, for somebody is waiting.
+        broker_seconds: how long to wait for a broker that does not answer; short, because a person waits.
 
     Raises:
         ConnectorError: the store or Kafka fails; files whose records are not all acknowledged stay.

@@ -51,7 +51,7 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
         if left:
             _finish(_new_replaced(settings, store, location, catalog, known))
     elif left:
-        print_line(f"{counted(left, 'file')} of a run that was cut off: the catalog would be told of them")
+        print_line(f"{counted(left, 'file')} of a run that was cut off: the catalog would be updated for them")
     found = _schemas(store, location.root, options.folder, settings.max_write_workers)
     left_out = survey(store, location.root).left_out  # the journals go by the sizes of files of unfinished batches
     found = {kind: [file for file in files if file.key not in left_out] for kind, files in found.items()}
@@ -194,7 +194,7 @@ def _note_lost(error: SparkLostError) -> None:
 
 
 def _run(rewriter: Rewriter, plan: Plan) -> None:
-    """Rewrite what is planned; say what became of each file and, however it ends, of all."""
+    """Rewrite the planned files; print the result for each and, however it ends, for all."""
     done = skipped = left = rescued = 0
     try:
         for number, (key, reason) in enumerate(plan, 1):

@@ -1,4 +1,4 @@
-"""Files that ``rewrite`` replaces: brings their sidecars and the catalog up to date, if need be in a later run.
+"""Updates index files (``.vidx/``) and the catalog for files that ``rewrite`` replaces, if need be in a later run.
 
 A file that is replaced has the table's schema, so no later run would come back to it. Whoever dies in between, or does
 not learn whether it was replaced, leaves a note of it, written before. Each run has one:
@@ -44,7 +44,7 @@ class Note(NamedTuple):
 
 
 class ReplacedFiles:
-    """Brings sidecars and the catalog in line with files of a table.
+    """Brings index files and the catalog in line with files of a table.
 
     Args:
         store, table_root: where the table is.
@@ -102,7 +102,7 @@ class ReplacedFiles:
         changed: Collection[str],
         patiently: Callable[[Callable[[], Any]], bool],
     ) -> bool:
-        """Bring the sidecar and the catalog up to date.
+        """Bring the index file and the catalog up to date.
 
         Args:
             stored: the file.
@@ -115,7 +115,7 @@ class ReplacedFiles:
         """
         names, values = spec_of_key(stored.key, self._table_root)
         partition_values = dict(zip(names, values, strict=True))
-        index = path.with_name("sidecar.parquet")
+        index = path.with_name("index.parquet")
         done = True
         if set(changed).intersection(self._virtual) and write_index(path, self._virtual, partition_values, index):
             done = patiently(lambda: self._store.upload(index, index_key(stored.key)))
@@ -135,7 +135,7 @@ class ReplacedFiles:
         return done
 
     def finish(self, scratch: Path) -> int:
-        """Update sidecars and the catalog for files that earlier runs have replaced, and perhaps left at that.
+        """Update index files and the catalog for files that earlier runs have replaced, and perhaps not updated.
 
         Returns:
             How many there were.
@@ -146,7 +146,9 @@ class ReplacedFiles:
         finished = 0
         for note in list(notes(self._store, self._table_root)):
             if note.catalog and not self._registrar.is_needed:
-                logger.warning("%s was rewritten, and a catalog is to be told of it: run it with CATALOG_URL", note.key)
+                logger.warning(
+                    "%s was rewritten, and the catalog does not know it yet: run rewrite with CATALOG_URL", note.key
+                )
                 continue
             with TemporaryDirectory(dir=scratch) as folder:
                 path = Path(folder) / "file.parquet"

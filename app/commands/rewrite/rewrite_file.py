@@ -1,4 +1,4 @@
-"""One file of a table brought to the table's schema and put in the old one's place, under the same key.
+"""Rewrites one file of a table with the table's schema, and replaces the old one under the same key.
 
 At any moment readers find the old file or the new one, whole: whoever ends the process leaves a table that is readable.
 """
@@ -80,10 +80,10 @@ class Rewriter:
         store: where the table is.
         writer: writes the new files.
         schema: what the files are brought to.
-        replaced: updates sidecars and the catalog.
+        replaced: updates index files and the catalog.
         fixed: columns whose type the user fixed.
         scratch: a folder for copies of the file at hand: of the old one, of all its rows uncompressed, of the new one.
-        timings: how long to pause between tries to tell the catalog.
+        timings: how long to pause between tries to update the catalog.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Rewriter:
             raise SkippedError("somebody else has changed it meanwhile") from None
 
 
-_LEFT = "the catalog still has its former size and bounds: the next run of rewrite tells it"
+_LEFT = "the catalog still has its former size and bounds: the next run of rewrite updates it"
 
 
 def _patiently(work: Callable[[], Any], stop: threading.Event, timings: Timings) -> bool:

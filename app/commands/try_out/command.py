@@ -220,7 +220,7 @@ def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, *, envelope
         try:
             yield _unpacked(line, offset, settings, now)
         except (ValueError, RecursionError) as error:
-            hint = "With --envelope each line is a JSON object, as `python main.py try --help` tells"
+            hint = "With --envelope each line is a JSON object: see `python main.py try --help`"
             raise ConfigError(f"reading line {number}", str(error), hint) from None
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from azure.core.pipeline import PipelineResponse
 
 _READ_BYTES = 256 << 10  # of an answer at once
-_RETRIES = 2  # of one request. What still fails then is the pipeline's to try again, with the user told
+_RETRIES = 2  # of one request. What still fails then the pipeline tries again, and logs it
 _FIRST_PAUSE = 0.5  # the library's own is 15
 
 # Connections above the upload threads: a listing beside them, and one that is just being given back.

@@ -44,7 +44,7 @@ class AzureStore:
         self._max_workers = max_workers
         self._limits = limits
         self._grant = grant_of(target)
-        self._was_let_in = False
+        self._was_authorised = False
         self._documents = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
 
@@ -70,7 +70,7 @@ class AzureStore:
                     raise ConfigError(doing, "there is no such container", hint) from None
                 self._create_container()
                 self._list_one(prefix)
-        self._was_let_in = True
+        self._was_authorised = True
 
     def probe_conditions(self, prefix: str) -> None:
         """Try conditional writes on an object of our own, and delete it again: rights to write are missed here."""
@@ -208,7 +208,7 @@ class AzureStore:
         return f"{what} {self.uri}{f'/{key}' if key else ''} (storage account {account})"
 
     def _asking(self, doing: str) -> AbstractContextManager[None]:
-        return translated(doing, self._grant, was_let_in=self._was_let_in)
+        return translated(doing, self._grant, was_authorised=self._was_authorised)
 
     def _list_one(self, prefix: str) -> None:
         next(self._client.list_blobs(name_starts_with=prefix, results_per_page=1).by_page(), None)

@@ -25,7 +25,7 @@ _SPARE_CONNECTIONS = 2
 class Limits:
     """How patient the client is, and how large its requests are.
 
-    What fails after ``attempts`` is the pipeline's to try again, with the user told. A part of a large file that fails
+    What fails after ``attempts`` the pipeline tries again, and logs it. A part of a large file that fails
     is sent again, not the whole file; below two parts a single request is cheaper.
 
     Args:
@@ -60,7 +60,7 @@ def new_client(target: S3Target, max_workers: int, limits: Limits, asked: Questi
     for name, value in (("AWS_ACCESS_KEY_ID", target.access_key), ("AWS_SESSION_TOKEN", target.session_token)):
         if value and not fits_header(value):
             cause = f"{name} holds a blank or another character that no key has"
-            raise ConfigError(asked.doing, cause, "Set it anew, without quotes and line ends")
+            raise ConfigError(asked.doing, cause, "Set it again, without quotes and line ends")
     _check_files(target, asked)
     try:
         with translated(asked):

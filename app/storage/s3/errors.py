@@ -201,7 +201,7 @@ def _from_answer(error: boto.ClientError, asked: Question) -> ConnectorError:
     headers = meta.get("HTTPHeaders", {})
     cause = f"{message} ({code})" if message else f"HTTP {status}"
     if code == "ExpiredToken" and asked.fixed_token:
-        return FatalError(doing, cause, "Set AWS_SESSION_TOKEN and the keys issued with it anew, then restart")
+        return FatalError(doing, cause, "Set AWS_SESSION_TOKEN and the keys issued with it again, then restart")
     rule = _RULES.find(code, status)
     if (code in _WRONG_REGION or status in _REDIRECTS) and not (rule and rule.may_pass):
         region = headers.get("x-amz-bucket-region") or str(answer.get("Error", {}).get("Region", ""))

@@ -148,7 +148,7 @@ def test_a_signature_that_only_reads_says_what_it_lacks(
 def test_a_signature_that_has_expired_says_when(azure_store: Make, azurite: LocalAzurite, container: str) -> None:
     token = signature(azurite, container, "rcwdl", hours=-1)
 
-    with pytest.raises(FatalError, match=r"the signature ended at 20.*Set AZURE_STORAGE_SAS_TOKEN anew") as caught:
+    with pytest.raises(FatalError, match=r"the signature ended at 20.*Set AZURE_STORAGE_SAS_TOKEN again") as caught:
         azure_store(container, key=None, sas_token=token).connect("")
     assert token.rpartition("sig=")[2] not in str(caught.value)
 

@@ -98,8 +98,8 @@ def test_what_does_not_pass_is_fatal(parquet: Path, answer: Answer, hint: str) -
         (SAS, "AuthorizationPermissionMismatch", "permits read (r), create (c), write (w), delete (d) and list (l)"),
         (SAS, "AuthorizationSourceIPMismatch", "other addresses"),
         (SAS, "AuthenticationFailed", "Check AZURE_STORAGE_SAS_TOKEN"),
-        (EXPIRED, "AuthenticationFailed", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN anew"),
-        (EXPIRED, "AuthorizationFailure", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN anew"),
+        (EXPIRED, "AuthenticationFailed", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN again"),
+        (EXPIRED, "AuthorizationFailure", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN again"),
     ],
 )
 def test_a_signature_that_does_not_let_in_says_what_it_lacks(parquet: Path, token: str, code: str, hint: str) -> None:
