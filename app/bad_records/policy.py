@@ -43,7 +43,7 @@ class BadRecords:
         return self._count if self._choice == "skip" else 0
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        """Whether the record goes to the dead letter.
+        """Apply the policy; return whether the record goes to the dead letter.
 
         Args:
             rejected: the record, with the reason.

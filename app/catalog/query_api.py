@@ -45,14 +45,14 @@ class QueryApi:
         self._is_failing = False
 
     def files_added(self, files: Sequence[StoredFile]) -> None:
-        """Notify it of the files soon, or never: this neither waits nor fails."""
+        """Queue a notification of the files; neither waits nor fails, and drops it if the queue is full."""
         try:
             self._waiting.put_nowait(files)
         except queue.Full:
             self._log_failure(f"{self._doing}: more wait for it than it takes")
 
     def close(self, seconds: float) -> None:
-        """Send what still waits, for so long at most."""
+        """Send the waiting notifications, within ``seconds``."""
         give_up = time.monotonic() + seconds
         try:
             self._waiting.put(None, timeout=seconds)
@@ -79,7 +79,7 @@ class QueryApi:
             logger.info("%s: it works again", self._doing)
 
     def _log_failure(self, message: str) -> None:
-        """Once until it works again."""
+        """Warn once until it works again."""
         logger.log(
             logging.DEBUG if self._is_failing else logging.WARNING,
             "%s. The files are in the lake and in the catalog; queries find them a little later",

@@ -161,7 +161,7 @@ class QuixCatalog:
         }
 
     def _ask_in_passing(self, method: str, what: str, doing: str, body: Mapping[str, Any]) -> None:
-        """Ask for what is good to have: no row waits for it, and a catalog too old for it says 501."""
+        """Send a request whose failure is only logged: no row waits for it, and an old catalog answers 501."""
         try:
             answer = self._client.ask(method, f"{self._path}/{what}", doing, body, patience=_IN_PASSING)
             if answer.status == HTTPStatus.NOT_IMPLEMENTED:
@@ -226,7 +226,7 @@ def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalE
 
 
 def entry(file: StoredFile) -> Mapping[str, Any]:
-    """What readers need to find the file and its rows."""
+    """The description of a file by which readers find it and its rows."""
     return {
         "file_path": file.uri,
         "file_size": file.size,

@@ -1,4 +1,4 @@
-"""Text from the environment into checked values.
+"""Parses text from the environment into checked values.
 
 Every function takes the text of one variable and returns the value, or raises ``ValueError`` with the end of a
 sentence that begins with the variable's name: ``must be …``. Text that may hold a secret is never repeated there.
@@ -112,7 +112,7 @@ def flag(raw: Any) -> bool:
 
 
 def fits_as_name(text: str) -> bool:
-    """Can this be one component of an object key, a table's or a namespace's name?"""
+    """Return whether this can be a component of an object key, or the name of a table or namespace."""
     return _NAME.fullmatch(text) is not None and ".." not in text
 
 

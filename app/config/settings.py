@@ -52,7 +52,7 @@ class Settings(Variables):
 
     @property
     def uses_platform_storage(self) -> bool:
-        """Does the store come from the platform's connection, because the user named none?"""
+        """Whether the store comes from the platform's connection, because the user named none."""
         return self.s3_bucket is None and self.storage_url is None
 
     @property
@@ -227,7 +227,7 @@ def load_settings(*, offline: bool = False) -> Settings:
 
 
 def _stand_ins() -> dict[str, Any]:
-    """What may be missing offline, by the variables."""
+    """Values for variables that may be missing offline, by their names."""
 
     def has(*variables: str) -> bool:
         return all(os.environ.get(variable, "").strip() for variable in variables)

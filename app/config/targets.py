@@ -1,4 +1,4 @@
-"""The store and the catalog that the connector talks to, as plain values.
+"""Reads the addresses of the store and the catalog into plain values.
 
 ``STORAGE_URL`` and the platform's ``Quix__BlobStorage__Connection__Json`` are read here. No message of this module
 repeats what it read: both may hold secrets.

@@ -79,7 +79,7 @@ def lay_out(points: Sequence[Point], seconds: float) -> Chart:
 
 
 def _moments(seconds: float) -> list[tuple[float, str, str]]:
-    """The marks of the axis of time: seconds ago, label, and ``text-anchor``."""
+    """List the marks of the axis of time: seconds ago, label, and ``text-anchor``."""
     minutes = int(seconds // _MINUTE)
     step = next(step for step in (1, 2, 5, 10) if minutes // step <= _INTERVALS + 1)
     room = minutes * 4 // 5  # the label at the left end is longer

@@ -1,4 +1,4 @@
-"""The metrics in the format of Prometheus. The only importer of prometheus_client.
+"""Writes the metrics in the format of Prometheus. The only importer of prometheus_client.
 
 The text is made at each scrape, from numbers in memory: nothing is asked over the network for it, and nothing costs
 anything between two scrapes.

@@ -1,4 +1,4 @@
-"""Samples of the last half hour, for the charts of the status page."""
+"""Keeps samples of the last half hour, for the charts of the status page."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ class History:
         self._samples.append(sample)
 
     def span(self, now: float) -> float:
-        """How long the samples go back, in seconds."""
+        """Seconds since the first sample."""
         samples = self._samples.copy()
         return now - samples[0].at if samples else 0.0
 
@@ -61,7 +61,7 @@ def _rate(begin: Sample, end: Sample) -> float:
 
 
 def _steps(samples: Sequence[Sample], width: float) -> Iterator[Sample]:
-    """From the newest back, so that what is new is shown at once; given in the order of time."""
+    """Pick samples from the newest back, so that the newest is always shown; return them in the order of time."""
     taken: list[Sample] = []
     for sample in reversed(samples):
         if not taken or taken[-1].at - sample.at >= width * 0.99:

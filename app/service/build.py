@@ -1,4 +1,4 @@
-"""From settings to the parts: the one place, with ``service``, that knows the settings object."""
+"""Builds the parts from the settings; with the other modules of ``service``, the only ones that know the settings."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -88,7 +88,7 @@ def new_stager(
 
 
 def sink_limits(settings: Settings) -> SinkLimits:
-    """How much the sink takes before what."""
+    """The limits of the sink's buffer."""
     memory = settings.memory
     return SinkLimits(settings.batch_size, memory.buffer_mb * 2**20, memory.max_record_bytes)
 
@@ -96,7 +96,7 @@ def sink_limits(settings: Settings) -> SinkLimits:
 def new_ownership(
     settings: Settings, assignments: Assignments, timings: Timings
 ) -> JournalOwnership | AssignmentOwnership:
-    """Who may write which partition."""
+    """The part that decides which partitions this member may write."""
     if settings.delivery_guarantee == "at-least-once":
         return AssignmentOwnership(assignments.is_current)
     return JournalOwnership(
@@ -119,7 +119,7 @@ def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership) -> Sweeper
 
 
 def new_client_id(settings: Settings, location: TableLocation) -> str:
-    """What other connectors of the consumer group see of this one."""
+    """The client id that the other connectors of the consumer group see."""
     return client_id(settings.input_topic, location.uri)
 
 
@@ -140,7 +140,7 @@ def new_claims(
     topic_ids: TopicIds,
     timings: Timings,
 ) -> Claims:
-    """What claims partitions for the application."""
+    """The part that claims partitions for the application."""
     store, root, roots = lake.store, lake.location.root, object_roots(lake.location.root)
     group = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")

@@ -25,7 +25,7 @@ _SIGNATURE = "Define it as transform(sdf), or as transform(sdf, app) to get the 
 
 @dataclass(frozen=True, slots=True)
 class Customised:
-    """What the user has put into ``app/transform.py``.
+    """The user's functions in ``app/transform.py``.
 
     Args:
         transform: gets the dataframe of the input topic, and the application where it has a parameter for it.
@@ -82,7 +82,7 @@ def load_customised() -> Customised:
 
 
 def _arguments(transform: Callable[..., object], *given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """How to call it: with both, or with the dataframe alone."""
+    """The arguments for ``transform()``: dataframe and application, or the dataframe alone."""
     dataframe, application = given
     try:
         parameters = inspect.signature(transform).parameters

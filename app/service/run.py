@@ -62,7 +62,7 @@ _LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits 
 
 
 class _StopRequested(BaseException):
-    """A signal came while the connector was still starting; no ``Exception``, so that nothing on the way eats it."""
+    """A signal came while the connector was still starting; no ``Exception``, so that no handler swallows it."""
 
 
 def run(settings: Settings, timings: Timings = DEFAULT) -> int:

@@ -1,4 +1,4 @@
-"""From settings to the store that they name."""
+"""Builds the store that the settings name."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""``python main.py audit``: which offsets are in the table, which twice, which not."""
+"""``python main.py audit``: shows which offsets are in the table, which are there twice, which are missing."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence

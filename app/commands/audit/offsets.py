@@ -31,7 +31,7 @@ class Listing(Generic[_T]):
 
     @property
     def rest(self) -> int:
-        """How many are not kept."""
+        """The number of findings that are not kept."""
         return self.count - len(self._kept)
 
     def add(self, finding: _T) -> None:
@@ -123,7 +123,7 @@ class PartitionAudit:
         self._gap: Range | None = None
 
     def add(self, batch: HeldBatch) -> None:
-        """The next batch by its first offset; its ranges lie within the offsets of its name."""
+        """Add the next batch by first offset; its ranges lie within the offsets of its name."""
         offsets = batch.part.offsets
         self._finish_below(offsets.first)
         self._near = [each for each in self._near if each.part.offsets.last >= offsets.first]
@@ -137,7 +137,7 @@ class PartitionAudit:
         findings.batches += 1
 
     def finish(self) -> Findings:
-        """All batches are added."""
+        """Return the findings, after all batches are added."""
         self._finish_below(self._findings.offsets.last + 1)
         self._close_gap()
         return self._findings

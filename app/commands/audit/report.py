@@ -1,4 +1,4 @@
-"""The answer of ``audit``, for a person and for a machine."""
+"""Writes the answer of ``audit``, as text and as JSON."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ def _range(offsets: Range) -> dict[str, int]:
 
 
 def _batch(part: BatchPart) -> str:
-    """As names of files end, before ``.parquet``."""
+    """The end of the names of a batch's files, before ``.parquet``."""
     return f"{part.owner}-{part.number}"
 
 

@@ -89,7 +89,7 @@ Plan = list[tuple[str, str]]
 
 
 def _schemas(store: ObjectStore, root: str, folders: Sequence[str] | None, workers: int) -> Found:
-    """The files by their schemas, of which there are few."""
+    """Group the files by their schemas, of which there are few."""
     files = _data_files(store, root, folders)
     found: Found = {}
     for file, schema in side_by_side(workers, partial(_schema, store), files):
@@ -132,7 +132,7 @@ def _schema(store: ObjectStore, file: StoredObject) -> pa.Schema | None:
 
 
 def _joined(schemas: Iterable[pa.Schema], fixed: frozenset[str]) -> TableSchema:
-    """All that the files have: types wider than the table's widen it, where the user did not fix them."""
+    """Merge the files' columns: types wider than the table's widen it, unless the user has fixed them."""
     joined = TableSchema()
     for schema in schemas:
         try:
@@ -145,7 +145,7 @@ def _joined(schemas: Iterable[pa.Schema], fixed: frozenset[str]) -> TableSchema:
 
 
 def _plan(found: Found, table: TableSchema) -> Plan:
-    """Keys in their order, each with what differs."""
+    """List the files to rewrite: sorted keys, each with the differences."""
     plan: Plan = []
     for schema, files in found.items():
         reason = ", ".join(map(str, differences(schema, table)))

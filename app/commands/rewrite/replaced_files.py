@@ -30,7 +30,7 @@ _LONGEST_RUN = timedelta(days=1)  # between a note and the replacement that it i
 
 
 class Note(NamedTuple):
-    """That the version ``replaces`` of a file is about to be replaced, or was.
+    """A note that the version ``replaces`` of a file is about to be replaced, or was.
 
     ``name`` and ``etag`` are the note's own; ``catalog`` says whether a catalog was to be updated.
     """
@@ -71,24 +71,24 @@ class ReplacedFiles:
         self._is_updated = True
 
     def note(self, key: str, etag: str) -> None:
-        """Note, before it is replaced, that this version of a file will be; the one before is dealt with."""
+        """Note that this version of a file is about to be replaced; the file noted before is done."""
         if self._virtual or self._registrar.is_needed:
             body = _body(key=key, replaces=etag, catalog=self._registrar.is_needed)
             self._is_updated = False  # also where the answer is lost
             self._etag = self._store.write(self._note, body, replaces=self._etag)
 
     def not_replaced(self) -> None:
-        """The file that was noted last is certainly not replaced."""
+        """Record that the file noted last was certainly not replaced."""
         self._is_updated = True
 
     def end(self) -> None:
-        """No other file is replaced: the note goes, unless something is left to be updated."""
+        """Delete the note at the end of the run, unless something is left to be updated."""
         if self._etag is not None and self._is_updated:
             self._forget(self._note, self._etag)
             self._etag = None
 
     def _forget(self, name: str, etag: str) -> None:
-        """Who may not delete, and needs that for nothing else, leaves an empty note."""
+        """Delete a note; without the right to delete, which nothing else needs, write an empty one."""
         try:
             self._store.delete(name)
         except FatalError as error:
@@ -197,7 +197,7 @@ def _body(key: str = "", replaces: str = "", *, catalog: bool = False) -> bytes:
 
 
 def _notes(table_root: str) -> str:
-    """What the keys of notes begin with; no journal's does, for those lie in folders of their consumer groups."""
+    """The prefix of the keys of notes; journals lie in folders of their consumer groups, so none has it."""
     return f"{journal_folder(table_root)}rewrite-"
 
 

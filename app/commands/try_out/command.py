@@ -1,4 +1,4 @@
-"""``python main.py try``: what becomes of sample records, without Kafka, Java or a store."""
+"""``python main.py try``: shows the rows and rejections of sample records, without Kafka, Java or a store."""
 
 import json
 import sys
@@ -139,7 +139,7 @@ class _Trial:
     # --- what the sink asks of the pipeline -------------------------------------------------------------------------
 
     def submit(self, batch: Batch) -> None:
-        """Convert and stage it, and note what came of it."""
+        """Convert and stage the batch, and note the outcome of each record."""
         path = self._scratch / f"{batch.number}.parquet"
         staged = self._stager.stage(batch, path, lambda work: work())
         for _, rejected in staged.rejected:
@@ -154,11 +154,11 @@ class _Trial:
                 self._note("row", offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")
 
     def wait_delivered(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - as the pipeline
-        """It is done when it was submitted."""
+        """Return at once: a batch is done when it was submitted."""
         return True
 
     def wait_for_change(self, seconds: float) -> None:
-        """Nothing is ever under way."""
+        """Return at once: no batch is ever under way."""
 
     # --- what is shown ----------------------------------------------------------------------------------------------
 

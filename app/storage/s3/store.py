@@ -92,7 +92,7 @@ class S3Store:
         if "IsTruncated" not in answer:  # a web server that says 200 to everything would swallow every upload too
             hint = "Set AWS_ENDPOINT_URL to the address of an S3 API"
             raise ConfigError(f"connecting to {self.uri}", _NO_LISTING, hint)
-        self._tell_other_region(answer)
+        self._log_other_region(answer)
 
     def probe_conditions(self, prefix: str) -> None:
         """Try conditional writes on an object of our own, and all rights that are needed; then delete it again."""
@@ -260,8 +260,8 @@ class S3Store:
                 return  # another replica was quicker
         logger.info("Created the bucket %s in region %s", self.uri, self._target.region)
 
-    def _tell_other_region(self, answer: "ListObjectsV2OutputTypeDef") -> None:
-        """boto3 follows a bucket to its region by itself, once per client; the user still wants to know."""
+    def _log_other_region(self, answer: "ListObjectsV2OutputTypeDef") -> None:
+        """Log that the bucket is in another region: boto3 follows it there, once per client."""
         region = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", self._target.region)
         if region != self._target.region:
             logger.warning(
