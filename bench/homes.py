@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from app.storage.azure.store import AzureStore
+from app.storage.azure.target import AzureTarget
 from app.storage.base import ObjectStore, StoredObject
 from app.storage.gcs.store import GcsStore
+from app.storage.gcs.target import GcsTarget
 from app.storage.local.store import LocalStore
 from bench.lake import DOWNLOADS_AT_ONCE
 from dev.azurite import LocalAzurite
@@ -49,10 +51,8 @@ class AzureHome:
 
     def open(self, name: str) -> ObjectStore:
         return AzureStore(
-            name,
-            connection_string=self._server.connection_string,
+            AzureTarget(name, connection_string=self._server.connection_string, may_create=False),
             max_workers=DOWNLOADS_AT_ONCE,
-            create_container=False,
         )
 
 
@@ -69,7 +69,7 @@ class GcsHome:
         self._server.client().create_bucket(name)
 
     def open(self, name: str) -> ObjectStore:
-        return GcsStore(name, credentials_json=None, max_workers=DOWNLOADS_AT_ONCE, create_bucket=False)
+        return GcsStore(GcsTarget(name, may_create=False), max_workers=DOWNLOADS_AT_ONCE)
 
 
 class FolderHome:

@@ -10,6 +10,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from app.storage.s3.target import S3Target
 from dev.minio_binary import minio_binary
 from dev.server import NativeServer, free_ports
 
@@ -53,6 +54,10 @@ class LocalMinio(NativeServer):
                 retries={"total_max_attempts": attempts, "mode": "standard"},
             ),
         )
+
+    def target(self, bucket: str) -> S3Target:
+        """A bucket of this server, for the connector's store; a missing one is not created."""
+        return S3Target(bucket, self.region, self.endpoint_url, self.access_key, self.secret_key, may_create=False)
 
     def _command(self) -> Sequence[str]:
         data = self.folder / "data"

@@ -1,1 +1,1 @@
-"""What becomes of records that cannot be rows: the user's policy, the reasons, and the dead letter."""
+"""Records that cannot be rows: the user's policy, the reasons, and the dead letter."""

@@ -10,7 +10,7 @@ from app.model import Rejected
 
 OnBadRecord = Literal["dead-letter", "skip", "fail"]
 
-_TOLD_EVERY_SECONDS = 60.0
+_LOGGED_EVERY_SECONDS = 60.0
 
 
 class BadRecords:
@@ -18,19 +18,19 @@ class BadRecords:
 
     Args:
         choice: ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.
-        tell: logs a message.
+        log: logs a message.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, choice: OnBadRecord, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self, choice: OnBadRecord, log: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._choice = choice
-        self._tell = tell
+        self._log = log
         self._clock = clock
         self._lock = threading.Lock()  # the consumer's thread finds some, the staging thread others
-        self._next_telling = float("-inf")
-        self._untold = 0
+        self._next_message = float("-inf")
+        self._not_logged = 0
         self._count = 0
 
     @property
@@ -43,7 +43,7 @@ class BadRecords:
         return self._count if self._choice == "skip" else 0
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        """Whether the record goes to the dead letter.
+        """Apply the policy; return whether the record goes to the dead letter.
 
         Args:
             rejected: the record, with the reason.
@@ -59,26 +59,26 @@ class BadRecords:
                 hint,
                 record=(rejected.tp, rejected.offset),
             )
-        self._tell_of(rejected, hint)
+        self._log_record(rejected, hint)
         return self._choice == "dead-letter"
 
-    def tell_total(self) -> None:
+    def log_total(self) -> None:
         """Log how many there were since the start, if any: those since the last message are logged nowhere else.
 
         One that is read again, as after a pause, counts again.
         """
         if self._count:
             fate = "went to the dead letter" if self._choice == "dead-letter" else "were skipped (ON_BAD_RECORD=skip)"
-            self._tell(f"bad records since the start: {self._count:,}; they {fate}")
+            self._log(f"bad records since the start: {self._count:,}; they {fate}")
 
-    def _tell_of(self, rejected: Rejected, hint: str) -> None:
+    def _log_record(self, rejected: Rejected, hint: str) -> None:
         with self._lock:
             self._count += 1
-            if self._clock() < self._next_telling:
-                self._untold += 1
+            if self._clock() < self._next_message:
+                self._not_logged += 1
                 return
-            self._next_telling = self._clock() + _TOLD_EVERY_SECONDS
-            more, self._untold = self._untold, 0
+            self._next_message = self._clock() + _LOGGED_EVERY_SECONDS
+            more, self._not_logged = self._not_logged, 0
         fate = "goes to the dead letter" if self._choice == "dead-letter" else "is skipped (ON_BAD_RECORD=skip)"
-        since = f" ({more:,} more since this was last told)" if more else ""
-        self._tell(f"the record of {rejected.tp} at offset {rejected.offset} {fate}: {rejected.reason}. {hint}{since}")
+        since = f" ({more:,} more since the last such message)" if more else ""
+        self._log(f"the record of {rejected.tp} at offset {rejected.offset} {fate}: {rejected.reason}. {hint}{since}")

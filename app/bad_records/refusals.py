@@ -136,7 +136,7 @@ def not_written(reason: str, row: Row, tp: TopicPartition, hint: str) -> Refusal
 
 
 def rejected_row(tp: TopicPartition, row: AnyRow, message: Message | None, reason: str) -> Rejected:
-    """What the dead letter keeps of a row: its message as it came where that is known, else what it has become."""
+    """Return the rejected record of a row: its message as it came where that is known, else the row."""
     if message is not None:
         return as_it_came(message, reason)
     return Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)

@@ -38,21 +38,21 @@ class QueryApi:
         self._client = RestClient(_SERVICE, base, token)
         self._path = f"/tables/{quote(table, safe='')}/files-added"
         self._namespace = namespace
-        self._doing = f"telling the query API at {base} of new files of table {namespace}.{table}"
+        self._doing = f"notifying the query API at {base} of new files of table {namespace}.{table}"
         self._waiting: queue.Queue[Sequence[StoredFile] | None] = queue.Queue(most_waiting)
-        self._thread = threading.Thread(target=self._tell_all, name="files-added", daemon=True)
+        self._thread = threading.Thread(target=self._send_all, name="files-added", daemon=True)
         self._thread.start()
         self._is_failing = False
 
     def files_added(self, files: Sequence[StoredFile]) -> None:
-        """Notify it of the files soon, or never: this neither waits nor fails."""
+        """Queue a notification of the files; neither waits nor fails, and drops it if the queue is full."""
         try:
             self._waiting.put_nowait(files)
         except queue.Full:
-            self._tell_of_failure(f"{self._doing}: more wait for it than it takes")
+            self._log_failure(f"{self._doing}: more wait for it than it takes")
 
     def close(self, seconds: float) -> None:
-        """Send what still waits, for so long at most."""
+        """Send the waiting notifications, within ``seconds``."""
         give_up = time.monotonic() + seconds
         try:
             self._waiting.put(None, timeout=seconds)
@@ -60,26 +60,26 @@ class QueryApi:
             return
         self._thread.join(max(0.0, give_up - time.monotonic()))
 
-    def _tell_all(self) -> None:
+    def _send_all(self) -> None:
         while (files := self._waiting.get()) is not None:
             for portion in portions(files, entry):
-                self._tell(portion)
+                self._send(portion)
 
-    def _tell(self, files: Sequence[StoredFile]) -> None:
+    def _send(self, files: Sequence[StoredFile]) -> None:
         body = {"namespace": self._namespace, "files": [entry(file) for file in files]}
         try:
             answer = self._client.ask("POST", self._path, self._doing, body, patience=_PATIENCE)
         except ConnectorError as error:
-            self._tell_of_failure(str(error))
+            self._log_failure(str(error))
             return
         if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
-            self._tell_of_failure(f"{self._doing}: {answer.told}")
+            self._log_failure(f"{self._doing}: {answer.summary}")
         elif self._is_failing:
             self._is_failing = False
             logger.info("%s: it works again", self._doing)
 
-    def _tell_of_failure(self, message: str) -> None:
-        """Once until it works again."""
+    def _log_failure(self, message: str) -> None:
+        """Warn once until it works again."""
         logger.log(
             logging.DEBUG if self._is_failing else logging.WARNING,
             "%s. The files are in the lake and in the catalog; queries find them a little later",

@@ -144,7 +144,7 @@ class QuixCatalog:
             raise answer.refused(doing, "The table is gone from the catalog; restart to create it again")
         if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             self._most_bytes = max(1, self._most_bytes // 2)
-            raise TooLargeError(doing, answer.told, "Raise what it takes, or name fewer columns in STATS_COLUMNS")
+            raise TooLargeError(doing, answer.summary, "Raise what it takes, or name fewer columns in STATS_COLUMNS")
         _require_done(answer, doing)
         if answer.body:
             answer.json_object(doing)  # a login page with status 200 has registered nothing
@@ -161,7 +161,7 @@ class QuixCatalog:
         }
 
     def _ask_in_passing(self, method: str, what: str, doing: str, body: Mapping[str, Any]) -> None:
-        """Ask for what is good to have: no row waits for it, and a catalog too old for it says 501."""
+        """Send a request whose failure is only logged: no row waits for it, and an old catalog answers 501."""
         try:
             answer = self._client.ask(method, f"{self._path}/{what}", doing, body, patience=_IN_PASSING)
             if answer.status == HTTPStatus.NOT_IMPLEMENTED:
@@ -179,7 +179,7 @@ def _filled(**properties: Any) -> Mapping[str, Any]:
 
 
 def _changes(stored: Mapping[str, Any], wanted: TableProperties) -> Mapping[str, Any]:
-    """What is to be changed in the properties of a table.
+    """The changes to the properties of a table.
 
     Which columns have bounds is decided by who writes them. How the table is ordered may have been decided by its
     owner in the catalog, so that is filled in and never changed.
@@ -226,7 +226,7 @@ def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalE
 
 
 def entry(file: StoredFile) -> Mapping[str, Any]:
-    """What readers need to find the file and its rows."""
+    """The description of a file by which readers find it and its rows."""
     return {
         "file_path": file.uri,
         "file_size": file.size,

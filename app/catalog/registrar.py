@@ -54,7 +54,7 @@ class Registrar:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is a catalog that gets to know anything."""
+        """Whether files are registered in a catalog."""
         return self._catalog is not None
 
     @property
@@ -63,18 +63,18 @@ class Registrar:
         return self._catalog is None or self._is_prepared
 
     def prepare(self) -> None:
-        """See to it that the catalog has the table here, before the first upload: by now it may have it elsewhere.
+        """Check, before the first upload, that the catalog has the table here, and create it where it is unknown.
 
         Raises:
-            MovedError: it has.
-            ConnectorError: of the class that tells whether a repetition may help.
+            MovedError: the catalog has it elsewhere.
+            ConnectorError: its class says whether a retry may help.
         """
         with self._lock:
             if self._catalog is not None and not self._is_prepared:
                 self._prepare(self._catalog)
 
     def new_registration(self) -> "Registration":
-        """For the files of one batch."""
+        """A registration for the files of one batch."""
         return Registration(self._portions, self._add)
 
     def register_again(self, files: Sequence[StoredFile]) -> None:
@@ -158,7 +158,7 @@ class Registration:
         """Register those of the files that are not registered yet; safe to repeat, also with others.
 
         Raises:
-            ConnectorError: of the class that tells whether a repetition may help.
+            ConnectorError: its class says whether a retry may help.
         """
         missing = [file for file in files if file.key not in self._registered]
         doubtful = [file for file in missing if self._has_counted or file.key in self._doubtful]

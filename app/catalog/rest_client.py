@@ -1,4 +1,4 @@
-"""JSON over HTTP with a bearer token, and the one place where its errors become the connector's own."""
+"""Sends JSON over HTTP with a bearer token, and translates all errors of that."""
 
 import json
 import os
@@ -49,13 +49,13 @@ class Answer:
     def __init__(self, service: Service, status: int, reason: str, body: bytes, shown: str) -> None:
         self.status = status
         self.body = body
-        self.told = f"{service.name} answered {status} {reason}".rstrip() + (f": {shown}" if shown else "")
+        self.summary = f"{service.name} answered {status} {reason}".rstrip() + (f": {shown}" if shown else "")
         self._service = service
         self._shown = shown
 
     def refused(self, doing: str, hint: str) -> FatalError:
         """The answer as an error, in the other side's own words."""
-        return FatalError(doing, self.told, hint)
+        return FatalError(doing, self.summary, hint)
 
     def json_object(self, doing: str) -> Mapping[str, Any]:
         """The body as a JSON object.
@@ -89,12 +89,12 @@ class RestClient:
     def __init__(self, service: Service, url: str, token: str | None) -> None:
         if token and not fits_header(token):
             cause = f"{service.token_variable} holds a blank or another character that no token has"
-            raise ConfigError(f"preparing {service.name} at {url}", cause, "Set it anew, without quotes and line ends")
+            raise ConfigError(f"preparing {service.name} at {url}", cause, "Set it again, without quotes and line ends")
         self._service = service
         self._url = url
         self._token = token
         self._session = requests.Session()
-        # With trust_env a netrc file takes the place of our token. It also covers the proxies and the private
+        # With trust_env a netrc file replaces our token. It also covers the proxies and the private
         # authorities of companies, so those are taken from where everybody sets them by hand.
         self._session.trust_env = False
         self._session.proxies.update(get_environ_proxies(url, no_proxy=None))
@@ -146,10 +146,10 @@ class RestClient:
         status = response.status_code
         answer = Answer(self._service, status, response.reason or "", body, self._start_of(body))
         if status in _BUSY:
-            raise NotTakenError(doing, answer.told, retry_after=retry_after(response.headers))
+            raise NotTakenError(doing, answer.summary, retry_after=retry_after(response.headers))
         is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
         if status == HTTPStatus.REQUEST_TIMEOUT or is_server_error:
-            raise RetryableError(doing, answer.told, retry_after=retry_after(response.headers))
+            raise RetryableError(doing, answer.summary, retry_after=retry_after(response.headers))
         if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
             location = response.headers.get("Location", "an address it does not name")
             hint = f"It points to {location}: set {self._service.url_variable} to the address that answers itself"

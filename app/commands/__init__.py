@@ -1,4 +1,4 @@
-"""What ``python main.py`` can do besides running the connector."""
+"""The commands of ``python main.py``; without one it runs the connector."""
 
 import logging
 import signal
@@ -28,10 +28,10 @@ INTERRUPTED: Final = 130  # what shells report after Ctrl-C
 
 
 def require(name: str) -> None:
-    """See whether there is such a command.
+    """Check that the command exists.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: it does not exist.
     """
     if name not in COMMANDS:
         choices = ", ".join(COMMANDS)
@@ -60,5 +60,5 @@ def run(name: str, settings: Settings, arguments: Sequence[str]) -> int:
 
 
 def _failed(message: str, code: int) -> int:
-    print(f"ERROR! {message}", file=sys.stderr, flush=True)  # noqa: T201 - said whatever LOGLEVEL is
+    print(f"ERROR! {message}", file=sys.stderr, flush=True)  # noqa: T201 - printed whatever LOGLEVEL is
     return code

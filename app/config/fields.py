@@ -17,7 +17,7 @@ def env(variable: str, default: Any) -> Any:
 
 
 def parsed(parser: Callable[[str], Any]) -> BeforeValidator:
-    """What the variable says goes through ``parser``; an unset one stays ``None``."""
+    """Parse the variable's text with ``parser``; an unset variable stays ``None``."""
     return BeforeValidator(lambda raw: None if raw is None else parser(raw))
 
 

@@ -20,7 +20,7 @@ _Value = TypeVar("_Value")
 
 
 class KafkaVariables(Area):
-    """The broker, the topic, the consumer and what becomes of its records."""
+    """The broker, the topic, the consumer, and what to do with its records."""
 
     # Injected by Quix Cloud
     platform_broker_address: str | None = env("Quix__Broker__Address", None)

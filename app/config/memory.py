@@ -1,4 +1,4 @@
-"""How the memory of one container is shared between the rows in Python and Spark's Java heap.
+"""Shares the memory of one container between the rows in Python and Spark's Java heap.
 
 Measured: Python without rows takes about 250 MB; a JVM with a heap of 512 MB stays below 600 MB, one with a heap of
 1,024 MB takes 750 MB and grows with the load. In heaps of 512 and 1,024 MB Spark writes a batch of 256 MB with records
@@ -39,7 +39,7 @@ class MemoryPlan:
 
     @property
     def fetched_at_once_bytes(self) -> int:
-        """Of a partition in one answer of a broker, compressed; the Kafka client decompresses all of it at once."""
+        """Compressed bytes of a partition in one answer of a broker; the Kafka client decompresses them all at once."""
         return _FETCHED_AT_ONCE if self.heap_mb > SMALL_HEAP_MB else _FETCHED_AT_ONCE_SMALL
 
     @property
@@ -52,7 +52,7 @@ def plan_memory(limit_mb: int | None, buffer_mb: int | None, heap_mb: int | None
     """Share out the memory. What the user has chosen stays; the rest follows the container's limit.
 
     Args:
-        limit_mb: what the container may use; ``None`` when nobody said.
+        limit_mb: what the container may use; ``None`` if unknown.
         buffer_mb: the user's choice, or ``None``.
         heap_mb: the user's choice, or ``None``.
 

@@ -1,4 +1,4 @@
-"""Text from the environment into checked values.
+"""Parses text from the environment into checked values.
 
 Every function takes the text of one variable and returns the value, or raises ``ValueError`` with the end of a
 sentence that begins with the variable's name: ``must be …``. Text that may hold a secret is never repeated there.
@@ -14,13 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,254}")
-_CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
-_STORAGE_ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
-_FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-_AWS_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}")
-_ANY_REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-_LOCAL_MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?")
 _MEMORY = re.compile(r"(\d+)([mg])", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SMALLEST_HEAP_MB = 512  # measured: a heap of 300 MB does not start
@@ -60,6 +54,37 @@ def one_of(allowed: Iterable[str], fold: Callable[[str], str] = str) -> Callable
     return parse
 
 
+def matching(pattern: str, complaint: str) -> Callable[[str], str]:
+    """Return a parser for text of which all matches the regular expression ``pattern``."""
+    compiled = re.compile(pattern)
+
+    def parse(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise ValueError(complaint)
+        return text
+
+    return parse
+
+
+container = matching(
+    r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*",
+    "must be a container's name: 3 to 63 lower-case letters, digits and single hyphens",
+)
+storage_account = matching(r"[a-z0-9]{3,24}", "must be the account's name alone: 3 to 24 lower-case letters and digits")
+null_folder = matching(
+    r"[A-Za-z0-9_][A-Za-z0-9._-]*", 'must be auto or a folder name of letters, digits, ".", "_" and "-"'
+)
+aws_region = matching(
+    r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}",
+    "must be a region of AWS, such as eu-west-1 (or set AWS_ENDPOINT_URL for another S3 store)",
+)
+other_region = matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", 'must be the name of a region: letters, digits, "_" and "-"')
+local_master = matching(
+    r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?",
+    "must be local, local[N] or local[*]: a Spark cluster is not supported by this version",
+)
+
+
 def seconds(raw: Any) -> float:
     """Parse a positive, finite number of seconds."""
     try:
@@ -88,7 +113,7 @@ def flag(raw: Any) -> bool:
 
 
 def fits_as_name(text: str) -> bool:
-    """Can this be one component of an object key, a table's or a namespace's name?"""
+    """Return whether this can be a component of an object key, or the name of a table or namespace."""
     return _NAME.fullmatch(text) is not None and ".." not in text
 
 
@@ -113,41 +138,6 @@ def bucket(text: str) -> str:
         raise ValueError("must be the bucket's name alone, such as my-lake: no s3://, and the path goes into S3_PREFIX")
     if not _BUCKET.fullmatch(text):
         raise ValueError('must be a bucket\'s name: 3 to 255 letters, digits, ".", "_" and "-"')
-    return text
-
-
-def container(text: str) -> str:
-    """Parse the bare name of a container of Azure."""
-    if not _CONTAINER.fullmatch(text):
-        raise ValueError("must be a container's name: 3 to 63 lower-case letters, digits and single hyphens")
-    return text
-
-
-def storage_account(text: str) -> str:
-    """Parse the name of a storage account of Azure."""
-    if not _STORAGE_ACCOUNT.fullmatch(text):
-        raise ValueError("must be the account's name alone: 3 to 24 lower-case letters and digits")
-    return text
-
-
-def folder(text: str) -> str:
-    """Parse the name of the folder that takes missing values."""
-    if not _FOLDER.fullmatch(text):
-        raise ValueError('must be auto or a folder name of letters, digits, ".", "_" and "-"')
-    return text
-
-
-def aws_region(text: str) -> str:
-    """Parse a region of AWS."""
-    if not _AWS_REGION.fullmatch(text):
-        raise ValueError("must be a region of AWS, such as eu-west-1 (or set AWS_ENDPOINT_URL for another S3 store)")
-    return text
-
-
-def other_region(text: str) -> str:
-    """Parse the region of another S3 store, which may have any name."""
-    if not _ANY_REGION.fullmatch(text):
-        raise ValueError('must be the name of a region: letters, digits, "_" and "-"')
     return text
 
 
@@ -232,13 +222,6 @@ def local_folder(path: str) -> Path:
     if not folder.is_absolute() or folder == Path("/") or ".." in folder.parts or "\0" in path:
         raise ValueError("must name a folder by its full path, such as /lake, which is file:///lake as an address")
     return folder
-
-
-def local_master(text: str) -> str:
-    """Parse the address of Spark, which runs inside the connector."""
-    if not _LOCAL_MASTER.fullmatch(text):
-        raise ValueError("must be local, local[N] or local[*]: a Spark cluster is not supported by this version")
-    return text
 
 
 def heap(text: str) -> str:

@@ -16,16 +16,13 @@ from app.config.memory import MemoryPlan, plan_memory
 from app.config.parsers import VIRTUAL_MARK, megabytes
 from app.config.platform_connection import parse_connection
 from app.config.storage_url import StorageAddress
-from app.config.targets import (
-    AzureTarget,
-    CatalogTarget,
-    GcsTarget,
-    LocalTarget,
-    S3Target,
-    StorageTarget,
-)
+from app.config.targets import CatalogTarget, StorageTarget
 from app.config.variables import Variables
 from app.errors import ConfigError
+from app.storage.azure.target import AzureTarget
+from app.storage.gcs.target import GcsTarget
+from app.storage.local.target import LocalTarget
+from app.storage.s3.target import S3Target
 from app.table.layout import TIME_COLUMNS
 
 DEFAULT_PREFIX: Final = "data"
@@ -57,7 +54,7 @@ class Settings(Variables):
 
     @property
     def uses_platform_storage(self) -> bool:
-        """Does the store come from the platform's connection, because the user named none?"""
+        """Whether the store comes from the platform's connection, because the user named none."""
         return self.s3_bucket is None and self.storage_url is None
 
     @property
@@ -181,7 +178,7 @@ class Settings(Variables):
     def _silence_in_words(self) -> str:
         if self.stream_timeout_ms is None:
             return "not watched"
-        event = f", told on topic {self.stream_timeout_topic}" if self.stream_timeout_topic else ""
+        event = f", announced on topic {self.stream_timeout_topic}" if self.stream_timeout_topic else ""
         return f"a key is silent after {self.stream_timeout_ms:,} ms{event}"
 
     def _access_in_words(self) -> str:
@@ -232,7 +229,7 @@ def load_settings(*, offline: bool = False) -> Settings:
 
 
 def _stand_ins() -> dict[str, Any]:
-    """What may be missing offline, by the variables."""
+    """Values for variables that may be missing offline, by their names."""
 
     def has(*variables: str) -> bool:
         return all(os.environ.get(variable, "").strip() for variable in variables)
@@ -260,7 +257,7 @@ def _as_set(variable: str) -> str:
     """Return ``="value"`` as the user set it, where that can be shown."""
     value = os.environ.get(variable, "").strip()
     if not value or variable in _secret_variables() or "@" in value or "?" in value:
-        return ""  # user:password@host and ?token=… may stand in an address
+        return ""  # an address may hold user:password@host or ?token=…
     return "=" + json.dumps(value[:_LONGEST_SHOWN] + ("…" if len(value) > _LONGEST_SHOWN else ""), ensure_ascii=False)
 
 

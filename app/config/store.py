@@ -22,7 +22,7 @@ def _as_aws_writes_it(word: str) -> str:
 
 
 class StoreVariables(KafkaVariables):
-    """The store. What is set for a store that is not used need not fit."""
+    """The store. Variables of stores that are not used are not compared with others."""
 
     # Injected by Quix Cloud
     workspace_id: Annotated[str | None, parsed(parse.name)] = env("Quix__Workspace__Id", None)
@@ -149,14 +149,14 @@ class StoreVariables(KafkaVariables):
     @classmethod
     def _one_way_in(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if value and _is_scheme(info, "az") and info.data.get("azure_storage_key"):
-            raise ValueError("must not be set together with AZURE_STORAGE_KEY: one of the two lets in")
+            raise ValueError("must not be set together with AZURE_STORAGE_KEY: one of the two is enough")
         return _beside_no_connection_string(value, info)
 
 
 def _beside_no_connection_string(value: _Value, info: ValidationInfo) -> _Value:
     if value and _is_scheme(info, "az") and info.data.get("azure_storage_connection_string"):
         raise ValueError(
-            "must not be set together with AZURE_STORAGE_CONNECTION_STRING, which says itself where and with what"
+            "must not be set together with AZURE_STORAGE_CONNECTION_STRING, which holds address and credentials itself"
         )
     return value
 

@@ -28,7 +28,7 @@ class TableVariables(StoreVariables):
     table_name: Annotated[str | None, parsed(parse.name)] = env("TABLE_NAME", None)
     partitions: Annotated[tuple[str, ...], NoDecode, parsed(parse.partitions)] = env("HIVE_COLUMNS", "")
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
-    null_partition: Annotated[str, parsed(parse.folder)] = env("NULL_PARTITION", "auto")
+    null_partition: Annotated[str, parsed(parse.null_folder)] = env("NULL_PARTITION", "auto")
     parquet_compression: Annotated[Compression, option(Compression, str.lower)] = env("PARQUET_COMPRESSION", "snappy")
     row_group_rows: Annotated[int, whole(1)] = env("ROW_GROUP_ROWS", 1_000_000)
     column_types: Annotated[Mapping[str, pa.DataType], NoDecode, parsed(parse_column_types)] = env("COLUMN_TYPES", "")

@@ -1,1 +1,1 @@
-"""What people and platforms see of a running connector: metrics, probes, and the status page."""
+"""Shows a running connector to people and platforms: metrics, probes, and the status page."""

@@ -1,22 +1,43 @@
-"""Draws a line chart over time as SVG: the status page loads nothing and runs no script."""
+"""Lays out a line chart over time; the status page's template draws it as SVG."""
 
 import math
 from collections.abc import Sequence
-from html import escape
+from dataclasses import dataclass
 from itertools import groupby
+from typing import ClassVar, Final
 
 from app import formatting
 from app.monitoring.history import Point
 
-WINDOWS = (300.0, 600.0, 1_800.0)  # seconds that a picture may show
-_WIDTH, _HEIGHT = 400, 170
-_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 8, 12, 24
+WINDOWS: Final = (300.0, 600.0, 1_800.0)  # seconds that a chart may show
 _INTERVALS = 4  # between the lines of the grid, at most
 _MINUTE = 60
 
 
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Coordinates in a box of ``WIDTH`` by ``HEIGHT``, whose upper left corner is (0, 0).
+
+    Attributes:
+        values: the lines of the grid, each as y and label.
+        moments: the marks of the axis of time, each as x, label and SVG's ``text-anchor``.
+        lines: the curve as (x, y); it is in several parts if values between them are unknown.
+    """
+
+    WIDTH: ClassVar = 400
+    HEIGHT: ClassVar = 170
+    LEFT: ClassVar = 40  # edges of the part within the axes
+    RIGHT: ClassVar = 392
+    TOP: ClassVar = 12
+    BASE: ClassVar = 146
+
+    values: list[tuple[float, str]]
+    moments: list[tuple[float, str, str]]
+    lines: list[list[tuple[float, float]]]
+
+
 def window(span: float) -> float:
-    """The shortest of ``WINDOWS`` that shows all of so many seconds, or the longest."""
+    """The shortest of ``WINDOWS`` that shows ``span`` seconds, or the longest."""
     return next((each for each in WINDOWS if each >= span), WINDOWS[-1])
 
 
@@ -30,52 +51,37 @@ def ticks(highest: float) -> list[float]:
     return [index * step for index in range(math.ceil(highest / step - 1e-9) + 1)]
 
 
-def draw(points: Sequence[Point], seconds: float, title: str, unit: str) -> str:
-    """The picture of the last so many seconds.
+def lay_out(points: Sequence[Point], seconds: float) -> Chart:
+    """Lay out the chart of the last ``seconds``, one of ``WINDOWS``.
 
     Args:
-        points: in the order of time; where one has no value the line is broken.
-        seconds: how far back it goes, one of ``WINDOWS``.
-        title: for those who cannot see it.
-        unit: of the values.
+        points: in the order of time; where one has no value the curve is broken.
+        seconds: from the left edge to the right, which is now.
     """
     shown = [point for point in points if point.ago <= seconds]
-    values = [point.value for point in shown if point.value is not None]
-    marks = ticks(max(values, default=0.0))
-    top = marks[-1]
+    marks = ticks(max((point.value for point in shown if point.value is not None), default=0.0))
 
     def x(ago: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (1 - ago / seconds)
+        return round(Chart.LEFT + (Chart.RIGHT - Chart.LEFT) * (1 - ago / seconds), 1)
 
     def y(value: float) -> float:
-        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * value / top
+        return round(Chart.BASE - (Chart.BASE - Chart.TOP) * value / marks[-1], 1)
 
-    parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">']
-    for mark in marks:
-        at = y(mark)
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{at + 3.5:.1f}" text-anchor="end">{formatting.short(mark)}</text>')
-    for ago, words, anchor in _moments(seconds):
-        parts.append(f'<text x="{x(ago):.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}">{words}</text>')
-    base = y(0)
-    for is_known, group in groupby(shown, key=lambda point: point.value is not None):
-        if not is_known:
-            continue
-        line = [(x(point.ago), y(point.value or 0.0)) for point in group]
-        path = " L".join(f"{left:.1f} {down:.1f}" for left, down in line)
-        parts.append(f'<path class="area" d="M{line[0][0]:.1f} {base:.1f} L{path} L{line[-1][0]:.1f} {base:.1f}Z"/>')
-        parts.append(f'<path class="line" d="M{path}"/>')
-        if len(line) == 1:
-            parts.append(f'<circle class="dot" cx="{line[0][0]:.1f}" cy="{line[0][1]:.1f}" r="2"/>')
-    if not values:
-        parts.append(f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT / 2}" text-anchor="middle">no {unit} yet</text>')
-    return "".join([*parts, "</svg>"])
+    return Chart(
+        values=[(y(mark), formatting.short(mark)) for mark in marks],
+        moments=[(x(ago), label, anchor) for ago, label, anchor in _moments(seconds)],
+        lines=[
+            [(x(point.ago), y(point.value or 0.0)) for point in part]
+            for is_known, part in groupby(shown, key=lambda point: point.value is not None)
+            if is_known
+        ],
+    )
 
 
 def _moments(seconds: float) -> list[tuple[float, str, str]]:
-    """The marks of the axis of time: how long ago, the words, and how they are placed."""
+    """List the marks of the axis of time: seconds ago, label, and ``text-anchor``."""
     minutes = int(seconds // _MINUTE)
     step = next(step for step in (1, 2, 5, 10) if minutes // step <= _INTERVALS + 1)
-    room = minutes * 4 // 5  # the words at the left end are longer
+    room = minutes * 4 // 5  # the label at the left end is longer
     between = [(minute * _MINUTE, f"{minute} min", "middle") for minute in range(step, room, step)]
     return [(0.0, "now", "end"), *between, (seconds, f"{minutes} min ago", "start")]

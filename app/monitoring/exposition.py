@@ -1,4 +1,4 @@
-"""The metrics in the format of Prometheus. The only importer of prometheus_client.
+"""Writes the metrics in the format of Prometheus. The only importer of prometheus_client.
 
 The text is made at each scrape, from numbers in memory: nothing is asked over the network for it, and nothing costs
 anything between two scrapes.
@@ -31,7 +31,7 @@ class Exposition:
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
-        # A pid that nobody has, as long as there is no Java: the collector then tells nothing.
+        # Without Java a pid that no process has: the collector then gives nothing.
         ProcessCollector("lake_sink_java", pid=lambda: live().java_pid or 0, registry=self._registry)
 
     def text(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Samples of the last half hour, for the charts of the status page."""
+"""Keeps samples of the last half hour, for the charts of the status page."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ _SAMPLES = 361
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look: monotonic seconds, rows in the lake since the start, and messages not committed, if known."""
+    """A sample: monotonic seconds, rows in the lake since the start, and messages not committed, if known."""
 
     at: float
     rows: int
@@ -20,14 +20,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a picture shows at a moment: seconds ago, and the value; ``None`` where there is none."""
+    """A point of a chart: seconds ago, and the value; ``None`` where it is unknown."""
 
     ago: float
     value: float | None
 
 
 class History:
-    """Keeps the samples of the last half hour. One thread adds; any may look."""
+    """Keeps the samples of the last half hour. One thread adds; any may read."""
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
@@ -36,12 +36,12 @@ class History:
         self._samples.append(sample)
 
     def span(self, now: float) -> float:
-        """How long the samples go back, in seconds."""
+        """Seconds since the first sample."""
         samples = self._samples.copy()
         return now - samples[0].at if samples else 0.0
 
     def rate(self, now: float, seconds: float) -> float:
-        """Rows a second that came into the lake, over the last so many seconds or what there is of them."""
+        """Rows a second that came into the lake, over the last ``seconds``, or since the first sample."""
         recent = [sample for sample in self._samples.copy() if now - sample.at <= seconds]
         return _rate(recent[0], recent[-1]) if recent else 0.0
 
@@ -61,7 +61,7 @@ def _rate(begin: Sample, end: Sample) -> float:
 
 
 def _steps(samples: Sequence[Sample], width: float) -> Iterator[Sample]:
-    """From the newest back, so that what is new is shown at once; given in the order of time."""
+    """Pick samples from the newest back, so that the newest is always shown; return them in the order of time."""
     taken: list[Sample] = []
     for sample in reversed(samples):
         if not taken or taken[-1].at - sample.at >= width * 0.99:

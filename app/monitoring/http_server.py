@@ -1,4 +1,4 @@
-"""A small HTTP server: fixed paths, nothing but GET and HEAD, and no client that can hold it up.
+"""A small HTTP server: fixed paths, GET and HEAD alone, and no client can block it.
 
 It may be open to a whole network. Each connection has a thread; there are few of them, and a client that keeps one
 waiting gives way to the next.
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 32
 _IDLE_SECONDS = 20.0  # of a connection that is kept open, and of one that is stuck
-_PATIENCE_SECONDS = 2.0  # with a client, while others wait for its place
+_PATIENCE_SECONDS = 2.0  # a client may keep its thread waiting so long while others wait for one
 _LOOK_SECONDS = 0.1
 
 # Nothing is loaded, run, embedded or sent anywhere.
@@ -37,7 +37,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to GET; ``policy`` is a Content-Security-Policy in place of the one that allows nothing."""
+    """An answer to GET; ``policy`` is a Content-Security-Policy that replaces the one that allows nothing."""
 
     status: int
     content_type: str
@@ -49,12 +49,12 @@ Routes = Mapping[str, Callable[[], Answer]]
 
 
 def not_found(paths: Routes) -> Answer:
-    """The answer where there is nothing."""
+    """The answer for an unknown path."""
     return Answer(404, "text/plain; charset=utf-8", f"there are {', '.join(paths)}\n".encode())
 
 
 class HttpServer:
-    """Serves on a thread of its own, as long as the process lives.
+    """Serves on a thread of its own until the process ends.
 
     Args:
         host: address or name of the interface; ``0.0.0.0`` or ``::`` for all.
@@ -91,7 +91,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(found[4], _Handler)  # type: ignore[arg-type] # four values for IPv6
 
     def server_bind(self) -> None:
-        """Without the look-up of the host's name that the library does here, which may take long."""
+        """Bind without looking up the host's name, as the library does: that may take long."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -115,14 +115,14 @@ class _Server(ThreadingHTTPServer):
                 self._waiting_since[request] = time.monotonic()
 
     def shutdown_request(self, request: Any) -> None:
-        """The connection is over."""
+        """Forget the connection: it is closed."""
         with self._changed:
             self._waiting_since.pop(request, None)
             self._changed.notify_all()
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the library calls it
-        """A client that went away is nothing to report."""
+        """Log the failure of a request; a client that went away is worth DEBUG alone."""
         went_away = isinstance(sys.exception(), OSError)
         logger.log(logging.DEBUG if went_away else logging.ERROR, "an HTTP request failed", exc_info=True)
 

@@ -1,4 +1,4 @@
-"""Metrics: counts of the work, by batch, commit and failure but never by record; and the state at this moment.
+"""Counts batches, commits and failures, never single records; and holds the state at this moment.
 
 Safe from any thread. Those who count hold a ``Metrics``; those who show its numbers take its ``counts()``.
 """
@@ -54,7 +54,7 @@ class DeliveredBatch:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long something took, each time: by bucket, with those above the last bound at the end; and in all."""
+    """Durations of a step: how many fell into each bucket (the last one has no upper bound), and their sum."""
 
     buckets: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)
     seconds: float = 0.0
@@ -69,7 +69,7 @@ class Durations:
 class Position:
     """The offsets of the consumer group in an assigned partition.
 
-    ``committed`` is the next offset after what is committed, ``committed_at`` when that was (seconds since the epoch,
+    ``committed`` is the committed offset, ``committed_at`` the time of that commit (seconds since the epoch,
     ``None`` before the first time), ``end`` the next offset to be produced, ``None`` as long as it is unknown.
     """
 
@@ -85,7 +85,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """All that was counted up to a moment, since the process began; ``size`` is that of the Parquet files in bytes."""
+    """The counts up to a moment, since the process began; ``size`` is that of the Parquet files in bytes."""
 
     rows: int = 0
     files: int = 0
@@ -104,7 +104,7 @@ class Counts:
 
     @property
     def lag(self) -> int | None:
-        """Of all assigned partitions together; ``None`` where there is none, or one's is unknown."""
+        """The lag of all assigned partitions together; ``None`` if none is assigned, or the lag of one is unknown."""
         lags = [position.lag for position in self.positions.values()]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if lags and len(known) == len(lags) else None
@@ -112,7 +112,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which connector this is: what it reads, where it writes, and what it is made of.
+    """The identity of this connector: topic, group, table, and versions.
 
     ``table`` is the table's address, ``root`` the key of its folder in the store.
     """
@@ -126,7 +126,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A look at the parts that run. Sizes are in bytes; ``detail`` says why the state is what it is."""
+    """The state of the running parts. Sizes are in bytes; ``detail`` gives the reason for the state."""
 
     state: StateName = "starting"
     detail: str = "Java, the store, the catalog and Kafka are being reached"
@@ -138,7 +138,7 @@ class Live:
 
 
 class Metrics:
-    """Counts.
+    """Counts the work of the connector.
 
     Args:
         clock: seconds since the epoch.
@@ -152,7 +152,7 @@ class Metrics:
         self._last_files: deque[DeliveredFile] = deque(maxlen=_REMEMBERED)
 
     def counts(self) -> Counts:
-        """What was counted so far; it does not change any more."""
+        """The counts so far, as a value that does not change."""
         with self._lock:
             return replace(
                 self._counts,
@@ -161,7 +161,7 @@ class Metrics:
             )
 
     def delivered(self, batch: DeliveredBatch) -> None:
-        """A batch is in the lake."""
+        """Count a batch that is in the lake."""
         with self._lock:
             counts = self._counts
             taken = {step: counts.steps[step].and_one_of(seconds) for step, seconds in batch.seconds.items()}
@@ -179,30 +179,30 @@ class Metrics:
             )
 
     def failed_try(self, operation: str) -> None:
-        """A try of this did not work, and there will be others: ``upload``, ``register`` and so on."""
+        """Count a failed try of an operation (``upload``, ``register``, …) that is followed by others."""
         with self._lock:
             retries = self._counts.retries
             self._counts = replace(self._counts, retries={**retries, operation: retries.get(operation, 0) + 1})
 
     def paused(self) -> None:
-        """The destination does not take what comes: consuming pauses."""
+        """Count a pause of consuming: the destination takes too long."""
         with self._lock:
             self._counts = replace(self._counts, pauses=self._counts.pauses + 1)
 
     def fenced(self) -> None:
-        """A partition turned out to be written by another member."""
+        """Count a partition that another member turned out to write."""
         with self._lock:
             self._counts = replace(self._counts, fenced=self._counts.fenced + 1)
 
     # --- positions --------------------------------------------------------------------------------------------------
 
     def begins(self, tp: TopicPartition, offset: int) -> None:
-        """A partition is consumed from this offset on."""
+        """Note that a partition is consumed from this offset on."""
         with self._lock:
             self._counts = replace(self._counts, positions={**self._counts.positions, tp: Position(offset)})
 
     def committed(self, following: Mapping[TopicPartition, int]) -> None:
-        """These offsets are committed: in each partition the next one after what is in the lake."""
+        """Note the committed offset of each partition: the one after the last row in the lake."""
         if not following:
             return
         now = self._clock()
@@ -213,14 +213,14 @@ class Metrics:
             self._counts = replace(self._counts, positions={**positions, **moved}, last_commit=now)
 
     def reaches(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Each partition has messages up to before this offset."""
+        """Note the end offset of each partition."""
         with self._lock:
             positions = self._counts.positions
             known = {tp: replace(positions[tp], end=end) for tp, end in ends.items() if tp in positions}
             self._counts = replace(self._counts, positions={**positions, **known})
 
     def ended(self, tps: Iterable[TopicPartition]) -> None:
-        """These partitions are not ours any more."""
+        """Forget partitions that are not assigned any more."""
         gone = set(tps)
         with self._lock:
             kept = {tp: position for tp, position in self._counts.positions.items() if tp not in gone}

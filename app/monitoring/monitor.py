@@ -28,19 +28,19 @@ _SAMPLES_PER_QUESTION = 2  # to Kafka, about the ends of the partitions
 
 
 class Ends(Protocol):
-    """How far partitions go by now; see ``app.consumer.end_offsets``."""
+    """Gives the end offsets of partitions; see ``app.consumer.end_offsets``."""
 
     def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]: ...
 
 
 class Monitor:
-    """Nothing of it costs anything before ``serve()``.
+    """Serves nothing and starts no thread before ``serve()``.
 
     Args:
         identity: which connector this is.
         metrics: what is counted.
         health: answers the probes.
-        look: how things are; later ``started`` gives a better one.
+        look: samples the state of the connector; ``started`` replaces it.
     """
 
     def __init__(self, identity: Identity, metrics: Metrics, health: Health, look: Callable[[], Live]) -> None:
@@ -54,11 +54,11 @@ class Monitor:
         self._begin = time.monotonic()
 
     def found(self, table: str, root: str) -> None:
-        """The table lies there, which is where the catalog has it rather than where the settings say."""
+        """Show this table: the catalog may have it elsewhere than the settings say."""
         self._identity = replace(self._identity, table=table, root=root)
 
     def serve(self, host: str, port: int) -> None:
-        """Answer from now on.
+        """Open the port, and answer on threads from now on.
 
         Raises:
             ConfigError: the port cannot be opened.
@@ -74,7 +74,7 @@ class Monitor:
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
 
     def started(self, look: Callable[[], Live], ends: Ends) -> None:
-        """The parts are all there: this is how to look at them, and at what is left to consume."""
+        """From now on sample the running parts with ``look``, and ask ``ends`` how much is left to consume."""
         self._look = look
         self._ends = ends
 
@@ -135,7 +135,7 @@ def _probed(probe: Probe) -> Answer:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """What the process holds in memory; ``None`` where it is gone, or the system has no ``/proc``."""
+    """Memory of the process in bytes; ``None`` where it is gone, or the system has no ``/proc``."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:

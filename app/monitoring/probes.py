@@ -1,4 +1,4 @@
-"""Whether the connector lives and is ready, for the platform's probes."""
+"""Answers the platform's probes: whether the connector is alive, and whether it is ready."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An answer to a probe: whether all is well, and if not, what is not."""
+    """The answer to a probe; ``detail`` gives the reason."""
 
     ok: bool
     detail: str
@@ -31,18 +31,18 @@ class Health:
     def started(
         self, *, spark_alive: Callable[[], bool], ready: Callable[[], Probe], recovers: Callable[[], bool]
     ) -> None:
-        """From now on the loop turns, Spark lives, and readiness is known; the loop rests while state recovers."""
+        """From now on expect turns of the loop, except while state recovers, and ask these for Spark and readiness."""
         self._recovers = recovers
         self._spark_alive = spark_alive
         self._ready = ready
         self._last_turn = self._clock()
 
     def turn(self) -> None:
-        """The consumer's loop has turned once more."""
+        """Note a turn of the consumer's loop."""
         self._last_turn = self._clock()
 
     def live(self) -> Probe:
-        """Well while the process starts; later as long as the loop turns and the JVM lives."""
+        """OK while the process starts; afterwards while the loop turns and the JVM lives."""
         if self._last_turn is None:
             return Probe(ok=True, detail="starting")
         if self._recovers():
@@ -55,5 +55,5 @@ class Health:
         return Probe(ok=True, detail="running")
 
     def ready(self) -> Probe:
-        """Well when partitions are assigned and the last flush went through."""
+        """OK when partitions are assigned and the last flush went through."""
         return self._ready()

@@ -1,4 +1,4 @@
-"""From settings to the parts: the one place, with ``service``, that knows the settings object."""
+"""Builds the parts from the settings; with the other modules of ``service``, the only ones that know the settings."""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +48,7 @@ _METADATA_MS = 60_000
 
 
 def new_bad_records(settings: Settings) -> BadRecords:
-    """What becomes of records that cannot become rows; the sink and the staging step share it."""
+    """The policy for records that cannot be rows; the sink and the staging step share it."""
     return BadRecords(settings.on_bad_record, logger.warning)
 
 
@@ -88,7 +88,7 @@ def new_stager(
 
 
 def sink_limits(settings: Settings) -> SinkLimits:
-    """How much the sink takes before what."""
+    """The limits of the sink's buffer."""
     memory = settings.memory
     return SinkLimits(settings.batch_size, memory.buffer_mb * 2**20, memory.max_record_bytes)
 
@@ -96,7 +96,7 @@ def sink_limits(settings: Settings) -> SinkLimits:
 def new_ownership(
     settings: Settings, assignments: Assignments, timings: Timings
 ) -> JournalOwnership | AssignmentOwnership:
-    """Who may write which partition."""
+    """The part that decides which partitions this member may write."""
     if settings.delivery_guarantee == "at-least-once":
         return AssignmentOwnership(assignments.is_current)
     return JournalOwnership(
@@ -119,12 +119,12 @@ def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership) -> Sweeper
 
 
 def new_client_id(settings: Settings, location: TableLocation) -> str:
-    """What other connectors of the consumer group see of this one."""
+    """The client id that the other connectors of the consumer group see."""
     return client_id(settings.input_topic, location.uri)
 
 
 def new_group_offsets(application: LakeApplication, timings: Timings) -> tuple[GroupOffsets, TopicIds]:
-    """What asks Kafka where partitions stand, and what remembers which topic they were claimed in."""
+    """The part that asks Kafka for partitions' offsets, and the one that keeps the id of the topic of each claim."""
     positions = GroupOffsets(_quiet_consumer(application), application.admin, timings.kafka_answer_seconds)
     return positions, TopicIds(positions.topic_id)
 
@@ -140,7 +140,7 @@ def new_claims(
     topic_ids: TopicIds,
     timings: Timings,
 ) -> Claims:
-    """What claims partitions for the application."""
+    """The part that claims partitions for the application."""
     store, root, roots = lake.store, lake.location.root, object_roots(lake.location.root)
     group = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
@@ -205,16 +205,16 @@ def new_application(
 
     Args:
         settings: the connector's settings.
-        location: what the group's other members are told that is written.
+        location: the table, as it is announced to the group's other members.
         assignments: the present ones.
-        metrics: told of commits that failed.
+        metrics: counts commits that failed.
         scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
         timings: of the consumer group and of commits.
         kind: of application, where it is to be a special one.
         others: further arguments of the application, or other ones.
 
     Raises:
-        ConfigError: the Kafka client refuses its settings, or the platform does not tell where the broker is.
+        ConfigError: the Kafka client refuses its settings, or the platform does not name a broker.
     """
     arguments: dict[str, Any] = {
         "assignments": assignments,
@@ -264,7 +264,7 @@ def kafka_connection(settings: Settings) -> ConnectionConfig | None:
 
 
 def kafka_client_refused(error: Exception) -> ConfigError:
-    """The error for settings that the Kafka client does not take, or a platform that does not tell its broker."""
+    """The error for settings that the Kafka client does not take, or a platform that names no broker."""
     return ConfigError(
         "setting up the Kafka client",
         str(error),

@@ -1,4 +1,4 @@
-"""Loads ``app/transform.py`` and calls what the user has put there; what is wrong in it is told with its line."""
+"""Loads ``app/transform.py`` and calls the user's functions there; errors name the line."""
 
 import importlib
 import inspect
@@ -25,11 +25,11 @@ _SIGNATURE = "Define it as transform(sdf), or as transform(sdf, app) to get the 
 
 @dataclass(frozen=True, slots=True)
 class Customised:
-    """What the user has put into ``app/transform.py``.
+    """The user's functions in ``app/transform.py``.
 
     Args:
         transform: gets the dataframe of the input topic, and the application where it has a parameter for it.
-        on_stream_timeout: told of each key that falls silent.
+        on_stream_timeout: called with each key that falls silent.
     """
 
     transform: Callable[..., object]
@@ -69,7 +69,7 @@ def load_customised() -> Customised:
         module: Any = importlib.import_module("app.transform")
     except (Exception, SystemExit) as error:
         logger.debug("app/transform.py", exc_info=True)
-        raise ConfigError(_LOADING, _told(error), _CORRECT) from None
+        raise ConfigError(_LOADING, _described(error), _CORRECT) from None
     transform = getattr(module, "transform", None)
     if not callable(transform):
         cause = "it has no function transform" if transform is None else f"transform is {transform!r}"
@@ -82,11 +82,11 @@ def load_customised() -> Customised:
 
 
 def _arguments(transform: Callable[..., object], *given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """How to call it: with both, or with the dataframe alone."""
+    """The arguments for ``transform()``: dataframe and application, or the dataframe alone."""
     dataframe, application = given
     try:
         parameters = inspect.signature(transform).parameters
-    except ValueError:  # one that is not written in Python does not tell
+    except ValueError:  # a function that is not written in Python has no signature
         return (dataframe,), {}
     app = parameters.get("app")
     if app is not None and app.kind is not inspect.Parameter.POSITIONAL_ONLY and _takes(transform, 0, app=0):
@@ -109,20 +109,20 @@ def _takes(function: Callable[..., object], *arguments: Any, **named: Any) -> bo
     return True
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}{at(line_of(error))}" if str(error) else f"{error!r}{at(line_of(error))}"
 
 
 def _build_failed(error: BaseException) -> ConnectorError:
-    told = _told(error)
+    cause = _described(error)
     if isinstance(error, TopicNotFoundError):
         hint = "Create the topic: the connector creates only those that quixstreams needs for state and group_by()"
-        return ConfigError(_BUILDING, told, hint)
+        return ConfigError(_BUILDING, cause, hint)
     if isinstance(error, TopicPermissionError):
-        return FatalError(_BUILDING, told, "The user needs Describe and DescribeConfigs rights on the topic")
+        return FatalError(_BUILDING, cause, "The user needs Describe and DescribeConfigs rights on the topic")
     if isinstance(error, KafkaException):
-        return RetryableError(_BUILDING, told, "Check that the broker is up")
-    return ConfigError(_BUILDING, told, _CORRECT)
+        return RetryableError(_BUILDING, cause, "Check that the broker is up")
+    return ConfigError(_BUILDING, cause, _CORRECT)
 
 
 def _not_a_dataframe(built: object, transform: Callable[..., object]) -> ConfigError:

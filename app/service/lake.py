@@ -1,4 +1,4 @@
-"""From settings to the table: where it lies, what it is to look like, and who is told of its files."""
+"""Builds the table's parts from the settings: location, layout, schema, and the catalogs that list its files."""
 
 from dataclasses import dataclass
 
@@ -87,7 +87,7 @@ def new_catalog(settings: Settings) -> Catalog | None:
 
 
 def table_properties(settings: Settings) -> TableProperties:
-    """What the catalog gets to know of the table beside its location."""
+    """The properties that the catalog stores beside the table's location."""
     return TableProperties(
         settings.partition_order,
         settings.timestamp_column,
@@ -119,7 +119,7 @@ def new_spec(
 
 
 def new_query_api(settings: Settings) -> QueryApi | None:
-    """Who is told of new files; ``None`` where nothing is registered, or the platform names nobody."""
+    """The query API, to be notified of new files; ``None`` if nothing is registered or the platform names none."""
     if settings.catalog is None or not settings.auto_discover or settings.platform_query_url is None:
         return None
     token = settings.platform_query_token

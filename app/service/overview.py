@@ -1,4 +1,4 @@
-"""What there is to see of the running parts, for the probes, the metrics and the status page."""
+"""Samples the running parts for the probes, the metrics and the status page."""
 
 import platform
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Java(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts that there is something to see of."""
+    """The parts that are sampled."""
 
     assignments: Assignments
     sink: LakeSink
@@ -59,7 +59,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java
 
 
 def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
-    """All parts are there: let the probes and the monitor look at them from now on."""
+    """Let the probes and the monitor sample the running parts from now on."""
     parts.health.started(
         spark_alive=lambda: parts.java.alive,
         ready=lambda: _readiness(parts),
@@ -82,7 +82,7 @@ def _readiness(parts: Parts) -> Probe:
 
 
 def _look(parts: Parts, buffer_limit: int) -> Live:
-    """Other threads work on the parts: each look is of single values, and waits for nobody."""
+    """Other threads work on the parts: each sample reads single values, and waits for none of them."""
     state, detail = _state(parts)
     return Live(
         state=state,

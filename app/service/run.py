@@ -57,12 +57,12 @@ from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-_LAST_WORDS_SECONDS = 1.0  # to those who are told of new files
+_LAST_WORDS_SECONDS = 1.0  # for the last notifications of new files
 _LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits for 30 by default
 
 
 class _StopRequested(BaseException):
-    """A signal came while the connector was still starting; no ``Exception``, so that nothing on the way eats it."""
+    """A signal came while the connector was still starting; no ``Exception``, so that no handler swallows it."""
 
 
 def run(settings: Settings, timings: Timings = DEFAULT) -> int:
@@ -216,7 +216,7 @@ class _Service:
         try:
             application.run()
         finally:
-            bad_records.tell_total()
+            bad_records.log_total()
         self._raise_if_incomplete(sink)
         logger.info("stopped: everything consumed is in the lake and committed")
 

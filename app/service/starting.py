@@ -1,4 +1,4 @@
-"""What the connector's start needs: patience with systems that are not up yet, and a process fit to run for long."""
+"""Helps the start: waits for systems that are not up yet, and tunes the garbage collector."""
 
 import gc
 import logging
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def patiently(work: Callable[[], _T], timings: Timings) -> _T:
-    """Try again for a while what another system may not be ready for yet."""
+    """Try ``work`` again for a while: another system may not be ready yet."""
     give_up = timings.clock() + timings.start_patience_seconds
     while True:
         try:
@@ -40,9 +40,9 @@ def wait(future: Future[None]) -> None:
 
 
 def spare_the_garbage_collector() -> None:
-    """Hundreds of thousands of messages wait, none of them in a cycle: looking at them took a quarter of Python.
+    """Collect less often: looking at hundreds of thousands of waiting messages took a quarter of Python's time.
 
-    What the start has left lives as long as the process, and is not looked at any more.
+    Objects of the start live as long as the process, and are not looked at any more.
     """
     gc.collect()
     gc.freeze()

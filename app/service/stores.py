@@ -1,11 +1,14 @@
-"""From settings to the store that they name."""
+"""Builds the store that the settings name."""
 
 from dataclasses import replace
 
 from app.config.settings import Settings
-from app.config.targets import AzureTarget, GcsTarget, LocalTarget, S3Target
+from app.storage.azure.target import AzureTarget
 from app.storage.base import ObjectStore
+from app.storage.gcs.target import GcsTarget
 from app.storage.local.store import LocalStore
+from app.storage.local.target import LocalTarget
+from app.storage.s3.target import S3Target
 
 
 def new_store(settings: Settings, *, may_create: bool = True) -> ObjectStore:
@@ -19,51 +22,14 @@ def new_store(settings: Settings, *, may_create: bool = True) -> ObjectStore:
         return LocalStore(target.folder)
     match replace(target, may_create=target.may_create and may_create):
         case S3Target() as target:
-            return _s3_store(target, settings, workers)
+            from app.storage.s3.store import S3Store
+
+            return S3Store(target, sse=settings.s3_sse, sse_kms_key_id=settings.s3_sse_kms_key_id, max_workers=workers)
         case GcsTarget() as target:
-            return _gcs_store(target, workers)
+            from app.storage.gcs.store import GcsStore
+
+            return GcsStore(target, max_workers=workers)
         case AzureTarget() as target:
-            return _azure_store(target, workers)
+            from app.storage.azure.store import AzureStore
 
-
-def _s3_store(target: S3Target, settings: Settings, workers: int) -> ObjectStore:
-    from app.storage.s3.store import S3Store
-
-    return S3Store(
-        target.bucket,
-        region=target.region,
-        endpoint_url=target.endpoint_url,
-        access_key=target.access_key,
-        secret_key=target.secret_key,
-        session_token=target.session_token,
-        sse=settings.s3_sse,
-        sse_kms_key_id=settings.s3_sse_kms_key_id,
-        max_workers=workers,
-        create_bucket=target.may_create,
-    )
-
-
-def _gcs_store(target: GcsTarget, workers: int) -> ObjectStore:
-    from app.storage.gcs.store import GcsStore
-
-    return GcsStore(
-        target.bucket,
-        credentials_json=target.credentials_json,
-        max_workers=workers,
-        create_bucket=target.may_create,
-    )
-
-
-def _azure_store(target: AzureTarget, workers: int) -> ObjectStore:
-    from app.storage.azure.store import AzureStore
-
-    return AzureStore(
-        target.container,
-        account=target.account,
-        endpoint_url=target.endpoint_url,
-        connection_string=target.connection_string,
-        key=target.key,
-        sas_token=target.sas_token,
-        max_workers=workers,
-        create_container=target.may_create,
-    )
+            return AzureStore(target, max_workers=workers)

@@ -1,4 +1,4 @@
-"""Stream timeouts as a whole: from the settings to what watches keys, and to who is told when one falls silent."""
+"""Builds stream timeouts from the settings: what watches keys, and what is notified when one falls silent."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -27,7 +27,7 @@ class StreamTimeouts:
         key_deserializer: reads the input topic's keys.
 
     Raises:
-        ConfigError: nobody would be told of silent keys.
+        ConfigError: neither a topic nor a hook would be notified of silent keys.
     """
 
     def __init__(self, settings: Settings, hook: Hook | None) -> None:
@@ -65,11 +65,11 @@ class StreamTimeouts:
     def new_observer(
         self, is_heard: Callable[[TopicPartition], bool], announcer: Announcer | None
     ) -> KeyObserver | None:
-        """What tells the timers which keys come to the sink.
+        """The observer of the sink, which restarts the timer of each key that comes.
 
         Args:
             is_heard: whether a partition is being consumed.
-            announcer: told of keys that fall silent.
+            announcer: notified of keys that fall silent.
         """
         if not (announcer and self._raw_keys and self._timeout_ms):
             return None
@@ -83,6 +83,6 @@ def _check_someone_listens(topic: str | None, hook: Hook | None) -> None:
     if not (topic or hook):
         raise ConfigError(
             "setting up silence detection",
-            "STREAM_TIMEOUT_MS is set, and nobody would be told of a silent key",
+            "STREAM_TIMEOUT_MS is set, and nothing would be notified of a silent key",
             "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py",
         )

@@ -78,7 +78,7 @@ def spark_conf(scratch: Path, driver_memory: str, compression: str, row_group_ro
         "spark.sql.files.openCostInBytes": "0",
         "spark.hadoop.parquet.block.row.count.limit": str(row_group_rows),
         # Parquet looks at the size of its buffers after 100 to 10,000 rows, as it guesses from those before: then a few
-        # large ones after many small ones fill the heap. It may look less often at a file that tells its largest row.
+        # large ones after many small ones fill the heap. It may look less often at a file that states its largest row.
         "spark.hadoop.parquet.block.size.row.check.min": "1",
         "spark.hadoop.parquet.block.size.row.check.max": "1",
         "spark.hadoop.parquet.page.size.row.check.min": "1",

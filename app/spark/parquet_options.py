@@ -20,7 +20,7 @@ def parquet_options(schema: pa.Schema, rows: int) -> Mapping[str, str]:
     """Options for the files that are made of a staged file.
 
     Args:
-        schema: the staged file's, with what it says of its rows.
+        schema: the staged file's, with its metadata.
         rows: most rows that one of the files will have.
     """
     largest = largest_row(schema)
@@ -45,7 +45,7 @@ def _page_size(file_bytes: int) -> dict[str, str]:
 
 
 def _encodings(schema: pa.Schema) -> dict[str, str]:
-    # In a setting's name a dot would stand between a column and a field of it; others are left to Parquet.
+    # In a setting's name a dot separates a column and a field of it; others are left to Parquet.
     names = (name for name in columns_without_dictionary(schema) if name.isidentifier())
     return {f"parquet.enable.dictionary#{name}": "false" for name in names}
 

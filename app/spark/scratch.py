@@ -4,6 +4,8 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _PREFIX = "quix-datalake-"
@@ -28,6 +30,16 @@ def make_scratch() -> Path:
             return folder  # a file system without locks: nobody removes left-overs there
         if folder.exists():
             return folder
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder as ``make_scratch`` makes it, removed at the end."""
+    folder = make_scratch()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_if_left_over(folder: Path) -> None:

@@ -25,8 +25,8 @@ def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] 
         path: of the new file.
         without_dictionary: columns to hold as they are; see ``app.spark.parquet_options.without_dictionary``.
     """
-    told = {_LARGEST_ROW: str(_largest_row(table)), _WITHOUT_DICTIONARY: json.dumps([*without_dictionary])}
-    table = table.replace_schema_metadata(told)
+    metadata = {_LARGEST_ROW: str(_largest_row(table)), _WITHOUT_DICTIONARY: json.dumps([*without_dictionary])}
+    table = table.replace_schema_metadata(metadata)
     with pq.ParquetWriter(
         path, table.schema, compression="none", use_dictionary=False, write_statistics=False
     ) as writer:
@@ -36,14 +36,14 @@ def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] 
 
 def largest_row(schema: pa.Schema) -> int | None:
     """Bytes that no row of the file exceeds, by the file's own schema; ``None`` where the file does not state it."""
-    told = (schema.metadata or {}).get(_LARGEST_ROW)
-    return int(told) if told is not None else None
+    size = (schema.metadata or {}).get(_LARGEST_ROW)
+    return int(size) if size is not None else None
 
 
 def columns_without_dictionary(schema: pa.Schema) -> list[str]:
     """Columns that are not worth a dictionary, by the file's own schema."""
-    told = (schema.metadata or {}).get(_WITHOUT_DICTIONARY, b"[]")
-    return [str(name) for name in json.loads(told)]
+    names = (schema.metadata or {}).get(_WITHOUT_DICTIONARY, b"[]")
+    return [str(name) for name in json.loads(names)]
 
 
 def _largest_row(table: pa.Table) -> int:

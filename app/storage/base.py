@@ -81,7 +81,7 @@ class ObjectStore(Protocol):
             The new version's ETag.
 
         Raises:
-            ChangedError: somebody else was quicker.
+            ChangedError: another writer was quicker.
         """
         ...
 

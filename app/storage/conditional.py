@@ -91,7 +91,7 @@ class ConditionalWriter(Generic[_Body]):
         except NoConditionsError:
             self._are_proven = False
         if not self._are_proven:
-            self._tell_of_no_conditions()
+            self._warn_and_do_without_conditions()
         return self._are_proven
 
     def _is_refused(self, key: str, body: _Body, replaces: str | None) -> bool:
@@ -113,13 +113,13 @@ class ConditionalWriter(Generic[_Body]):
                 if self._are_proven:  # somebody on the way says so, and the store has shown otherwise
                     cause = "the answer is that conditional writes are not implemented, and they were at the start"
                     raise RetryableError(f"writing {self._uri}/{key}", cause) from error
-                self._tell_of_no_conditions()
+                self._warn_and_do_without_conditions()
         found = self._look(key, body)
         if (found.etag if found else None) != replaces:
             raise ChangedError(f"{self._uri}/{key} is not the version that was to be replaced")
         return self._put(key, body, WHATEVER_IS_THERE)
 
-    def _tell_of_no_conditions(self) -> None:
+    def _warn_and_do_without_conditions(self) -> None:
         self.do_without_conditions()
         logger.warning(
             "%s knows no conditional writes. Objects are read and checked before they are written instead: "

@@ -33,9 +33,9 @@ _HINTS = {
     errno.ENOENT: "It was deleted meanwhile, or its folder is gone; restart",
     errno.EROFS: "The file system is mounted read-only; mount it writable",
     errno.EDQUOT: "Raise the quota or delete what is no longer needed, then restart",
-    errno.ENOTDIR: "A file stands where a folder is needed; move it away",
-    errno.EEXIST: "A file stands where a folder is needed; move it away",
-    errno.EISDIR: "A folder stands where the file is to go; move it away",
+    errno.ENOTDIR: "There is a file where a folder is needed; move it away",
+    errno.EEXIST: "There is a file where a folder is needed; move it away",
+    errno.EISDIR: "There is a folder where the file is to go; move it away",
 }
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from app.storage.azure.store import AzureStore
+from app.storage.azure.target import AzureTarget
 from app.storage.gcs.store import GcsStore
+from app.storage.gcs.target import GcsTarget
 from app.storage.local.store import LocalStore
 from app.storage.s3.store import S3Store
 from dev.azurite import LocalAzurite
@@ -36,15 +38,7 @@ def home(request: pytest.FixtureRequest) -> Home:
 
 @pytest.fixture
 def s3_home(s3_server: LocalMinio, bucket: str) -> Home:
-    store = S3Store(
-        bucket,
-        region=s3_server.region,
-        endpoint_url=s3_server.endpoint_url,
-        access_key=s3_server.access_key,
-        secret_key=s3_server.secret_key,
-        max_workers=1,
-        create_bucket=False,
-    )
+    store = S3Store(s3_server.target(bucket), max_workers=1)
     return Home(s3_store(s3_server, bucket), store)
 
 
@@ -65,7 +59,7 @@ def gcs_home(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Hom
     bucket = f"lake-{uuid.uuid4().hex[:12]}"
     gcs_server.client().create_bucket(bucket)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)  # for the connectors, too
-    store = GcsStore(bucket, credentials_json=None, max_workers=1, create_bucket=False)
+    store = GcsStore(GcsTarget(bucket, may_create=False), max_workers=1)
     return Home({"STORAGE_URL": f"gs://{bucket}"}, store)
 
 
@@ -79,7 +73,9 @@ def azure_home(azurite: LocalAzurite) -> Home:
         "AZURE_STORAGE_KEY": azurite.key,
         "AZURE_ENDPOINT_URL": azurite.endpoint_url,
     }
-    store = AzureStore(container, connection_string=azurite.connection_string, max_workers=1, create_container=False)
+    store = AzureStore(
+        AzureTarget(container, connection_string=azurite.connection_string, may_create=False), max_workers=1
+    )
     return Home(settings, store)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from app.storage.azure.client import LIMITS, Limits
 from app.storage.azure.store import AzureStore
+from app.storage.azure.target import AzureTarget
 from tests.fakes.canned_server import Answer
 
 SERVED = {"x-ms-request-id": "1", "x-ms-version": "2026-01-01"}
@@ -55,12 +56,14 @@ def azure_store(
 ) -> AzureStore:
     """A store for the container ``lake`` of the account ``acme`` at a canned server."""
     return AzureStore(
-        "lake",
-        account="acme",
-        endpoint_url=url,
-        key=None if sas_token else key,
-        sas_token=sas_token,
+        AzureTarget(
+            "lake",
+            account="acme",
+            endpoint_url=url,
+            key=None if sas_token else key,
+            sas_token=sas_token,
+            may_create=True,
+        ),
         max_workers=2,
-        create_container=True,
         limits=limits,
     )

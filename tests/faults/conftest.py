@@ -3,6 +3,7 @@
 import logging
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,13 +35,8 @@ def site(s3_server: LocalMinio) -> Iterator[Site]:
         FaultProxy(catalog.url) as to_catalog,
     ):
         store = S3Store(
-            bucket,
-            region=s3_server.region,
-            endpoint_url=to_store.url,
-            access_key=s3_server.access_key,
-            secret_key=s3_server.secret_key,
+            replace(s3_server.target(bucket), endpoint_url=to_store.url),
             max_workers=4,
-            create_bucket=False,
             limits=Limits(read_timeout=STORE_TIMEOUT, attempts=1),
         )
         store.connect("data/")

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,6 +29,7 @@ from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.storage.base import ObjectStore
+from app.storage.s3.client import LIMITS, Limits
 from app.storage.s3.store import S3Store
 from app.table.layout import dead_letter_root, is_data_file
 from app.table.location import TableLocation
@@ -69,17 +70,10 @@ class Site:
     to_catalog: FaultProxy
     store: ObjectStore
 
-    def new_store(self, **changed: Any) -> S3Store:
-        """Another store through the proxy; keyword arguments replace those of ``S3Store``."""
-        arguments: dict[str, Any] = {
-            "region": self.minio.region,
-            "endpoint_url": self.to_store.url,
-            "access_key": self.minio.access_key,
-            "secret_key": self.minio.secret_key,
-            "max_workers": 4,
-            "create_bucket": False,
-        }
-        return S3Store(changed.pop("bucket", self.bucket), **(arguments | changed))
+    def new_store(self, *, max_workers: int = 4, limits: Limits = LIMITS, **changed: Any) -> S3Store:
+        """Another store through the proxy; ``changed`` replaces fields of its target."""
+        target = replace(self.minio.target(self.bucket), endpoint_url=self.to_store.url)
+        return S3Store(replace(target, **changed), max_workers=max_workers, limits=limits)
 
     def clear(self) -> None:
         """Let all go well from now on."""

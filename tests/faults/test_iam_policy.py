@@ -57,7 +57,7 @@ def keys_for(site: Site, *actions: str) -> dict[str, str]:
     return restricted_keys(site.minio, rights)
 
 
-def work(site: Site, keys: Mapping[str, str], scratch: Path) -> Table:
+def work(site: Site, keys: Mapping[str, Any], scratch: Path) -> Table:
     """What the connector does with a bucket in its life, with these keys; gives the table that it wrote.
 
     It starts, claims partitions, dies amid a batch, starts again, rolls that back, writes batches and a big file, fails

@@ -277,15 +277,7 @@ def test_a_file_that_others_change_meanwhile_stays_theirs(lake: Bucket, tmp_path
             lake.put("year=2024/month=01/data_a.parquet", new_file(7))
             return super().write_whole(source, columns, out)
 
-    store = S3Store(
-        lake.name,
-        region=lake.server.region,
-        endpoint_url=lake.server.endpoint_url,
-        access_key=lake.server.access_key,
-        secret_key=lake.server.secret_key,
-        max_workers=1,
-        create_bucket=False,
-    )
+    store = S3Store(lake.server.target(lake.name), max_workers=1)
     registrar = Registrar(None, TableLocation(store.uri, ROOT), properties("year", "month"), "readings", None)
     rewriter = Rewriter(
         store=store,

@@ -12,7 +12,7 @@ Policy = Mapping[str, Any]
 
 
 def restricted_keys(server: LocalMinio, policy: Policy) -> dict[str, str]:
-    """Temporary keys with these rights alone, by the names of the arguments of ``S3Store``."""
+    """Temporary keys with these rights alone, by the names of the fields of ``S3Target``."""
     service: Any = boto3.client(
         "sts",
         endpoint_url=server.endpoint_url,

@@ -1,4 +1,4 @@
-"""The files of a listing in the order of their offsets, whatever their number: on disk where they are many."""
+"""Sorts the files of a listing by their offsets; on disk where they are many."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ class FileLedger:
             self._run(statement)
 
     def close(self) -> None:
-        """Forget all."""
+        """Delete the database."""
         self._database.close()
 
     def add(self, part: BatchPart, key: str, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Arithmetic of offsets as ranges: both ends included, sorted, apart from each other by one offset at least."""
+"""Computes with ranges of offsets: both ends included, sorted, with a gap of at least one offset between two."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -30,7 +30,7 @@ def union(ranges: Iterable[Range]) -> list[Range]:
 
 
 def intersection(ones: Sequence[Range], others: Sequence[Range]) -> list[Range]:
-    """What lies in both."""
+    """Return the ranges that lie in both."""
     common: list[Range] = []
     one = other = 0
     while one < len(ones) and other < len(others):
@@ -46,7 +46,7 @@ def intersection(ones: Sequence[Range], others: Sequence[Range]) -> list[Range]:
 
 
 def gaps(ranges: Sequence[Range], within: Range) -> list[Range]:
-    """What of ``within`` lies in none of the ranges."""
+    """Return the parts of ``within`` that lie in none of the ranges."""
     missing: list[Range] = []
     begin = within.first
     for each in ranges:
@@ -61,7 +61,7 @@ def gaps(ranges: Sequence[Range], within: Range) -> list[Range]:
 
 
 class Frontier:
-    """A union that grows at its upper end; what lies below some offset is given out for good and forgotten."""
+    """A union that grows at its upper end; ``pop_below`` removes its lower part."""
 
     def __init__(self) -> None:
         self._ranges: list[Range] = []
@@ -74,7 +74,7 @@ class Frontier:
         self._ranges.extend(union([*near, *more]))
 
     def pop_below(self, offset: int) -> list[Range]:
-        """Take out all that is smaller than ``offset``."""
+        """Remove and return all that is smaller than ``offset``."""
         below = [Range(each.first, min(each.last, offset - 1)) for each in self._ranges if each.first < offset]
         self._ranges = [Range(max(each.first, offset), each.last) for each in self._ranges if each.last >= offset]
         return below

@@ -31,7 +31,7 @@ class Listing(Generic[_T]):
 
     @property
     def rest(self) -> int:
-        """How many are not kept."""
+        """The number of findings that are not kept."""
         return self.count - len(self._kept)
 
     def add(self, finding: _T) -> None:
@@ -42,7 +42,7 @@ class Listing(Generic[_T]):
 
 
 class HeldBatch(NamedTuple):
-    """The offsets that the files of a batch hold; where only their names are known, all that these say."""
+    """The offsets that the files of a batch hold; if only the names are known, all offsets in their ranges."""
 
     part: BatchPart
     files: int
@@ -66,7 +66,7 @@ class Missing(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What is known of a topic-partition."""
+    """The findings for a topic-partition."""
 
     tp: TopicPartition
     offsets: Range
@@ -123,7 +123,7 @@ class PartitionAudit:
         self._gap: Range | None = None
 
     def add(self, batch: HeldBatch) -> None:
-        """The next batch by its first offset; its ranges lie within the offsets of its name."""
+        """Add the next batch by first offset; its ranges lie within the offsets of its name."""
         offsets = batch.part.offsets
         self._finish_below(offsets.first)
         self._near = [each for each in self._near if each.part.offsets.last >= offsets.first]
@@ -137,9 +137,9 @@ class PartitionAudit:
         findings.batches += 1
 
     def finish(self) -> Findings:
-        """All batches are added."""
+        """Return the findings, after all batches are added."""
         self._finish_below(self._findings.offsets.last + 1)
-        self._tell_gap()
+        self._close_gap()
         return self._findings
 
     def _compare(self, one: HeldBatch, other: HeldBatch) -> None:
@@ -155,11 +155,11 @@ class PartitionAudit:
             if self._gap is not None and self._gap.last + 1 == gap.first:
                 self._gap = Range(self._gap.first, gap.last)
             else:
-                self._tell_gap()
+                self._close_gap()
                 self._gap = gap
         self._final_below = offset
 
-    def _tell_gap(self) -> None:
+    def _close_gap(self) -> None:
         if self._gap is None:
             return
         missing = Missing(self._gap, self._dead_letters.count_in(self._gap))

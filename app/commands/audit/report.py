@@ -1,4 +1,4 @@
-"""The answer of ``audit``, for a person and for a machine."""
+"""Writes the answer of ``audit``, as text and as JSON."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ class Misplaced(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What is known of a table; ``foreign`` are keys of Parquet files whose names have no offsets."""
+    """The findings for a table; ``foreign`` are keys of Parquet files whose names have no offsets."""
 
     table: str
     by_column: bool
@@ -79,7 +79,7 @@ def _range(offsets: Range) -> dict[str, int]:
 
 
 def _batch(part: BatchPart) -> str:
-    """As names of files end, before ``.parquet``."""
+    """The end of the names of a batch's files, before ``.parquet``."""
     return f"{part.owner}-{part.number}"
 
 
@@ -107,7 +107,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield "or will finish or delete when it starts."
     if report.foreign.count:
         yield ""
-        yield f"{counted(report.foreign.count, 'other Parquet file')}, whose names tell no offsets:"
+        yield f"{counted(report.foreign.count, 'other Parquet file')}, whose names hold no offsets:"
         yield from (f"  {key}" for key in report.foreign)
         yield from _rest(report.foreign.rest)
 
@@ -142,7 +142,7 @@ def _doubled(report: Report) -> Iterator[str]:
         yield "hold all of its offsets: one batch at a time, from the catalog too, with an audit after each."
     else:
         yield "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets."
-        yield "If the files have the column __offset (METADATA_COLUMNS), audit --offsets tells exactly."
+        yield "If the files have the column __offset (METADATA_COLUMNS), audit --offsets checks it exactly."
     yield from _aligned([("", "offsets", "count", "batch", "batch"), *rows])
     yield from _rest(count - len(rows))
 

@@ -17,7 +17,7 @@ State = Literal["ok", "FAIL", "--"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something to be tried out.
+    """A check: its name, its subject, and the function that tries it.
 
     Args:
         name: one word.

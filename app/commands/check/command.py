@@ -11,11 +11,9 @@ from typing import Final
 
 from quixstreams.models.topics import Topic
 
-from app.commands.answers import log_warnings_only, tell
-from app.commands.arguments import ArgumentParser
 from app.commands.check.checks import Check, line, run
+from app.commands.command_line import ArgumentParser, log_warnings_only, print_line
 from app.config.settings import Settings
-from app.config.targets import LocalTarget
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.broker import find_topics, open_topic
@@ -29,13 +27,14 @@ from app.service.lake import new_catalog, new_location, new_schema, new_spec
 from app.service.spark import new_spark_writer
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
-from app.spark.scratch import make_scratch
+from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
+from app.storage.local.target import LocalTarget
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
 from app.table.location import TableLocation
 
-_BROKER_SECONDS: Final = 20.0  # an absent one is not waited for as at the start: somebody is waiting
+_BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
 _ANSWER_SECONDS: Final = 30.0
 _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
 _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
@@ -57,20 +56,20 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
         checks = attempts.checks()
         width = max(len(each.name) for each in checks)
         for each, result in run(checks):
-            tell(line(each, result, width))
+            print_line(line(each, result, width))
             failed += result.state == "FAIL"
     took = f"{time.monotonic() - begin:.1f} s"
-    tell(f"all is well, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
+    print_line(f"all is well, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
     return 1 if failed else 0
 
 
 class _Attempts:
-    """The single attempts. What one finds out, later ones use."""
+    """The single attempts. Later ones use the findings of earlier ones."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._scratch = make_scratch()
         self._ends = contextlib.ExitStack()
+        self._scratch = self._ends.enter_context(scratch_folder())
         self._store = new_store(settings, may_create=False)
         self._known: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
@@ -114,7 +113,6 @@ class _Attempts:
         if self._spark:
             self._spark.close()
         self._ends.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- Kafka ------------------------------------------------------------------------------------------------------
 
@@ -151,7 +149,7 @@ class _Attempts:
         assert self._topic is not None, "it was opened before"  # noqa: S101
         check_rights(application.admin, self._topic.name, group)
         check_members(application.admin, group, new_client_id(self._settings, self._location))
-        return "may read the topic, and nobody in it writes another table"
+        return "may read the topic, and no member writes another table"
 
     def _find_silence_topic(self) -> str:
         name = str(self._settings.stream_timeout_topic)
@@ -186,9 +184,9 @@ class _Attempts:
         self._known = catalog.check()
         name = f"{self._settings.catalog_namespace}.{self._settings.table}"
         if self._known is None:
-            return f"lets us in; table {name} is new to it"
+            return f"authorised; table {name} is new to it"
         self._location = new_location(self._settings, self._store, self._known)
-        return f"lets us in; has table {name} at {self._known.location or self._location.uri}"
+        return f"authorised; has table {name} at {self._known.location or self._location.uri}"
 
     def _try_store(self) -> str:
         folder = f"{self._location.root}/_check-{secrets.token_hex(8)}"

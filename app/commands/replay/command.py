@@ -6,15 +6,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from quixstreams import Application
 
 from app.bad_records.dead_letter import DeadLetter, read
-from app.commands.answers import tell
-from app.commands.arguments import ArgumentParser, moment
+from app.commands.command_line import ArgumentParser, print_line
 from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
 from app.consumer.broker import find_topics
@@ -36,7 +35,7 @@ def replay(settings: Settings, arguments: Sequence[str], broker_seconds: float =
     Args:
         settings: the connector's settings.
         arguments: of the command line.
-        broker_seconds: how long an absent broker is waited for; short, for somebody is waiting.
+        broker_seconds: how long to wait for a broker that does not answer; short, because a person waits.
 
     Raises:
         ConnectorError: the store or Kafka fails; files whose records are not all acknowledged stay.
@@ -56,7 +55,7 @@ def replay(settings: Settings, arguments: Sequence[str], broker_seconds: float =
             sender = _new_sender(settings, options.to, Path(scratch), broker_seconds)
             _send(letters, keys, sender, delete=options.delete)
         else:
-            tell(f"no dead letter in {store.uri}/{folder}")
+            print_line(f"no dead letter in {store.uri}/{folder}")
     return 0
 
 
@@ -64,12 +63,22 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser("replay", "Send the records of the table's dead letter to a topic again.")
     parser.add_argument("--to", metavar="TOPIC", help="the topic for all of them (default: topic and partition of old)")
     parser.add_argument("--reason", metavar="TEXT", default="", help="only those whose reason contains this text")
-    parser.add_argument("--since", metavar="TIME", type=moment, help="only those rejected at or after it (ISO, UTC)")
-    parser.add_argument("--until", metavar="TIME", type=moment, help="only those rejected before it (ISO, UTC)")
+    parser.add_argument("--since", metavar="TIME", type=_moment, help="only those rejected at or after it (ISO, UTC)")
+    parser.add_argument("--until", metavar="TIME", type=_moment, help="only those rejected before it (ISO, UTC)")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="send nothing, count them by reason")
     what.add_argument("--delete", action="store_true", help="delete each file once all of its records are sent")
     return parser.parse_args(arguments)
+
+
+def _moment(text: str) -> datetime:
+    """A date, or a date and time, in ISO format; in UTC where it names no zone."""
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"{text!r} is no date or time such as 2025-03-04 or 2025-03-04T05:06:07Z"
+        raise argparse.ArgumentTypeError(message) from None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 class _Letters:
@@ -116,15 +125,15 @@ def _count(letters: _Letters, keys: Sequence[str], where: str) -> None:
     reasons: Counter[str] = Counter()
     for key in keys:
         reasons.update(letter.record.reason for letter in letters.of(key))
-    tell(f"{counted(reasons.total(), 'record')} selected in {counted(len(keys), 'file')} of {where}")
+    print_line(f"{counted(reasons.total(), 'record')} selected in {counted(len(keys), 'file')} of {where}")
     _tell_truncated(letters)
     for reason, count in reasons.most_common():
-        tell(f"{count:>10,}  {reason}")
+        print_line(f"{count:>10,}  {reason}")
 
 
 def _tell_truncated(letters: _Letters) -> None:
     if letters.truncated:
-        tell(
+        print_line(
             f"left out: {counted(letters.truncated, 'record')} too big to be kept whole (column truncated). "
             "They can only be had from their topic, as long as it keeps them"
         )
@@ -144,7 +153,7 @@ def _send(letters: _Letters, keys: Sequence[str], sender: Sender, *, delete: boo
     finally:
         kept = len(keys) - deleted
         sent = counted(sender.acknowledged, "record")
-        tell(f"{sent} sent; {counted(deleted, 'file')} deleted, {counted(kept, 'file')} kept")
+        print_line(f"{sent} sent; {counted(deleted, 'file')} deleted, {counted(kept, 'file')} kept")
         _tell_truncated(letters)
 
 

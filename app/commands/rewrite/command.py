@@ -2,15 +2,14 @@
 
 import argparse
 import logging
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 
 import pyarrow as pa
 
 from app.catalog.base import Catalog
-from app.commands.answers import tell
-from app.commands.arguments import ArgumentParser
+from app.commands.command_line import ArgumentParser, print_line
 from app.commands.rewrite.replaced_files import ReplacedFiles, notes
 from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
 from app.commands.rewrite.schema_differences import differences
@@ -23,7 +22,7 @@ from app.journal.survey import survey
 from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
 from app.service.spark import new_spark_writer
 from app.service.stores import new_store
-from app.spark.scratch import make_scratch
+from app.spark.scratch import scratch_folder
 from app.storage.base import ObjectStore, StoredObject
 from app.table.catalog_table import CatalogTable
 from app.table.layout import is_data_file
@@ -52,7 +51,7 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
         if left:
             _finish(_new_replaced(settings, store, location, catalog, known))
     elif left:
-        tell(f"{counted(left, 'file')} of a run that was cut off: the catalog would be told of them")
+        print_line(f"{counted(left, 'file')} of a run that was cut off: the catalog would be updated for them")
     found = _schemas(store, location.root, options.folder, settings.max_write_workers)
     left_out = survey(store, location.root).left_out  # the journals go by the sizes of files of unfinished batches
     found = {kind: [file for file in files if file.key not in left_out] for kind, files in found.items()}
@@ -61,13 +60,13 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
     plan = _plan(found, table)
     of_all = f"of {counted(sum(map(len, found.values())), 'file')} in {location.uri}"
     if not plan:
-        tell(f"nothing to do: the schema of each {of_all} is the table's")
+        print_line(f"nothing to do: the schema of each {of_all} is the table's")
     elif options.dry_run:
         for key, reason in plan:
-            tell(f"{key}: {reason}")
-        tell(f"{len(plan):,} {of_all} would be rewritten")
+            print_line(f"{key}: {reason}")
+        print_line(f"{len(plan):,} {of_all} would be rewritten")
     else:
-        tell(f"{len(plan):,} {of_all} to be rewritten")
+        print_line(f"{len(plan):,} {of_all} to be rewritten")
         replaced = _new_replaced(settings, store, location, catalog, known)
         _rewrite(settings, store, schema, replaced, plan)
     return 0
@@ -90,7 +89,7 @@ Plan = list[tuple[str, str]]
 
 
 def _schemas(store: ObjectStore, root: str, folders: Sequence[str] | None, workers: int) -> Found:
-    """The files by their schemas, of which there are few."""
+    """Group the files by their schemas, of which there are few."""
     files = _data_files(store, root, folders)
     found: Found = {}
     for file, schema in side_by_side(workers, partial(_schema, store), files):
@@ -133,7 +132,7 @@ def _schema(store: ObjectStore, file: StoredObject) -> pa.Schema | None:
 
 
 def _joined(schemas: Iterable[pa.Schema], fixed: frozenset[str]) -> TableSchema:
-    """All that the files have: types wider than the table's widen it, where the user did not fix them."""
+    """Merge the files' columns: types wider than the table's widen it, unless the user has fixed them."""
     joined = TableSchema()
     for schema in schemas:
         try:
@@ -146,7 +145,7 @@ def _joined(schemas: Iterable[pa.Schema], fixed: frozenset[str]) -> TableSchema:
 
 
 def _plan(found: Found, table: TableSchema) -> Plan:
-    """Keys in their order, each with what differs."""
+    """List the files to rewrite: sorted keys, each with the differences."""
     plan: Plan = []
     for schema, files in found.items():
         reason = ", ".join(map(str, differences(schema, table)))
@@ -168,19 +167,14 @@ def _new_replaced(
 
 
 def _finish(replaced: ReplacedFiles) -> None:
-    scratch = make_scratch()
-    try:
+    with scratch_folder() as scratch:
         finished = replaced.finish(scratch)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     if finished:
-        tell(f"{counted(finished, 'file')} of a run that was cut off: the catalog knows them now")
+        print_line(f"{counted(finished, 'file')} of a run that was cut off: the catalog knows them now")
 
 
 def _rewrite(settings: Settings, store: ObjectStore, schema: SchemaStore, replaced: ReplacedFiles, plan: Plan) -> None:
-    scratch = make_scratch()
-    spark = new_spark_writer(settings, scratch, _note_lost)
-    try:
+    with scratch_folder() as scratch, closing(new_spark_writer(settings, scratch, _note_lost)) as spark:
         spark_up = spark.start()
         rewriter = Rewriter(
             store=store,
@@ -191,13 +185,8 @@ def _rewrite(settings: Settings, store: ObjectStore, schema: SchemaStore, replac
             scratch=scratch,
         )
         spark_up.result()
-        try:
+        with closing(rewriter):
             _run(rewriter, plan)
-        finally:
-            rewriter.close()
-    finally:
-        spark.close()
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _note_lost(error: SparkLostError) -> None:
@@ -205,7 +194,7 @@ def _note_lost(error: SparkLostError) -> None:
 
 
 def _run(rewriter: Rewriter, plan: Plan) -> None:
-    """Rewrite what is planned; say what became of each file and, however it ends, of all."""
+    """Rewrite the planned files; print the result for each and, however it ends, for all."""
     done = skipped = left = rescued = 0
     try:
         for number, (key, reason) in enumerate(plan, 1):
@@ -214,20 +203,20 @@ def _run(rewriter: Rewriter, plan: Plan) -> None:
                 file = rewriter.rewrite(key)
             except SkippedError as error:
                 skipped += 1
-                tell(f"{line}; skipped: {error}")
+                print_line(f"{line}; skipped: {error}")
             except NotPossibleError as error:
                 left += 1
-                tell(f"{line}; left as it is: {error}")
+                print_line(f"{line}; left as it is: {error}")
             else:
                 done += 1
                 rescued += file.rescued
                 kept = f", {counted(file.rescued, 'value')} to _rescued_data" if file.rescued else ""
-                tell(f"{line}; {counted(file.rows, 'row')}, {file.size_before:,} → {file.size:,} bytes{kept}")
+                print_line(f"{line}; {counted(file.rows, 'row')}, {file.size_before:,} → {file.size:,} bytes{kept}")
                 if file.is_last:
                     raise KeyboardInterrupt
     finally:
         to_do = len(plan) - done - skipped - left
-        tell(
+        print_line(
             f"{counted(done, 'file')} rewritten, {skipped:,} skipped, {left:,} left as they are, {to_do:,} to do; "
             f"{counted(rescued, 'value')} to _rescued_data"
         )

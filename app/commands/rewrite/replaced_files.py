@@ -1,4 +1,4 @@
-"""Files that ``rewrite`` replaces: brings their sidecars and the catalog up to date, if need be in a later run.
+"""Updates index files (``.vidx/``) and the catalog for files that ``rewrite`` replaces, if need be in a later run.
 
 A file that is replaced has the table's schema, so no later run would come back to it. Whoever dies in between, or does
 not learn whether it was replaced, leaves a note of it, written before. Each run has one:
@@ -30,7 +30,7 @@ _LONGEST_RUN = timedelta(days=1)  # between a note and the replacement that it i
 
 
 class Note(NamedTuple):
-    """That the version ``replaces`` of a file is about to be replaced, or was.
+    """A note that the version ``replaces`` of a file is about to be replaced, or was.
 
     ``name`` and ``etag`` are the note's own; ``catalog`` says whether a catalog was to be updated.
     """
@@ -44,7 +44,7 @@ class Note(NamedTuple):
 
 
 class ReplacedFiles:
-    """Brings sidecars and the catalog in line with files of a table.
+    """Brings index files and the catalog in line with files of a table.
 
     Args:
         store, table_root: where the table is.
@@ -71,24 +71,24 @@ class ReplacedFiles:
         self._is_updated = True
 
     def note(self, key: str, etag: str) -> None:
-        """Note, before it is replaced, that this version of a file will be; the one before is dealt with."""
+        """Note that this version of a file is about to be replaced; the file noted before is done."""
         if self._virtual or self._registrar.is_needed:
             body = _body(key=key, replaces=etag, catalog=self._registrar.is_needed)
             self._is_updated = False  # also where the answer is lost
             self._etag = self._store.write(self._note, body, replaces=self._etag)
 
     def not_replaced(self) -> None:
-        """The file that was noted last is certainly not replaced."""
+        """Record that the file noted last was certainly not replaced."""
         self._is_updated = True
 
     def end(self) -> None:
-        """No other file is replaced: the note goes, unless something is left to be updated."""
+        """Delete the note at the end of the run, unless something is left to be updated."""
         if self._etag is not None and self._is_updated:
             self._forget(self._note, self._etag)
             self._etag = None
 
     def _forget(self, name: str, etag: str) -> None:
-        """Who may not delete, and needs that for nothing else, leaves an empty note."""
+        """Delete a note; without the right to delete, which nothing else needs, write an empty one."""
         try:
             self._store.delete(name)
         except FatalError as error:
@@ -102,7 +102,7 @@ class ReplacedFiles:
         changed: Collection[str],
         patiently: Callable[[Callable[[], Any]], bool],
     ) -> bool:
-        """Bring the sidecar and the catalog up to date.
+        """Bring the index file and the catalog up to date.
 
         Args:
             stored: the file.
@@ -115,7 +115,7 @@ class ReplacedFiles:
         """
         names, values = spec_of_key(stored.key, self._table_root)
         partition_values = dict(zip(names, values, strict=True))
-        index = path.with_name("sidecar.parquet")
+        index = path.with_name("index.parquet")
         done = True
         if set(changed).intersection(self._virtual) and write_index(path, self._virtual, partition_values, index):
             done = patiently(lambda: self._store.upload(index, index_key(stored.key)))
@@ -135,7 +135,7 @@ class ReplacedFiles:
         return done
 
     def finish(self, scratch: Path) -> int:
-        """Update sidecars and the catalog for files that earlier runs have replaced, and perhaps left at that.
+        """Update index files and the catalog for files that earlier runs have replaced, and perhaps not updated.
 
         Returns:
             How many there were.
@@ -146,7 +146,9 @@ class ReplacedFiles:
         finished = 0
         for note in list(notes(self._store, self._table_root)):
             if note.catalog and not self._registrar.is_needed:
-                logger.warning("%s was rewritten, and a catalog is to be told of it: run it with CATALOG_URL", note.key)
+                logger.warning(
+                    "%s was rewritten, and the catalog does not know it yet: run rewrite with CATALOG_URL", note.key
+                )
                 continue
             with TemporaryDirectory(dir=scratch) as folder:
                 path = Path(folder) / "file.parquet"
@@ -195,7 +197,7 @@ def _body(key: str = "", replaces: str = "", *, catalog: bool = False) -> bytes:
 
 
 def _notes(table_root: str) -> str:
-    """What the keys of notes begin with; no journal's does, for those lie in folders of their consumer groups."""
+    """The prefix of the keys of notes; journals lie in folders of their consumer groups, so none has it."""
     return f"{journal_folder(table_root)}rewrite-"
 
 

@@ -1,4 +1,4 @@
-"""One file of a table brought to the table's schema and put in the old one's place, under the same key.
+"""Rewrites one file of a table with the table's schema, and replaces the old one under the same key.
 
 At any moment readers find the old file or the new one, whole: whoever ends the process leaves a table that is readable.
 """
@@ -53,7 +53,7 @@ class SkippedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """What was done to a file.
+    """The result of rewriting a file.
 
     Sizes are in bytes; ``rescued`` counts values that went to ``_rescued_data``; ``is_last``: a signal came and was
     put off while the file was being replaced.
@@ -80,10 +80,10 @@ class Rewriter:
         store: where the table is.
         writer: writes the new files.
         schema: what the files are brought to.
-        replaced: updates sidecars and the catalog.
+        replaced: updates index files and the catalog.
         fixed: columns whose type the user fixed.
         scratch: a folder for copies of the file at hand: of the old one, of all its rows uncompressed, of the new one.
-        timings: how long to pause between tries to tell the catalog.
+        timings: how long to pause between tries to update the catalog.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class Rewriter:
             return Rewritten(rows, old.stat().st_size, stored.size, new.coerced.rescued, stop.is_set())
 
     def close(self) -> None:
-        """No other file follows. Never raises: the next run finds out what is left to do."""
+        """Delete the run's note after the last file. Never raises: the next run finds out what is left to do."""
         try:
             self._replaced.end()
         except ConnectorError as error:
             logger.info("%s", error)
 
     def _make(self, key: str, old: Path, folder: Path) -> _NewFile:
-        """The new file, its rows compared before anybody sees them with those that Spark was given."""
+        """Make the new file, and compare its rows with those that Spark was given."""
         table = self._schema.current
         changed = frozenset(each.column for each in differences(pq.read_schema(old), table))
         if not changed:
@@ -163,11 +163,11 @@ class Rewriter:
             raise SkippedError("somebody else has changed it meanwhile") from None
 
 
-_LEFT = "the catalog still has its former size and bounds: the next run of rewrite tells it"
+_LEFT = "the catalog still has its former size and bounds: the next run of rewrite updates it"
 
 
 def _patiently(work: Callable[[], Any], stop: threading.Event, timings: Timings) -> bool:
-    """Do it, however long it takes; ``False`` where the process is to end."""
+    """Try until it works; return ``False`` if the process is to end first."""
     try:
         until_it_works(work, stop=stop, on_wait=lambda _: None, timings=timings)
     except Stopped:

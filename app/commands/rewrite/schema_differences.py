@@ -22,7 +22,7 @@ class Difference(NamedTuple):
 
 
 def differences(file: pa.Schema, table: TableSchema) -> list[Difference]:
-    """What keeps the file from being read with the table's schema.
+    """List the columns and fields that keep the file from being read with the table's schema.
 
     Columns and fields that only one of the two has are none: readers fill them with nulls, and join them by name.
     Neither are forms that Parquet does not know (dictionaries, large strings), nor milliseconds, nor zone names.
@@ -53,7 +53,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _as_parquet_has_it(kind: pa.DataType) -> pa.DataType:
-    """One type for all that readers take for the same."""
+    """Return one type for all types that readers treat alike."""
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):

@@ -29,7 +29,7 @@ class NotPossibleError(Exception):
 
 @dataclass(slots=True)
 class CoercedRows:
-    """What became of a file.
+    """The result for a file.
 
     ``columns`` are those to keep, in their order; ``rescued`` counts the values that went to ``_rescued_data``.
     """

@@ -1,1 +1,1 @@
-"""``python main.py try``: shows what becomes of sample records, without Kafka, Java or a store."""
+"""``python main.py try``: shows the rows and rejections of sample records, without Kafka, Java or a store."""

@@ -1,7 +1,6 @@
-"""``python main.py try``: what becomes of sample records, without Kafka, Java or a store."""
+"""``python main.py try``: shows the rows and rejections of sample records, without Kafka, Java or a store."""
 
 import json
-import shutil
 import sys
 import time
 from collections import Counter
@@ -13,8 +12,7 @@ import pyarrow.parquet as pq
 from quixstreams.context import message_context
 
 from app.bad_records.policy import BadRecords
-from app.commands.answers import log_warnings_only, tell
-from app.commands.arguments import ArgumentParser
+from app.commands.command_line import ArgumentParser, log_warnings_only, print_line
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
@@ -33,7 +31,7 @@ from app.service.build import can_read_whole_batches, new_application, new_stage
 from app.service.customised import load_customised
 from app.service.lake import new_location, new_schema, new_spec
 from app.service.stores import new_store
-from app.spark.scratch import make_scratch
+from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
 
 _OFFSET: Final = "__offset"
@@ -58,13 +56,10 @@ def try_out(settings: Settings, arguments: Sequence[str]) -> int:
     )
     given = parser.parse_args(arguments)
     log_warnings_only()
-    scratch = make_scratch()
-    try:
+    with scratch_folder() as scratch:
         lines = list(_lines(given.file))
         records = list(_records(lines, settings, envelope=given.envelope))
         return _Trial(settings, scratch, records, [number for number, _ in lines]).run()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 class _Trial:
@@ -144,7 +139,7 @@ class _Trial:
     # --- what the sink asks of the pipeline -------------------------------------------------------------------------
 
     def submit(self, batch: Batch) -> None:
-        """Convert and stage it, and note what came of it."""
+        """Convert and stage the batch, and note the outcome of each record."""
         path = self._scratch / f"{batch.number}.parquet"
         staged = self._stager.stage(batch, path, lambda work: work())
         for _, rejected in staged.rejected:
@@ -159,11 +154,11 @@ class _Trial:
                 self._note("row", offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")
 
     def wait_delivered(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - as the pipeline
-        """It is done when it was submitted."""
+        """Return at once: a batch is done when it was submitted."""
         return True
 
     def wait_for_change(self, seconds: float) -> None:
-        """Nothing is ever under way."""
+        """Return at once: no batch is ever under way."""
 
     # --- what is shown ----------------------------------------------------------------------------------------------
 
@@ -180,19 +175,23 @@ class _Trial:
             if not {"row", "bad"}.intersection(what for what, _ in outcomes):
                 self._note("none", offset, "no row")
             for what, text in self._outcomes[offset]:
-                tell(f"{what:<4}  line {number}  {text}")
+                print_line(f"{what:<4}  line {number}  {text}")
         counts = self._counts
-        tell(
+        print_line(
             f"{counted(len(self._line_numbers), 'record')}: {counted(counts['row'], 'row')}, "
             f"{self._rescued:,} of them with values in {RESCUED_COLUMN}; {counts['bad']:,} bad, "
             f"{counts['none']:,} without a row, {counts['sent']:,} sent elsewhere"
         )
         if is_untouched and can_read_whole_batches(self._settings):
-            tell("transform() changes nothing: thousands of messages are taken at once")
+            print_line("transform() changes nothing: thousands of messages are taken at once")
         elif is_untouched:
-            tell("transform() changes nothing; the deserializers or ON_BAD_RECORD want records one by one all the same")
+            print_line(
+                "transform() changes nothing; the deserializers or ON_BAD_RECORD want records one by one all the same"
+            )
         if self._application.keeps_state:
-            tell("State began empty and is dropped again; changelogs, and what depends on partitions, are not tried")
+            print_line(
+                "State began empty and is dropped again; changelogs, and what depends on partitions, are not tried"
+            )
 
 
 def _shown(value: Any) -> str:
@@ -221,7 +220,7 @@ def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, *, envelope
         try:
             yield _unpacked(line, offset, settings, now)
         except (ValueError, RecursionError) as error:
-            hint = "With --envelope each line is a JSON object, as `python main.py try --help` tells"
+            hint = "With --envelope each line is a JSON object: see `python main.py try --help`"
             raise ConfigError(f"reading line {number}", str(error), hint) from None
 
 

@@ -17,13 +17,14 @@ from requests.adapters import HTTPAdapter
 from app.errors import ConfigError
 from app.http_headers import fits_header
 from app.storage.azure.errors import Grant, NotAzureError
+from app.storage.azure.target import AzureTarget
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from azure.core.pipeline import PipelineResponse
 
 _READ_BYTES = 256 << 10  # of an answer at once
-_RETRIES = 2  # of one request. What still fails then is the pipeline's to try again, with the user told
+_RETRIES = 2  # of one request. What still fails then the pipeline tries again, and logs it
 _FIRST_PAUSE = 0.5  # the library's own is 15
 
 # Connections above the upload threads: a listing beside them, and one that is just being given back.
@@ -48,46 +49,6 @@ class Limits:
 
 
 LIMITS: Final = Limits()
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The address of a storage account and the credentials; ``max_workers`` threads will use it at once.
-
-    A connection string says all of it. Without key and signature, an identity is looked for: environment, workload
-    identity, managed identity, the Azure CLI.
-    """
-
-    account: str | None
-    endpoint_url: str | None
-    connection_string: str | None
-    key: str | None
-    sas_token: str | None
-    max_workers: int
-    limits: Limits
-
-    @property
-    def grant(self) -> Grant:
-        """The credentials, as errors name them."""
-        if self.connection_string:
-            signature = _parts(self.connection_string).get("sharedaccesssignature")
-            return Grant.of_signature(_CONNECTION_STRING, signature) if signature else Grant(_CONNECTION_STRING)
-        if self.key:
-            return Grant(_KEY)
-        return Grant.of_signature(_SAS, self.sas_token.lstrip("?")) if self.sas_token else Grant(None)
-
-    @property
-    def address(self) -> str:
-        """The address of the account's blob service, without the container.
-
-        An emulator has no name of its own for each account: there the account is the first part of the path.
-        """
-        if self.endpoint_url is None:
-            return f"https://{self.account}.blob.core.windows.net"
-        parts = urlsplit(self.endpoint_url)
-        if self.account and not parts.path.strip("/") and _serves_many_accounts(parts.hostname or ""):
-            return f"{self.endpoint_url.rstrip('/')}/{self.account}"
-        return self.endpoint_url
 
 
 class MachineIdentity:
@@ -117,14 +78,14 @@ class MachineIdentity:
             raise ClientAuthenticationError(error.message) from error
 
 
-def new_client(access: Access, container: str, doing: str) -> ContainerClient:
+def new_client(target: AzureTarget, max_workers: int, limits: Limits, doing: str) -> ContainerClient:
     """A client that raises only what ``app.storage.azure.errors`` translates; all threads may use it at once.
 
     Raises:
         ConfigError: the credentials cannot be read.
     """
     session = requests.Session()
-    adapter = HTTPAdapter(pool_maxsize=access.max_workers + _SPARE_CONNECTIONS)
+    adapter = HTTPAdapter(pool_maxsize=max_workers + _SPARE_CONNECTIONS)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
     session.auth = _as_it_is  # else a .netrc of the user's would replace what signs the request
@@ -132,8 +93,8 @@ def new_client(access: Access, container: str, doing: str) -> ContainerClient:
         # A transport that is given has its own time-outs, and those of the client count for nothing.
         "transport": RequestsTransport(
             session=session,
-            connection_timeout=access.limits.connect_timeout,
-            read_timeout=access.limits.read_timeout,
+            connection_timeout=limits.connect_timeout,
+            read_timeout=limits.read_timeout,
             connection_data_block_size=_READ_BYTES,
         ),
         "retry_total": _RETRIES,
@@ -147,21 +108,44 @@ def new_client(access: Access, container: str, doing: str) -> ContainerClient:
         "raw_response_hook": _refuse_what_is_not_azure,
     }
     try:
-        if access.connection_string:
-            _require_a_grant(access.connection_string, doing)
-            return ContainerClient.from_connection_string(access.connection_string, container, **options)
-        return ContainerClient(access.address, container, _credential(access, doing), **options)
+        if target.connection_string:
+            _require_a_grant(target.connection_string, doing)
+            return ContainerClient.from_connection_string(target.connection_string, target.container, **options)
+        return ContainerClient(_address(target), target.container, _credential(target, doing), **options)
     except ValueError as error:  # its text names the parts of a connection string, and shows none
-        hint = f"Check {_CONNECTION_STRING}" if access.connection_string else f"Check {_ENDPOINT}, or set {_KEY}"
+        hint = f"Check {_CONNECTION_STRING}" if target.connection_string else f"Check {_ENDPOINT}, or set {_KEY}"
         raise ConfigError(doing, str(error).rstrip("."), hint) from None
 
 
-def _credential(access: Access, doing: str) -> "AzureNamedKeyCredential | AzureSasCredential | TokenCredential":
-    if access.key:
-        _require_base64(access.key, doing)
-        return AzureNamedKeyCredential(access.account or _account_in(access.address), access.key)
-    if access.sas_token:
-        token = access.sas_token.lstrip("?")
+def grant_of(target: AzureTarget) -> Grant:
+    """The credentials, as errors name them."""
+    if target.connection_string:
+        signature = _parts(target.connection_string).get("sharedaccesssignature")
+        return Grant.of_signature(_CONNECTION_STRING, signature) if signature else Grant(_CONNECTION_STRING)
+    if target.key:
+        return Grant(_KEY)
+    return Grant.of_signature(_SAS, target.sas_token.lstrip("?")) if target.sas_token else Grant(None)
+
+
+def _address(target: AzureTarget) -> str:
+    """The address of the account's blob service, without the container.
+
+    An emulator has no name of its own for each account: there the account is the first part of the path.
+    """
+    if target.endpoint_url is None:
+        return f"https://{target.account}.blob.core.windows.net"
+    parts = urlsplit(target.endpoint_url)
+    if target.account and not parts.path.strip("/") and _serves_many_accounts(parts.hostname or ""):
+        return f"{target.endpoint_url.rstrip('/')}/{target.account}"
+    return target.endpoint_url
+
+
+def _credential(target: AzureTarget, doing: str) -> "AzureNamedKeyCredential | AzureSasCredential | TokenCredential":
+    if target.key:
+        _require_base64(target.key, doing)
+        return AzureNamedKeyCredential(target.account or _account_in(_address(target)), target.key)
+    if target.sas_token:
+        token = target.sas_token.lstrip("?")
         if not fits_header(token) or "sig=" not in token:
             raise ConfigError(doing, "the shared access signature has no sig=", f"Check {_SAS}: sv=...&sig=...")
         return AzureSasCredential(token)

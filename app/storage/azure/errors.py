@@ -141,7 +141,7 @@ _TLS_HINT = (
     "Check http:// or https:// in AZURE_ENDPOINT_URL; for a private authority set REQUESTS_CA_BUNDLE to its file"
 )
 
-_TELLING = ("authenticationerrordetail", "reason", "headername", "queryparametername")
+_DETAILS = ("authenticationerrordetail", "reason", "headername", "queryparametername")
 _SIGNED = re.compile(r"MAC signature|string to sign", re.IGNORECASE)  # these quote the signature
 _URL = re.compile(r"(?:Max retries exceeded )?with url: \S+|\bsig=[^&\s]+", re.IGNORECASE)
 _HOST = re.compile(r"HTTPS?Connection(?:Pool)?\(host='([^']*)', port=(\d+)\)")
@@ -155,29 +155,29 @@ class NotAzureError(AzureError):
 
 
 @contextmanager
-def translated(doing: str, grant: Grant, *, was_let_in: bool) -> Iterator[None]:
+def translated(doing: str, grant: Grant, *, was_authorised: bool) -> Iterator[None]:
     """Raise what the libraries raise inside as a ``ConnectorError``; arguments as for ``translate``."""
     try:
         yield
     except AzureError as error:
-        raise translate(error, doing, grant, was_let_in=was_let_in) from None  # its text may hold a signature
+        raise translate(error, doing, grant, was_authorised=was_authorised) from None  # its text may hold a signature
 
 
-def translate(error: AzureError, doing: str, grant: Grant, *, was_let_in: bool) -> ConnectorError:
+def translate(error: AzureError, doing: str, grant: Grant, *, was_authorised: bool) -> ConnectorError:
     """The error as the user is to see it, retryable or not.
 
     Args:
         error: what ``azure-storage-blob`` or ``azure-identity`` raised.
         doing: what was being done, to which object.
-        grant: what is to let us in.
-        was_let_in: whether it has done so before, so that it is there and right.
+        grant: the credentials.
+        was_authorised: whether the service has accepted them before, so that they exist and are right.
     """
     if isinstance(error, NotAzureError):
         return RetryableError(doing, "the answer is not that of Azure Blob Storage", _PROXY_HINT)
     if isinstance(error, HttpResponseError) and error.response is not None and not isinstance(error, _BROKEN):
         return _from_answer(error, doing, grant)
     if isinstance(error, ClientAuthenticationError):
-        return _from_credentials(error, doing, grant, was_let_in=was_let_in)
+        return _from_credentials(error, doing, grant, was_authorised=was_authorised)
     if isinstance(error, ServiceRequestError | ServiceResponseError):
         return _from_network(error, doing)
     return RetryableError(doing, f"the answer arrived damaged: {_reason(error)}", _PROXY_HINT)
@@ -218,7 +218,7 @@ def _from_refusal(code: str, doing: str, cause: str, grant: Grant) -> ConnectorE
         return RetryableError(doing, cause, _CLOCK_HINT)  # also what was signed before the machine slept
     if grant.has_expired:
         why = f"{cause}; the signature ended at {grant.expiry}"
-        return FatalError(doing, why, f"Set {grant.variable} anew, then restart")
+        return FatalError(doing, why, f"Set {grant.variable} again, then restart")
     if code in {"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"} or grant.missing_letters:
         return FatalError(doing, cause, grant.too_little())
     if code == "AuthorizationFailure":
@@ -227,13 +227,13 @@ def _from_refusal(code: str, doing: str, cause: str, grant: Grant) -> ConnectorE
 
 
 def _from_credentials(
-    error: ClientAuthenticationError, doing: str, grant: Grant, *, was_let_in: bool
+    error: ClientAuthenticationError, doing: str, grant: Grant, *, was_authorised: bool
 ) -> ConnectorError:
     """Errors from before a request is sent: a key that is none, or no token to be had."""
     if grant.variable is not None:
         return ConfigError(doing, "the account key is not base64", grant.wrong())
     cause = f"no token could be had: {one_line(error.message)}"
-    if was_let_in:
+    if was_authorised:
         return RetryableError(doing, cause, "Check the identity of this machine if this goes on")
     return ConfigError(doing, cause, _NO_CREDENTIALS)
 
@@ -245,17 +245,17 @@ def _from_network(error: ServiceRequestError | ServiceResponseError, doing: str)
 
 
 def _cause(error: HttpResponseError, code: str, status: int) -> str:
-    """What the service said, without the ids of the request and without what it quotes of a signature."""
+    """The service's message, without the ids of the request and without the parts of a signature that it quotes."""
     if not code:
         return f"HTTP {status}"
-    said = [(error.message or "").partition("\n")[0]]
-    told = getattr(error, "additional_info", None) or {}
-    said += [told[name] for name in _TELLING if told.get(name) and not _SIGNED.search(told[name])]
-    return f"{'; '.join(filter(None, map(one_line, said)))} ({code})"
+    texts = [(error.message or "").partition("\n")[0]]
+    details = getattr(error, "additional_info", None) or {}
+    texts += [details[name] for name in _DETAILS if details.get(name) and not _SIGNED.search(details[name])]
+    return f"{'; '.join(filter(None, map(one_line, texts)))} ({code})"
 
 
 def _reason(error: AzureError) -> str:
-    """What the network said, without the address of the object: that holds the signature."""
+    """The network's message, without the address of the object: that holds the signature."""
     inner = error.inner_exception
     cause = inner.args[0] if inner is not None and inner.args else inner
     reason = getattr(cause, "reason", None) or cause or error.message

@@ -14,8 +14,9 @@ from azure.core.exceptions import HttpResponseError, ResourceExistsError, Resour
 from azure.storage.blob import ContainerClient, ContentSettings
 
 from app.errors import ConfigError
-from app.storage.azure.client import LIMITS, Access, Limits, new_client
+from app.storage.azure.client import LIMITS, Limits, grant_of, new_client
 from app.storage.azure.errors import ADDRESS_HINT, NotAzureError, error_code, translated
+from app.storage.azure.target import AzureTarget
 from app.storage.base import ChangedError, Document, StoredObject, content_type, find, holds
 from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen
 from app.storage.os_errors import os_translated
@@ -33,42 +34,24 @@ class AzureStore:
     """One container.
 
     Args:
-        container: the container's name.
-        account: the storage account's name; not needed where ``endpoint_url`` or ``connection_string`` has it.
-        endpoint_url: the address of the account's blob service, where it is not ``<account>.blob.core.windows.net``.
-        connection_string: as the portal shows it; everything else is taken from it then.
-        key: one of the account's keys.
-        sas_token: a shared access signature. Without it and without a key, an identity of this machine is looked for.
+        target: the container, and the access to it.
         max_workers: how many threads will upload at once; sizes the connection pool.
-        create_container: whether ``connect`` may create a missing container.
         limits: time-outs.
     """
 
-    def __init__(
-        self,
-        container: str,
-        *,
-        account: str | None = None,
-        endpoint_url: str | None = None,
-        connection_string: str | None = None,
-        key: str | None = None,
-        sas_token: str | None = None,
-        max_workers: int,
-        create_container: bool,
-        limits: Limits = LIMITS,
-    ) -> None:
-        self._container = container
-        self._access = Access(account, endpoint_url, connection_string, key, sas_token, max_workers, limits)
-        self._grant = self._access.grant
-        self._create_missing = create_container
-        self._was_let_in = False
+    def __init__(self, target: AzureTarget, *, max_workers: int, limits: Limits = LIMITS) -> None:
+        self._target = target
+        self._max_workers = max_workers
+        self._limits = limits
+        self._grant = grant_of(target)
+        self._was_authorised = False
         self._documents = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
 
     @property
     def uri(self) -> str:
-        """``az://container``; which account it is in, readers know from their own settings."""
-        return f"az://{self._container}"
+        """``az://container``."""
+        return self._target.uri
 
     def connect(self, prefix: str) -> None:
         """Prove that the container is there and can be listed below the prefix; create it when missing and allowed."""
@@ -82,12 +65,12 @@ class AzureStore:
             except ResourceNotFoundError as error:
                 if error_code(error) != _NO_CONTAINER:
                     raise
-                if not self._create_missing:
+                if not self._target.may_create:
                     hint = f"Create it, or check the container in STORAGE_URL. {ADDRESS_HINT}"
                     raise ConfigError(doing, "there is no such container", hint) from None
                 self._create_container()
                 self._list_one(prefix)
-        self._was_let_in = True
+        self._was_authorised = True
 
     def probe_conditions(self, prefix: str) -> None:
         """Try conditional writes on an object of our own, and delete it again: rights to write are missed here."""
@@ -217,7 +200,7 @@ class AzureStore:
 
     @cached_property
     def _client(self) -> ContainerClient:
-        return new_client(self._access, self._container, f"connecting to {self.uri}")
+        return new_client(self._target, self._max_workers, self._limits, f"connecting to {self.uri}")
 
     def _doing(self, what: str, key: str = "") -> str:
         """What is being done, to which object, in which account."""
@@ -225,7 +208,7 @@ class AzureStore:
         return f"{what} {self.uri}{f'/{key}' if key else ''} (storage account {account})"
 
     def _asking(self, doing: str) -> AbstractContextManager[None]:
-        return translated(doing, self._grant, was_let_in=self._was_let_in)
+        return translated(doing, self._grant, was_authorised=self._was_authorised)
 
     def _list_one(self, prefix: str) -> None:
         next(self._client.list_blobs(name_starts_with=prefix, results_per_page=1).by_page(), None)

@@ -11,6 +11,7 @@ from google.cloud.storage import Blob, Bucket
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.gcs.client import Limits, new_client
 from app.storage.gcs.errors import PROXY_HINT, message_of, translated
+from app.storage.gcs.target import GcsTarget
 
 logger = logging.getLogger(__name__)
 
@@ -24,24 +25,23 @@ class GcsBucket:
     """One bucket; nothing is asked of the network before its first use.
 
     Args:
-        name: the bucket's name.
-        credentials_json, max_workers: as in ``app.storage.gcs.client.new_client``.
+        target: the bucket, and the access to it.
+        max_workers: how many threads will use it at once; sizes the connection pool.
         limits: time-outs and tries.
 
     Attributes:
         asked: what every request of the library is given.
     """
 
-    def __init__(self, name: str, *, credentials_json: str | None, max_workers: int, limits: Limits) -> None:
-        self._name = name
-        self._credentials_json = credentials_json
+    def __init__(self, target: GcsTarget, *, max_workers: int, limits: Limits) -> None:
+        self._target = target
         self._max_workers = max_workers
         self.asked = limits.of_request()
 
     @property
     def uri(self) -> str:
         """``gs://bucket``."""
-        return f"gs://{self._name}"
+        return self._target.uri
 
     def blob(self, key: str, chunk_size: int | None = None) -> Blob:
         """The library's handle of an object, which need not be there; ``chunk_size``: bytes of one request."""
@@ -110,8 +110,8 @@ class GcsBucket:
     def _bucket(self) -> Bucket:
         """With a client that is made at the first use: a machine's own credentials are asked for over the network."""
         doing = f"connecting to {self.uri}"
-        client = new_client(self._credentials_json, self._max_workers, doing)
+        client = new_client(self._target.credentials_json, self._max_workers, doing)
         try:
-            return client.bucket(self._name)
+            return client.bucket(self._target.bucket)
         except ValueError as error:
             raise ConfigError(doing, str(error), "Set STORAGE_URL to gs:// and the name of a bucket") from error

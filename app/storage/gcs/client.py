@@ -31,7 +31,7 @@ _KEY_HINT = f"Set {_KEY} to the whole text of the JSON file that Google gives fo
 _SPARE_CONNECTIONS = 2
 
 # What passes at once is tried again by the library, after up to 1, 2, 4, 4, … s: a second is what Google wants between
-# two writes of the same object. What still fails after 10 s is the pipeline's to try again, with the user told.
+# two writes of the same object. What still fails after 10 s the pipeline tries again, and logs it.
 RETRY = DEFAULT_RETRY.with_delay(initial=1.0, maximum=4.0, multiplier=2.0).with_timeout(10.0)
 
 

@@ -24,6 +24,7 @@ from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replac
 from app.storage.gcs.bucket import GONE_HINT, GcsBucket
 from app.storage.gcs.client import LIMITS, Limits
 from app.storage.gcs.errors import PROXY_HINT, translated
+from app.storage.gcs.target import GcsTarget
 from app.storage.os_errors import os_translated
 from app.storage.probe import own_object
 
@@ -39,31 +40,21 @@ class GcsStore:
     ``STORAGE_EMULATOR_HOST`` leads to a server for tests, as it does for every program with Google's library.
 
     Args:
-        bucket: the bucket's name.
-        credentials_json: the text of a service account's key; ``None``: the default chain of Google's libraries.
+        target: the bucket, and the access to it.
         max_workers: how many threads will upload at once; sizes the connection pool.
-        create_bucket: whether ``connect`` may create a missing bucket.
         limits: time-outs and tries.
     """
 
-    def __init__(
-        self,
-        bucket: str,
-        *,
-        credentials_json: str | None,
-        max_workers: int,
-        create_bucket: bool,
-        limits: Limits = LIMITS,
-    ) -> None:
-        self._bucket = GcsBucket(bucket, credentials_json=credentials_json, max_workers=max_workers, limits=limits)
-        self._create_missing = create_bucket
+    def __init__(self, target: GcsTarget, *, max_workers: int, limits: Limits = LIMITS) -> None:
+        self._target = target
+        self._bucket = GcsBucket(target, max_workers=max_workers, limits=limits)
         self._documents = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
 
     @property
     def uri(self) -> str:
         """``gs://bucket``."""
-        return self._bucket.uri
+        return self._target.uri
 
     def connect(self, prefix: str) -> None:
         """Prove that the bucket is there and can be listed below the prefix; create it when missing and allowed.
@@ -75,7 +66,7 @@ class GcsStore:
             try:
                 self._bucket.try_listing(prefix, doing)
             except NotFound as error:
-                if not self._create_missing:
+                if not self._target.may_create:
                     raise ConfigError(doing, "there is no such bucket", "Create it, or check STORAGE_URL") from error
                 self._bucket.create()
                 self._bucket.try_listing(prefix, doing)

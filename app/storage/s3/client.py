@@ -12,6 +12,7 @@ from botocore.config import Config
 from app.errors import ConfigError
 from app.http_headers import fits_header
 from app.storage.s3.errors import ADDRESS_HINT, Question, translated
+from app.storage.s3.target import S3Target
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -24,7 +25,7 @@ _SPARE_CONNECTIONS = 2
 class Limits:
     """How patient the client is, and how large its requests are.
 
-    What fails after ``attempts`` is the pipeline's to try again, with the user told. A part of a large file that fails
+    What fails after ``attempts`` the pipeline tries again, and logs it. A part of a large file that fails
     is sent again, not the whole file; below two parts a single request is cheaper.
 
     Args:
@@ -44,55 +45,41 @@ class Limits:
 LIMITS: Final = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The address of a store and the credentials; ``max_workers`` threads will use it at once.
-
-    Without both keys boto3's default chain finds some: environment, files, role.
-    """
-
-    region: str
-    endpoint_url: str | None
-    access_key: str | None
-    secret_key: str | None
-    session_token: str | None
-    max_workers: int
-    limits: Limits
-
-
-def new_client(access: Access, asked: Question) -> "S3Client":
+def new_client(target: S3Target, max_workers: int, limits: Limits, asked: Question) -> "S3Client":
     """Make a client.
 
     Args:
-        access: where, and with what.
+        target: the bucket and the credentials.
+        max_workers: how many threads will use it at once; sizes the connection pool.
+        limits: time-outs and tries.
         asked: what it is made for, for messages.
 
     Raises:
         ConnectorError: keys, endpoint or region that no client can be made with; a role that does not answer.
     """
-    for name, value in (("AWS_ACCESS_KEY_ID", access.access_key), ("AWS_SESSION_TOKEN", access.session_token)):
+    for name, value in (("AWS_ACCESS_KEY_ID", target.access_key), ("AWS_SESSION_TOKEN", target.session_token)):
         if value and not fits_header(value):
             cause = f"{name} holds a blank or another character that no key has"
-            raise ConfigError(asked.doing, cause, "Set it anew, without quotes and line ends")
-    _check_files(access, asked)
+            raise ConfigError(asked.doing, cause, "Set it again, without quotes and line ends")
+    _check_files(target, asked)
     try:
         with translated(asked):
-            return _session(access).client(
+            return _session(target).client(
                 "s3",
-                endpoint_url=access.endpoint_url,
-                aws_access_key_id=access.access_key,
-                aws_secret_access_key=access.secret_key,
-                aws_session_token=access.session_token,
-                config=_config(access),
+                endpoint_url=target.endpoint_url,
+                aws_access_key_id=target.access_key,
+                aws_secret_access_key=target.secret_key,
+                aws_session_token=target.session_token,
+                config=_config(target, max_workers, limits),
             )
     except ValueError as error:  # botocore's own check of the two
         raise ConfigError(asked.doing, str(error), ADDRESS_HINT) from error
 
 
-def _check_files(access: Access, asked: Question) -> None:
+def _check_files(target: S3Target, asked: Question) -> None:
     """See that the files are there that botocore opens with the first request, in the middle of anything."""
     names = ["AWS_CA_BUNDLE"]
-    if access.access_key is None and os.environ.get("AWS_ROLE_ARN"):
+    if target.access_key is None and os.environ.get("AWS_ROLE_ARN"):
         names.append("AWS_WEB_IDENTITY_TOKEN_FILE")
     for name in names:
         path = os.environ.get(name)
@@ -101,16 +88,16 @@ def _check_files(access: Access, asked: Question) -> None:
             raise ConfigError(asked.doing, cause, "Correct it, or mount the file")
 
 
-def _session(access: Access) -> boto3.session.Session:
+def _session(target: S3Target) -> boto3.session.Session:
     """A session of the bucket's region, where the token service is to be asked for a role's keys, too.
 
     botocore takes ``AWS_ENDPOINT_URL`` for the address of all services. Other stores have their token service at the
     same address as their buckets; AWS has not, so that it must be forgotten for an address at AWS.
     """
     core = botocore.session.Session()
-    if access.endpoint_url and is_aws(access.endpoint_url) and not os.environ.get("AWS_ENDPOINT_URL_STS"):
+    if target.endpoint_url and is_aws(target.endpoint_url) and not os.environ.get("AWS_ENDPOINT_URL_STS"):
         core.set_config_variable("ignore_configured_endpoint_urls", True)
-    return boto3.session.Session(botocore_session=core, region_name=access.region)
+    return boto3.session.Session(botocore_session=core, region_name=target.region)
 
 
 def is_aws(endpoint_url: str | None) -> bool:
@@ -119,16 +106,16 @@ def is_aws(endpoint_url: str | None) -> bool:
     return endpoint_url is None or (host or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
 
-def _config(access: Access) -> Config:
+def _config(target: S3Target, max_workers: int, limits: Limits) -> Config:
     # Off AWS the checksums that boto3 adds since 1.36 make some stores refuse an upload.
     checksums: Literal["when_supported", "when_required"] = (
-        "when_supported" if is_aws(access.endpoint_url) else "when_required"
+        "when_supported" if is_aws(target.endpoint_url) else "when_required"
     )
     return Config(
-        max_pool_connections=access.max_workers + _SPARE_CONNECTIONS,
-        retries={"mode": "standard", "total_max_attempts": access.limits.attempts},
-        connect_timeout=access.limits.connect_timeout,
-        read_timeout=access.limits.read_timeout,
+        max_pool_connections=max_workers + _SPARE_CONNECTIONS,
+        retries={"mode": "standard", "total_max_attempts": limits.attempts},
+        connect_timeout=limits.connect_timeout,
+        read_timeout=limits.read_timeout,
         tcp_keepalive=True,
         request_checksum_calculation=checksums,
         response_checksum_validation=checksums,

@@ -93,7 +93,7 @@ _NOT_S3 = "The answer has no error document of S3: check AWS_ENDPOINT_URL, and a
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a store is asked, for messages.
+    """A request to a store, as messages describe it.
 
     Attributes:
         doing: what is being done, to which object.
@@ -112,7 +112,7 @@ class Question:
     key_service: bool
 
     def missing_right(self, operation: str, message: str) -> str:
-        """Which right to ask for on what: as the answer names it, else the one the operation needs."""
+        """The missing right and its resource: as the answer names it, else the one that the operation needs."""
         named = _NAMED_ACTION.search(message)
         action = named[1] if named else _OF_OBJECTS.get(operation) or _OF_THE_BUCKET.get(operation, operation)
         if named and named[2]:
@@ -201,7 +201,7 @@ def _from_answer(error: boto.ClientError, asked: Question) -> ConnectorError:
     headers = meta.get("HTTPHeaders", {})
     cause = f"{message} ({code})" if message else f"HTTP {status}"
     if code == "ExpiredToken" and asked.fixed_token:
-        return FatalError(doing, cause, "Set AWS_SESSION_TOKEN and the keys issued with it anew, then restart")
+        return FatalError(doing, cause, "Set AWS_SESSION_TOKEN and the keys issued with it again, then restart")
     rule = _RULES.find(code, status)
     if (code in _WRONG_REGION or status in _REDIRECTS) and not (rule and rule.may_pass):
         region = headers.get("x-amz-bucket-region") or str(answer.get("Error", {}).get("Region", ""))
@@ -224,7 +224,7 @@ def _elsewhere(region: str, location: str) -> str:
 
 
 def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:
-    """What the network said. botocore's message leaves out whether a connection was refused or a name unknown."""
+    """The network's message. botocore's own leaves out whether a connection was refused or a name unknown."""
     if type(error) is boto.HTTPClientError:  # wraps anything, a header's value with a token in it included
         return f"the request could not be sent ({type(error.kwargs.get('error')).__name__})"
     if isinstance(error, boto.EndpointConnectionError):

@@ -15,8 +15,9 @@ from app.storage.base import CHUNK, ChangedError, Document, StoredObject, holds
 from app.storage.conditional import ConditionalWriter, Replaces, Seen
 from app.storage.os_errors import os_translated
 from app.storage.probe import own_object
-from app.storage.s3.client import LIMITS, Access, Limits, is_aws, new_client
+from app.storage.s3.client import LIMITS, Limits, is_aws, new_client
 from app.storage.s3.errors import PROXY_HINT, Question, error_code, status_of, translated
+from app.storage.s3.target import S3Target
 from app.storage.s3.upload import Encryption, Sender, field_of
 
 if TYPE_CHECKING:
@@ -37,51 +38,40 @@ class S3Store:
     bucket's name has dots: botocore's own choice, which an ``addressing_style`` in the AWS configuration overrides.
 
     Args:
-        bucket: the bucket's name.
-        region: the bucket's region; also where a missing bucket is created.
-        endpoint_url: the address of a store other than AWS.
-        access_key: with ``secret_key``, fixed keys; without both, boto3's default chain (environment, files, role).
-        secret_key: see ``access_key``.
-        session_token: goes with temporary keys.
+        target: the bucket, and the access to it.
         sse: the encryption that every object is stored with; ``None`` leaves it to the bucket.
         sse_kms_key_id: the key for ``aws:kms``; ``None`` is the account's own.
         max_workers: how many threads will upload at once; sizes the connection pool.
-        create_bucket: whether ``connect`` may create a missing bucket.
         limits: time-outs, tries, and sizes of requests.
     """
 
     def __init__(
         self,
-        bucket: str,
+        target: S3Target,
         *,
-        region: str,
-        endpoint_url: str | None = None,
-        access_key: str | None = None,
-        secret_key: str | None = None,
-        session_token: str | None = None,
         sse: Literal["AES256", "aws:kms"] | None = None,
         sse_kms_key_id: str | None = None,
         max_workers: int,
-        create_bucket: bool,
         limits: Limits = LIMITS,
     ) -> None:
-        self._bucket = bucket
+        self._target = target
+        self._bucket = target.bucket
         self._prefix = ""
-        self._access = Access(region, endpoint_url, access_key, secret_key, session_token, max_workers, limits)
-        self._create_missing = create_bucket
+        self._max_workers = max_workers
+        self._limits = limits
         self._encryption: Encryption = {}
         if sse:
             self._encryption["ServerSideEncryption"] = sse
         if sse_kms_key_id:
             self._encryption["SSEKMSKeyId"] = sse_kms_key_id
-        self._sender = Sender(lambda: self._client, bucket, self._asking, self._encryption, limits)
+        self._sender = Sender(lambda: self._client, target.bucket, self._asking, self._encryption, limits)
         self._documents = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
 
     @property
     def uri(self) -> str:
-        """``s3://bucket``, on whatever endpoint: what readers and the catalog expect of every S3-compatible store."""
-        return f"s3://{self._bucket}"
+        """``s3://bucket``."""
+        return self._target.uri
 
     def connect(self, prefix: str) -> None:
         """Prove that the bucket is there and can be listed below the prefix; create it when missing and allowed.
@@ -94,7 +84,7 @@ class S3Store:
             try:
                 answer = self._list_one(prefix)
             except client.exceptions.NoSuchBucket as error:
-                if not self._create_missing:
+                if not self._target.may_create:
                     hint = "Create it, or check S3_BUCKET and AWS_ENDPOINT_URL"
                     raise ConfigError(f"connecting to {self.uri}", "there is no such bucket", hint) from error
                 self._create_bucket()
@@ -102,7 +92,7 @@ class S3Store:
         if "IsTruncated" not in answer:  # a web server that says 200 to everything would swallow every upload too
             hint = "Set AWS_ENDPOINT_URL to the address of an S3 API"
             raise ConfigError(f"connecting to {self.uri}", _NO_LISTING, hint)
-        self._tell_other_region(answer)
+        self._log_other_region(answer)
 
     def probe_conditions(self, prefix: str) -> None:
         """Try conditional writes on an object of our own, and all rights that are needed; then delete it again."""
@@ -236,7 +226,7 @@ class S3Store:
     @cached_property
     def _client(self) -> "S3Client":
         """Made at the first use: boto3 asks for a role's keys while it makes one, and that may need a second try."""
-        return new_client(self._access, self._question(f"connecting to {self.uri}"))
+        return new_client(self._target, self._max_workers, self._limits, self._question(f"connecting to {self.uri}"))
 
     def _asking(self, doing: str, key: str = "") -> AbstractContextManager[None]:
         return translated(self._question(doing, key))
@@ -247,8 +237,8 @@ class S3Store:
             doing,
             self._bucket,
             f"{self._prefix}*" if key.startswith(self._prefix) else key,
-            self._access.region,
-            fixed_token=self._access.session_token is not None,
+            self._target.region,
+            fixed_token=self._target.session_token is not None,
             key_service=self._encryption.get("ServerSideEncryption") == "aws:kms",
         )
 
@@ -259,8 +249,8 @@ class S3Store:
         with self._asking(f"creating the bucket {self.uri}"):
             try:
                 # AWS wants any region but its first named; other stores have one region and may refuse a name for it.
-                if is_aws(self._access.endpoint_url) and self._access.region != _US_EAST_1:
-                    region = cast("BucketLocationConstraintType", self._access.region)
+                if is_aws(self._target.endpoint_url) and self._target.region != _US_EAST_1:
+                    region = cast("BucketLocationConstraintType", self._target.region)
                     self._client.create_bucket(
                         Bucket=self._bucket, CreateBucketConfiguration={"LocationConstraint": region}
                     )
@@ -268,16 +258,16 @@ class S3Store:
                     self._client.create_bucket(Bucket=self._bucket)
             except self._client.exceptions.BucketAlreadyOwnedByYou:
                 return  # another replica was quicker
-        logger.info("Created the bucket %s in region %s", self.uri, self._access.region)
+        logger.info("Created the bucket %s in region %s", self.uri, self._target.region)
 
-    def _tell_other_region(self, answer: "ListObjectsV2OutputTypeDef") -> None:
-        """boto3 follows a bucket to its region by itself, once per client; the user still wants to know."""
-        region = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", self._access.region)
-        if region != self._access.region:
+    def _log_other_region(self, answer: "ListObjectsV2OutputTypeDef") -> None:
+        """Log that the bucket is in another region: boto3 follows it there, once per client."""
+        region = answer["ResponseMetadata"]["HTTPHeaders"].get("x-amz-bucket-region", self._target.region)
+        if region != self._target.region:
             logger.warning(
                 "%s lies in region %s; set AWS_REGION=%s to reach it without the detour over %s",
                 self.uri,
                 region,
                 region,
-                self._access.region,
+                self._target.region,
             )

@@ -38,14 +38,14 @@ _PARTS_STAY = "%s. Parts of uploads that failed stay in the store, until a rule 
 
 
 class Encryption(TypedDict, total=False):
-    """What a store is asked to encrypt with, under boto3's names; empty: nothing is asked."""
+    """The encryption to ask for, under boto3's names; empty: none."""
 
     ServerSideEncryption: Literal["AES256", "aws:kms"]
     SSEKMSKeyId: str
 
 
 class _Condition(TypedDict, total=False):
-    """What must hold for a request to be carried out, under boto3's names; empty: nothing."""
+    """The condition of a request, under boto3's names; empty: none."""
 
     IfMatch: str
     IfNoneMatch: str
@@ -181,7 +181,7 @@ class Sender:
 
 @contextmanager
 def _conditions_heeded(uri: str, replaces: Replaces) -> Iterator[None]:
-    """Tell a condition that failed, or that the store does not know, from other refusals."""
+    """Translate a condition that failed, or that the store does not know."""
     try:
         yield
     except ClientError as error:

@@ -9,13 +9,17 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.storage.azure.store import AzureStore
+from app.storage.azure.target import AzureTarget
 from app.storage.gcs import client as gcs
 from app.storage.gcs.store import GcsStore
+from app.storage.gcs.target import GcsTarget
 from app.storage.local.store import LocalStore
+from app.storage.s3 import client as s3
 from app.storage.s3.store import S3Store
 from dev.azurite import LocalAzurite
 from dev.gcs_server import LocalGcsServer
@@ -45,16 +49,16 @@ def deciding_place(request: pytest.FixtureRequest) -> Place:
 def s3_store(s3_server: LocalMinio) -> Callable[..., S3Store]:
     """Make a store for a bucket of the server; keyword arguments replace those of the server."""
 
-    def make(bucket: str, **changed: object) -> S3Store:
-        arguments: dict[str, object] = {
-            "region": s3_server.region,
-            "endpoint_url": s3_server.endpoint_url,
-            "access_key": s3_server.access_key,
-            "secret_key": s3_server.secret_key,
-            "max_workers": WORKERS,
-            "create_bucket": False,
-        }
-        return S3Store(bucket, **(arguments | changed))  # type: ignore[arg-type]
+    def make(
+        bucket: str,
+        *,
+        limits: s3.Limits = s3.LIMITS,
+        sse: Any = None,
+        sse_kms_key_id: str | None = None,
+        **changed: Any,
+    ) -> S3Store:
+        target = replace(s3_server.target(bucket), **changed)
+        return S3Store(target, sse=sse, sse_kms_key_id=sse_kms_key_id, max_workers=WORKERS, limits=limits)
 
     return make
 
@@ -100,8 +104,8 @@ def gcs_store(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Ca
     """Make a store for a bucket of the server."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)
 
-    def make(bucket: str, *, create_bucket: bool = False, limits: gcs.Limits = gcs.LIMITS) -> GcsStore:
-        return GcsStore(bucket, credentials_json=None, max_workers=WORKERS, create_bucket=create_bucket, limits=limits)
+    def make(bucket: str, *, may_create: bool = False, limits: gcs.Limits = gcs.LIMITS) -> GcsStore:
+        return GcsStore(GcsTarget(bucket, may_create=may_create), max_workers=WORKERS, limits=limits)
 
     return make
 
@@ -118,15 +122,9 @@ def gcs_place(gcs_store: Callable[..., GcsStore], gcs_server: LocalGcsServer, gc
 def azure_store(azurite: LocalAzurite) -> Callable[..., AzureStore]:
     """Make a store for a container of the server; keyword arguments replace those of the server."""
 
-    def make(container: str, **changed: object) -> AzureStore:
-        arguments: dict[str, object] = {
-            "account": azurite.account,
-            "endpoint_url": azurite.endpoint_url,
-            "key": azurite.key,
-            "max_workers": WORKERS,
-            "create_container": False,
-        }
-        return AzureStore(container, **(arguments | changed))  # type: ignore[arg-type]
+    def make(container: str, **changed: Any) -> AzureStore:
+        target = AzureTarget(container, azurite.account, azurite.endpoint_url, key=azurite.key, may_create=False)
+        return AzureStore(replace(target, **changed), max_workers=WORKERS)
 
     return make
 

@@ -10,6 +10,7 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from app.errors import ConfigError, FatalError
 from app.storage.azure.client import BLOCK
 from app.storage.azure.store import AzureStore
+from app.storage.azure.target import AzureTarget
 from app.storage.base import find
 from dev.azurite import LocalAzurite
 
@@ -43,11 +44,11 @@ def test_the_address_is_that_of_the_container(azure_store: Make) -> None:
 def test_a_missing_container_is_created_where_allowed_and_connecting_again_is_fine(
     azure_store: Make, container: str, file: Path
 ) -> None:
-    store = azure_store(f"{container}-new", create_container=True)
+    store = azure_store(f"{container}-new", may_create=True)
 
     store.connect("")
     store.connect("")
-    azure_store(f"{container}-new", create_container=True).connect("")
+    azure_store(f"{container}-new", may_create=True).connect("")
     store.upload(file, "f.parquet")
 
     assert [found.key for found in store.list("")] == ["f.parquet"]
@@ -59,7 +60,9 @@ def test_a_missing_container_is_refused_where_creating_is_not_allowed(azure_stor
 
 
 def test_a_connection_string_says_it_all(azurite: LocalAzurite, container: str, file: Path) -> None:
-    store = AzureStore(container, connection_string=azurite.connection_string, max_workers=2, create_container=False)
+    store = AzureStore(
+        AzureTarget(container, connection_string=azurite.connection_string, may_create=False), max_workers=2
+    )
 
     store.connect("")
     store.upload(file, "f.parquet")
@@ -145,7 +148,7 @@ def test_a_signature_that_only_reads_says_what_it_lacks(
 def test_a_signature_that_has_expired_says_when(azure_store: Make, azurite: LocalAzurite, container: str) -> None:
     token = signature(azurite, container, "rcwdl", hours=-1)
 
-    with pytest.raises(FatalError, match=r"the signature ended at 20.*Set AZURE_STORAGE_SAS_TOKEN anew") as caught:
+    with pytest.raises(FatalError, match=r"the signature ended at 20.*Set AZURE_STORAGE_SAS_TOKEN again") as caught:
         azure_store(container, key=None, sas_token=token).connect("")
     assert token.rpartition("sig=")[2] not in str(caught.value)
 

@@ -15,6 +15,7 @@ from azure.identity import DefaultAzureCredential
 
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.azure.store import AzureStore
+from app.storage.azure.target import AzureTarget
 from dev.azurite import LocalAzurite
 from tests.fakes.canned_server import Answer, CannedServer
 
@@ -81,7 +82,7 @@ def given(access_token: str, seconds: int = 3600) -> Answer:
 
 def store(server: LocalAzurite) -> AzureStore:
     return AzureStore(
-        "lake", account=server.account, endpoint_url=server.endpoint_url, max_workers=2, create_container=False
+        AzureTarget("lake", account=server.account, endpoint_url=server.endpoint_url, may_create=False), max_workers=2
     )
 
 

@@ -42,7 +42,7 @@ def test_a_missing_bucket_is_created_where_allowed_and_connecting_again_is_fine(
     gcs_store: Make, gcs_bucket: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "sinks")
-    store = gcs_store(f"{gcs_bucket}-new", create_bucket=True)
+    store = gcs_store(f"{gcs_bucket}-new", may_create=True)
 
     store.connect("")
     store.connect("")

@@ -27,7 +27,7 @@ def test_the_address_is_that_of_the_bucket(s3_store: Make) -> None:
 def test_a_missing_bucket_is_created_where_allowed_and_connecting_again_is_fine(
     s3_store: Make, bucket: str, file: Path
 ) -> None:
-    store = s3_store(f"{bucket}-new", create_bucket=True)
+    store = s3_store(f"{bucket}-new", may_create=True)
 
     store.connect("")
     store.connect("")
@@ -42,7 +42,7 @@ def test_a_missing_bucket_is_refused_where_creating_is_not_allowed(s3_store: Mak
 
 
 def test_a_bucket_name_with_dots_works(s3_store: Make, bucket: str, file: Path) -> None:
-    store = s3_store(f"{bucket}.example.com", create_bucket=True)
+    store = s3_store(f"{bucket}.example.com", may_create=True)
 
     store.connect("")
     store.upload(file, "f.parquet")
@@ -52,7 +52,7 @@ def test_a_bucket_name_with_dots_works(s3_store: Make, bucket: str, file: Path) 
 
 def test_a_name_that_s3_refuses_names_the_setting(s3_store: Make) -> None:
     with pytest.raises(ConfigError, match=r"My_Lake.*S3_BUCKET"):
-        s3_store("My_Lake", create_bucket=True).connect("")
+        s3_store("My_Lake", may_create=True).connect("")
 
 
 def test_parquet_files_say_what_they_are(s3_store: Make, s3_server: LocalMinio, bucket: str, file: Path) -> None:

@@ -35,15 +35,7 @@ def secure_server(s3_server: LocalMinio, certificates: Path) -> Iterator[LocalMi
 
 @pytest.fixture
 def store(secure_server: LocalMinio) -> S3Store:
-    return S3Store(
-        "lake",
-        region=secure_server.region,
-        endpoint_url=secure_server.endpoint_url,
-        access_key=secure_server.access_key,
-        secret_key=secure_server.secret_key,
-        max_workers=1,
-        create_bucket=False,
-    )
+    return S3Store(secure_server.target("lake"), max_workers=1)
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ def test_a_flood_is_told_once_a_minute_with_its_number() -> None:
     assert told == [
         "the record of sensors[0] at offset 0 goes to the dead letter: no JSON. Mend it",
         "the record of sensors[0] at offset 1000 goes to the dead letter: no JSON. Mend it "
-        "(999 more since this was last told)",
+        "(999 more since the last such message)",
     ]
 
 
@@ -47,9 +47,9 @@ def test_a_flood_is_told_once_a_minute_with_its_number() -> None:
 def test_all_of_them_are_told_at_the_end(choice: OnBadRecord, fate: str) -> None:
     told: list[str] = []
     records = BadRecords(choice, told.append, Clock())
-    records.tell_total()
+    records.log_total()
     assert told == []
     for offset in range(1_001):
         records.keep(rejected(offset), "Mend it")
-    records.tell_total()
+    records.log_total()
     assert told[1:] == [f"bad records since the start: 1,001; they {fate}"]

@@ -70,7 +70,7 @@ def test_a_refusal_is_a_warning(status: int, caplog: pytest.LogCaptureFixture) -
 
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 1, "the second refusal says nothing new"
-    assert f"telling the query API at {server.url} of new files of table space.a table: " in warnings[0]
+    assert f"notifying the query API at {server.url} of new files of table space.a table: " in warnings[0]
     assert f"the query API answered {status}" in warnings[0]
     assert "The files are in the lake and in the catalog" in warnings[0]
     assert "t0ken" not in warnings[0]

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from app.config.settings import Settings, SettingsError
-from app.config.targets import S3Target
+from app.storage.s3.target import S3Target
 from tests.support.environment import ENOUGH, ON_PLATFORM, load, problems
 
 

@@ -32,7 +32,7 @@ def test_summary() -> None:
 
 def test_summary_of_what_is_usually_off() -> None:
     lines = load(STREAM_TIMEOUT_MS="5000", STREAM_TIMEOUT_TOPIC="quiet", LOG_FORMAT="JSON", S3_SSE="aes256").summary()
-    assert "silence: a key is silent after 5,000 ms, told on topic quiet" in lines
+    assert "silence: a key is silent after 5,000 ms, announced on topic quiet" in lines
     assert "health: 127.0.0.1:8080, log level INFO, as JSON" in lines
     assert next(line for line in lines if line.startswith("store: ")).endswith(", encrypted with AES256")
 

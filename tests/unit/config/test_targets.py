@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import pytest
 
-from app.config.targets import LocalTarget, S3Target
+from app.storage.local.target import LocalTarget
+from app.storage.s3.target import S3Target
 from tests.support.environment import BROKER_ALONE, CONNECTION, ON_PLATFORM, PLATFORM_BUCKET, connection, load, problems
 
 

@@ -24,12 +24,11 @@ def view(
     counts: Counts | None = None,
     live: Live | None = None,
     *,
-    topic: str = "sensors",
     warned: tuple[Warned, ...] = (),
     history: History | None = None,
 ) -> View:
     return View(
-        identity=Identity(topic, "group", "s3://lake/data/t", "data/t", {"version": "1.2.3"}),
+        identity=Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3"}),
         live=live or Live("consuming", ""),
         counts=counts or Counts(),
         history=history or History(),
@@ -101,8 +100,19 @@ def test_rates_and_lags_are_drawn() -> None:
     for index in range(10):
         history.add(Sample(index * 10.0, index * 100, 50))
     page = render(view(history=history))
-    assert page.count('class="line"') == 2
+    assert page.count('<path class="line" d="M') == 2
+    assert 'class="dot"' not in page
+    assert 'aria-label="Rows a second, over time"' in page
     assert by_id(page, "rate") == "10.0"
+
+
+def test_a_single_value_is_drawn_as_a_dot() -> None:
+    history = History()
+    history.add(Sample(90.0, 100, 50))
+    page = render(view(history=history))
+    assert '<circle class="dot" cx="380.3" cy="34.3" r="2"/>' in page
+    assert "no rows yet" in text(page)
+    assert "no lag yet" not in text(page)
 
 
 def test_of_very_many_partitions_some_are_shown() -> None:
@@ -142,14 +152,16 @@ def test_nothing_from_outside_becomes_part_of_the_page() -> None:
     metrics.begins(TopicPartition(HOSTILE, 0), 0)
     file = DeliveredFile(f"data/{HOSTILE}.parquet", 1, 1)
     metrics.delivered(replace(batch(), reason=HOSTILE, last_files=[file]))
-    hostile = render(
-        view(metrics.counts(), Live("failing", HOSTILE), topic=HOSTILE, warned=(Warned(NOW, "ERROR", HOSTILE),))
-    )
+    shown = view(metrics.counts(), Live("failing", HOSTILE), warned=(Warned(NOW, "ERROR", HOSTILE),))
+    identity = Identity(
+        HOSTILE, HOSTILE, HOSTILE, HOSTILE, {"version": HOSTILE}
+    )  # the table's address is the catalog's
+    hostile = render(replace(shown, identity=identity))
     harmless = Tags(render(view(counted(), Live("failing", "x"), warned=(Warned(NOW, "ERROR", "x"),))))
     found = Tags(hostile)
     assert found.open == []
     assert (found.tags, found.attributes) == (harmless.tags, harmless.attributes)
-    assert unescape(hostile).count(HOSTILE) >= 6
+    assert unescape(hostile).count(HOSTILE) == 10
 
 
 def test_the_page_needs_nothing_but_itself() -> None:

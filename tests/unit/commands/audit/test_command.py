@@ -218,7 +218,7 @@ def test_a_person_reads_aligned_columns_and_what_to_do(table: Table, run: Audit)
             "readings[12]  7            1        1        0        0",
             "",
             "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets.",
-            "If the files have the column __offset (METADATA_COLUMNS), audit --offsets tells exactly.",
+            "If the files have the column __offset (METADATA_COLUMNS), audit --offsets checks it exactly.",
             "               offsets  count       batch       batch",
             "  readings[3]  500-999    500  aaaaaaaa-0  bbbbbbbb-0",
             "",

@@ -89,7 +89,7 @@ def test_a_file_replaced_by_a_run_that_was_cut_off_is_told_to_the_catalog(
     catalog = MemoryCatalog()
     monkeypatch.setattr(import_module("app.commands.rewrite.command"), "new_catalog", lambda _: catalog)
 
-    assert dry_run(tmp_path, capsys)[0] == "1 file of a run that was cut off: the catalog would be told of them"
+    assert dry_run(tmp_path, capsys)[0] == "1 file of a run that was cut off: the catalog would be updated for them"
     assert note.exists()
     assert commands.run("rewrite", settings(tmp_path), []) == 0
     assert capsys.readouterr().out.splitlines() == [

@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.storage.azure.store import AzureStore
+from app.storage.azure.target import AzureTarget
 from dev.server import free_ports
 from tests.fakes.azure_answers import KEY, azure_store, listing, refusal, written
 from tests.fakes.canned_server import Answer, CannedServer
@@ -97,8 +98,8 @@ def test_what_does_not_pass_is_fatal(parquet: Path, answer: Answer, hint: str) -
         (SAS, "AuthorizationPermissionMismatch", "permits read (r), create (c), write (w), delete (d) and list (l)"),
         (SAS, "AuthorizationSourceIPMismatch", "other addresses"),
         (SAS, "AuthenticationFailed", "Check AZURE_STORAGE_SAS_TOKEN"),
-        (EXPIRED, "AuthenticationFailed", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN anew"),
-        (EXPIRED, "AuthorizationFailure", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN anew"),
+        (EXPIRED, "AuthenticationFailed", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN again"),
+        (EXPIRED, "AuthorizationFailure", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN again"),
     ],
 )
 def test_a_signature_that_does_not_let_in_says_what_it_lacks(parquet: Path, token: str, code: str, hint: str) -> None:
@@ -222,7 +223,7 @@ def test_what_cannot_let_in_is_told_before_it_is_sent(key: str | None, sas_token
 
 @pytest.mark.parametrize("text", ["nonsense", "AccountKey=c2VjcmV0LWtleQ==", "AccountName=acme;;"])
 def test_a_connection_string_that_cannot_be_read_names_its_variable(text: str) -> None:
-    store = AzureStore("lake", connection_string=text, max_workers=1, create_container=False)
+    store = AzureStore(AzureTarget("lake", connection_string=text, may_create=False), max_workers=1)
 
     with pytest.raises(ConfigError, match="AZURE_STORAGE_CONNECTION_STRING") as caught:
         store.connect("")

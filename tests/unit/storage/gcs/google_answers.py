@@ -8,6 +8,7 @@ import pytest
 
 from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.store import GcsStore
+from app.storage.gcs.target import GcsTarget
 from tests.fakes.canned_server import Answer, CannedServer
 
 NO_RETRY = Limits(retry=RETRY.with_timeout(0))  # nothing is tried again by Google's library
@@ -61,7 +62,7 @@ def bucket_at(
     """A bucket on a server that gives these answers."""
     with CannedServer(*answers) as server, pytest.MonkeyPatch.context() as patched:
         patched.setenv("STORAGE_EMULATOR_HOST", server.url)
-        yield GcsStore(bucket, credentials_json=None, max_workers=2, create_bucket=create, limits=limits), server
+        yield GcsStore(GcsTarget(bucket, may_create=create), max_workers=2, limits=limits), server
 
 
 def methods(server: CannedServer) -> list[str]:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.storage.gcs.store import GcsStore
+from app.storage.gcs.target import GcsTarget
 from tests.fakes.canned_server import Answer, CannedServer, Request
 from tests.unit.storage.gcs.google_answers import NO_RETRY, content, refusal, said
 
@@ -61,7 +62,9 @@ def key_text(private_key: str, token_uri: str, without: str = "") -> str:
 
 
 def store(credentials_json: str | None) -> GcsStore:
-    return GcsStore("lake", credentials_json=credentials_json, max_workers=2, create_bucket=False, limits=NO_RETRY)
+    return GcsStore(
+        GcsTarget("lake", credentials_json=credentials_json, may_create=False), max_workers=2, limits=NO_RETRY
+    )
 
 
 def sent(server: CannedServer) -> list[str]:

@@ -10,6 +10,7 @@ from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.errors import translate
 from app.storage.gcs.store import GcsStore
+from app.storage.gcs.target import GcsTarget
 from tests.fakes.canned_server import Answer
 from tests.unit.storage.gcs.google_answers import (
     BUCKET_GONE,
@@ -167,7 +168,7 @@ def test_a_server_that_is_not_there_is_retryable_and_named(parquet: Path, monkey
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    store = GcsStore("lake", credentials_json=None, max_workers=1, create_bucket=False, limits=NO_RETRY)
+    store = GcsStore(GcsTarget("lake", may_create=False), max_workers=1, limits=NO_RETRY)
 
     with pytest.raises(RetryableError, match=r"connecting to gs://lake: .*refused.*network"):
         store.connect("")
@@ -179,4 +180,4 @@ def test_an_address_that_is_none_names_its_variable(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "ftp://127.0.0.1")
 
     with pytest.raises(ConfigError, match="STORAGE_EMULATOR_HOST"):
-        GcsStore("lake", credentials_json=None, max_workers=1, create_bucket=False).connect("")
+        GcsStore(GcsTarget("lake", may_create=False), max_workers=1).connect("")

@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import ConfigError, RetryableError
 from app.storage.s3.store import S3Store
+from app.storage.s3.target import S3Target
 from tests.fakes.canned_server import Answer, CannedServer
 
 STORED = Answer(200, headers={"ETag": '"1"'})
@@ -47,14 +48,16 @@ def store(  # one line per case below
     bucket: str = "lake",
 ) -> S3Store:
     return S3Store(
-        bucket,
-        region=region,
-        endpoint_url=endpoint_url,
-        access_key=access_key,
-        secret_key=secret_key,
-        session_token=session_token,
+        S3Target(
+            bucket,
+            region=region,
+            endpoint_url=endpoint_url,
+            access_key=access_key,
+            secret_key=secret_key,
+            session_token=session_token,
+            may_create=False,
+        ),
         max_workers=1,
-        create_bucket=False,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from app.errors import ConfigError, RetryableError
 from app.storage.s3.store import S3Store
+from app.storage.s3.target import S3Target
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.fakes.metadata_server import RoleServer
 from tests.fakes.outgoing import Outgoing
@@ -78,7 +79,7 @@ def lake() -> Iterator[CannedServer]:
 
 
 def store(endpoint_url: str | None, region: str = "us-east-1") -> S3Store:
-    return S3Store("lake", region=region, endpoint_url=endpoint_url, max_workers=1, create_bucket=False)
+    return S3Store(S3Target("lake", region=region, endpoint_url=endpoint_url, may_create=False), max_workers=1)
 
 
 def keys_used(server: CannedServer) -> list[tuple[str, str]]:

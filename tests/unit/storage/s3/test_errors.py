@@ -11,6 +11,7 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.storage.s3.store import S3Store
+from app.storage.s3.target import S3Target
 from tests.fakes.canned_server import Answer, CannedServer
 
 SECRET = "s3cr3t/K3y+that=stays"
@@ -37,14 +38,16 @@ def parquet(tmp_path: Path) -> Path:
 
 def store(endpoint_url: str, *, session_token: str | None = None, create_bucket: bool = True) -> S3Store:
     return S3Store(
-        "lake",
-        region="us-east-1",
-        endpoint_url=endpoint_url,
-        access_key="AKIA1",
-        secret_key=SECRET,
-        session_token=session_token,
+        S3Target(
+            "lake",
+            region="us-east-1",
+            endpoint_url=endpoint_url,
+            access_key="AKIA1",
+            secret_key=SECRET,
+            session_token=session_token,
+            may_create=create_bucket,
+        ),
         max_workers=2,
-        create_bucket=create_bucket,
     )
 
 

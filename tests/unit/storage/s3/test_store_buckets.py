@@ -6,6 +6,7 @@ import pytest
 from botocore.stub import Stubber
 
 from app.storage.s3.store import S3Store
+from app.storage.s3.target import S3Target
 
 LISTING = {"IsTruncated": False, "ResponseMetadata": {"HTTPHeaders": {}}}
 IN_IRELAND = {"CreateBucketConfiguration": {"LocationConstraint": "eu-west-1"}}
@@ -24,13 +25,10 @@ IN_IRELAND = {"CreateBucketConfiguration": {"LocationConstraint": "eu-west-1"}}
 )
 def test_the_region_is_named_to_aws_alone(endpoint_url: str | None, region: str, location: dict[str, Any]) -> None:
     store = S3Store(
-        "lake",
-        region=region,
-        endpoint_url=endpoint_url,
-        access_key="AKIA1",
-        secret_key="secret",
+        S3Target(
+            "lake", region=region, endpoint_url=endpoint_url, access_key="AKIA1", secret_key="secret", may_create=True
+        ),
         max_workers=1,
-        create_bucket=True,
     )
     with Stubber(store._client) as aws:
         aws.add_client_error("list_objects_v2", "NoSuchBucket", http_status_code=404)
@@ -45,7 +43,7 @@ def test_the_region_is_named_to_aws_alone(endpoint_url: str | None, region: str,
 def test_only_the_place_that_will_be_written_is_listed() -> None:
     """Keys that a platform hands out may list their own workspace's folder and nothing above it."""
     store = S3Store(
-        "lake", region="us-east-1", access_key="AKIA1", secret_key="secret", max_workers=1, create_bucket=False
+        S3Target("lake", region="us-east-1", access_key="AKIA1", secret_key="secret", may_create=False), max_workers=1
     )
     with Stubber(store._client) as aws:
         aws.add_response("list_objects_v2", LISTING, {"Bucket": "lake", "Prefix": "ws-1/data/t/", "MaxKeys": 1})

@@ -12,6 +12,7 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.storage.base import ChangedError, Document
 from app.storage.s3.store import S3Store
+from app.storage.s3.target import S3Target
 from tests.fakes.canned_server import Answer, CannedServer
 
 KEY = "t/_journal/schema.json"
@@ -42,13 +43,15 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def store(endpoint_url: str) -> S3Store:
     return S3Store(
-        "lake",
-        region="us-east-1",
-        endpoint_url=endpoint_url,
-        access_key="AKIA1",
-        secret_key="s3cr3t",
+        S3Target(
+            "lake",
+            region="us-east-1",
+            endpoint_url=endpoint_url,
+            access_key="AKIA1",
+            secret_key="s3cr3t",
+            may_create=False,
+        ),
         max_workers=2,
-        create_bucket=False,
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from app.errors import RetryableError
 from app.storage.base import ChangedError
 from app.storage.s3.store import S3Store
+from app.storage.s3.target import S3Target
 from tests.fakes.canned_server import Answer, CannedServer
 
 KEY = "t/f.parquet"
@@ -50,13 +51,15 @@ def file(tmp_path: Path) -> Path:
 
 def store(endpoint_url: str) -> S3Store:
     return S3Store(
-        "lake",
-        region="us-east-1",
-        endpoint_url=endpoint_url,
-        access_key="AKIA1",
-        secret_key="s3cr3t",
+        S3Target(
+            "lake",
+            region="us-east-1",
+            endpoint_url=endpoint_url,
+            access_key="AKIA1",
+            secret_key="s3cr3t",
+            may_create=False,
+        ),
         max_workers=2,
-        create_bucket=False,
     )
 
 

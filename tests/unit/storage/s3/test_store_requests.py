@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.storage.s3.store import S3Store
+from app.storage.s3.target import S3Target
 from tests.fakes.outgoing import Outgoing
 
 KEY = "t/day=1/x.parquet"
@@ -18,9 +19,9 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def store(bucket: str, endpoint_url: str | None, region: str = "eu-west-1", **changed: Any) -> S3Store:
-    arguments = {"access_key": "AKIA1", "secret_key": "secret", "max_workers": 1, "create_bucket": False}
-    return S3Store(bucket, region=region, endpoint_url=endpoint_url, **{**arguments, **changed})
+def store(bucket: str, endpoint_url: str | None, region: str = "eu-west-1", **encryption: Any) -> S3Store:
+    target = S3Target(bucket, region, endpoint_url, "AKIA1", "secret", may_create=False)
+    return S3Store(target, max_workers=1, **encryption)
 
 
 @pytest.mark.parametrize(

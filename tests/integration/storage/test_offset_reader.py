@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.commands.audit.offset_columns import read_offsets
+from app.commands.audit.offset_reader import read_offsets
 from app.errors import FatalError
 from tests.integration.storage.place import Place
 
