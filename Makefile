@@ -21,7 +21,7 @@ demo: python java $(READY) ## readings through a private Kafka into a lake in a 
 	@$(PY) -m dev.demo
 
 test-unit: python $(READY) ## a minute of tests that need no service, no Java and no network
-	@$(PY) -m pytest -q -n auto -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes
+	@$(PY) -m pytest -q -n 4 -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes
 
 test: python java $(READY) ## these and each promise once, against real services
 	@$(PY) -m pytest -n $(PROCESSES) -m "unit or standard" -o faulthandler_timeout=300

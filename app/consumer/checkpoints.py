@@ -7,7 +7,7 @@ offsets of each batch in the lake. It is for pipelines without ``transform()``, 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -16,6 +16,7 @@ from quixstreams.processing import ProcessingContext
 
 from app.consumer.assignment import Assignments
 from app.consumer.errors import FROM_LAST_COMMIT, PASSING_ERRORS
+from app.consumer.sink import LakeSink
 from app.errors import FatalError, RetryableError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
@@ -199,19 +200,6 @@ class Checkpoints(ProcessingContext):
         return None
 
 
-class Lake(Protocol):
-    """The part of the sink that ``BatchCheckpoints`` needs; see ``app.consumer.sink.LakeSink``."""
-
-    @property
-    def is_empty(self) -> bool: ...
-    @property
-    def last_batch(self) -> int: ...
-    def begin_checkpoint(self) -> bool: ...
-    def is_delivered(self, number: int) -> bool: ...
-    def committed(self, number: int) -> None: ...
-    def wait_for_room(self) -> bool: ...
-
-
 @dataclass(slots=True)
 class _UnderWay:
     """A commit in flight: its offsets, its last batch, and when it was sent (monotonic seconds)."""
@@ -233,14 +221,14 @@ class BatchCheckpoints(Checkpoints):
 
     _is_due_when_asked = True  # the sink says when it is
 
-    def __init__(self, *, lake: Lake, **arguments: Any) -> None:
+    def __init__(self, *, lake: LakeSink, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._lake = lake
         self._due_at = 0.0
         self._under_way: _UnderWay | None = None
 
     @classmethod
-    def in_place_of(cls, former: Checkpoints, lake: Lake) -> Self:
+    def in_place_of(cls, former: Checkpoints, lake: LakeSink) -> Self:
         """The same checkpoints, committed batch by batch; called before the first one begins."""
         return cls.instead_of(
             former,

@@ -5,11 +5,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from app.logs import RecentWarnings
 from app.model import TopicPartition
@@ -27,10 +27,8 @@ _SAMPLE_SECONDS = 5.0
 _SAMPLES_PER_QUESTION = 2  # to Kafka, about the ends of the partitions
 
 
-class Ends(Protocol):
-    """Gives the end offsets of partitions; see ``app.consumer.end_offsets``."""
-
-    def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]: ...
+Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
+"""How far partitions go by now; see ``app.consumer.end_offsets``."""
 
 
 class Monitor:
@@ -92,7 +90,7 @@ class Monitor:
 
     def _ask(self, ends: Ends) -> None:
         try:
-            self._metrics.reaches(ends.of(self._metrics.counts().positions.keys()))
+            self._metrics.reaches(ends(self._metrics.counts().positions.keys()))
         except Exception:
             logger.debug("asking Kafka how far the partitions go", exc_info=True)
 

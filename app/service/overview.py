@@ -66,7 +66,7 @@ def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
         recovers=lambda: parts.application.recovers_state,
     )
     buffer_limit = settings.memory.buffer_mb * 2**20
-    monitor.started(lambda: _look(parts, buffer_limit), EndOffsets(parts.application.admin))
+    monitor.started(lambda: _look(parts, buffer_limit), EndOffsets(parts.application.admin).of)
 
 
 def _readiness(parts: Parts) -> Probe:

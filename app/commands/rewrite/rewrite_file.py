@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from app.commands.rewrite.replaced_files import ReplacedFiles, download
 from app.commands.rewrite.schema_differences import differences
 from app.commands.rewrite.stored_rows import CoercedRows, coerce_stored, same_rows
+from app.convert.batch import Schema
 from app.errors import ConnectorError, FatalError
 from app.retry import Stopped, until_it_works
 from app.storage.base import ChangedError, ObjectStore, StoredObject
@@ -37,14 +38,6 @@ class WholeWriter(Protocol):
     """``app.spark.writer.SparkWriter`` in production."""
 
     def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path: ...
-
-
-class Schema(Protocol):
-    """The table's schema; ``app.table.schema_store.SchemaStore`` in production."""
-
-    @property
-    def current(self) -> TableSchema: ...
-    def extend(self, wanted: TableSchema) -> TableSchema: ...
 
 
 class SkippedError(Exception):
