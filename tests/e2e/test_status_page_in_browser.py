@@ -15,6 +15,8 @@ from tests.e2e.connector import ConnectorProcess
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
 
+pytestmark = pytest.mark.java  # whose memory the page shows
+
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
