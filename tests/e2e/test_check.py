@@ -44,7 +44,7 @@ class Checked:
     def failures(self, *names: str) -> dict[str, str]:
         """The messages of those that failed, which are these and no others; they made the code 1."""
         failed = {name: rest for name, (state, rest) in self.told.items() if state == "FAIL"}
-        assert tuple(failed) == names, self.output
+        assert failed.keys() == {*names}, self.output
         assert self.code == 1
         assert "Traceback" not in self.output
         return failed
@@ -57,13 +57,13 @@ class Checker:
         self.settings = settings
         self._folder = folder
 
-    def __call__(self, root: Path = REPO, **changed: str) -> Checked:
+    def __call__(self, *arguments: str, root: Path = REPO, **changed: str) -> Checked:
         """Variables of the connector are set; others, such as PATH, too."""
         scratch = self._folder / f"tmp-{uuid.uuid4().hex[:8]}"
         scratch.mkdir()
         blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
         done = subprocess.run(
-            [sys.executable, str(root / "main.py"), "check"],
+            [sys.executable, str(root / "main.py"), "check", *arguments],
             cwd=self._folder,
             env={**os.environ, **blank, **self.settings, "TMPDIR": str(scratch), **changed},
             stdin=subprocess.DEVNULL,
@@ -104,7 +104,7 @@ def test_what_transform_builds_is_tried_and_no_topic_of_it_created(
     check: Checker, scenario: Scenario, tmp_path: Path
 ) -> None:
     text = "def transform(sdf):\n    sdf = sdf.apply(lambda v, state: v, stateful=True)\n    return sdf.aply(print)\n"
-    failures = check(customised(tmp_path / "tree", text)).failures("transform")
+    failures = check(root=customised(tmp_path / "tree", text)).failures("transform")
     assert (
         "AttributeError: 'StreamingDataFrame' object has no attribute 'aply' at app/transform.py:3"
         in (failures["transform"])
@@ -133,6 +133,7 @@ def test_all_is_well_and_nothing_is_left_behind(
         f"{scenario.topic}  at s3://{bucket}/data/{scenario.topic}, partitioned by year, place  … s"
     )
     assert re.match(r"local\[\*\], heap 512 MB  Spark 4\.\S+ in Java \d+\S*; written a small table", told["spark"])
+    assert list(checked.told)[-1] == "spark"
     assert re.search(r"^all is well, in \d+\.\d s$", checked.output, re.MULTILINE)
     assert s3_server.secret_key not in checked.output
     assert catalog.token not in checked.output
@@ -150,6 +151,18 @@ def test_in_a_folder_nothing_is_left_behind_either(check: Checker, tmp_path: Pat
     assert checked.code == 0, checked.output
     assert not {"port", "catalog"}.intersection(checked.told)
     assert list((tmp_path / "lake").iterdir()) == []
+
+
+def test_without_spark_no_java_is_started_and_programs_read_json(check: Checker, scenario: Scenario) -> None:
+    checked = check("--json", "--without", "spark", CATALOG_URL="", JAVA_HOME="/nowhere")
+
+    assert checked.code == 0, checked.output
+    told = [json.loads(line) for line in checked.output.splitlines()]
+    assert {each["check"]: each["state"] for each in told} == dict.fromkeys(
+        ["broker", "topic", "group", "transform", "store", "table", "port"], "ok"
+    )
+    [topic] = [each for each in told if each["check"] == "topic"]
+    assert (topic["subject"], topic["detail"]) == (scenario.topic, "1 partition")
 
 
 def test_nobody_is_there(check: Checker, scenario: Scenario) -> None:
