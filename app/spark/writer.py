@@ -80,6 +80,7 @@ class SparkWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
         self._process: Popen[bytes] | None = None
+        self._is_up = False
         self._archiving: Popen[bytes] | None = None
         self._closing = threading.Event()
         self._lost: SparkLostError | None = None
@@ -94,9 +95,14 @@ class SparkWriter:
         return self._thread.submit(self._start)
 
     @property
+    def is_up(self) -> bool:
+        """Whether Spark has started, so that a batch would be written at once."""
+        return self._is_up
+
+    @property
     def alive(self) -> bool:
-        """Whether the JVM runs and answers, as far as is known without asking it."""
-        return self._process is not None and self._process.poll() is None and self._lost is None
+        """Whether the JVM starts, or runs and answers, as far as is known without asking it."""
+        return self._lost is None and (self._process is None or self._process.poll() is None)
 
     def jvm_pid(self) -> int | None:
         return self._process.pid if self._process else None
@@ -166,6 +172,7 @@ class SparkWriter:
             raise ConfigError("starting Spark", _reason(error), START_HINT) from None
         finally:
             watchdog.cancel()
+        self._is_up = True
         threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
 
     def _new_session(self) -> SparkSession:
