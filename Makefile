@@ -1,4 +1,4 @@
-# `make` lists the targets. Needed beforehand: Python 3.11 or newer, and Java 17 or newer for all that runs Spark.
+# `make` lists the targets. Needed beforehand: Python 3.11 or newer.
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,23 +10,23 @@ PROCESSES ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-unit test-slow test-mutants lint run image bench bench-scaling bench-calm chaos soak clean python java
+.PHONY: help venv demo test test-unit test-slow test-mutants lint run image bench bench-scaling bench-calm chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(READY) ## make .venv from requirements-dev.txt (the other targets do it by themselves)
 
-demo: python java $(READY) ## readings through a private Kafka into a lake in a local folder, then a query over it
+demo: python $(READY) ## readings through a private Kafka into a lake in a local folder, then a query over it
 	@$(PY) -m dev.demo
 
 test-unit: python $(READY) ## a minute of tests that need no service, no Java and no network
 	@$(PY) -m pytest -q -n 4 -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes
 
-test: python java $(READY) ## these and each promise once, against real services
+test: python $(READY) ## these and each promise once, against real services
 	@$(PY) -m pytest -n $(PROCESSES) -m "unit or standard" -o faulthandler_timeout=300
 
-test-slow: python java $(READY) ## all other tests: every fault at every step, many examples, the image
+test-slow: python $(READY) ## all other tests: every fault at every step, many examples, the image
 	@$(PY) -m pytest -n $(PROCESSES) -m "slow or hypothesis" --hypothesis-profile=thorough -o faulthandler_timeout=900
 	@$(PY) -m pytest -m alone
 
@@ -38,25 +38,25 @@ lint: $(READY) ## ruff and mypy
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 
-run: python java $(READY) ## the connector, with the settings of the environment and of .env
+run: python $(READY) ## the connector, with the settings of the environment and of .env
 	@$(PY) main.py
 
 image: $(READY) ## build the container image
 	@$(PY) -m dev.image
 
-bench: python java $(READY) ## messages per second, processor time and memory beside other sinks; BENCH='--help' tells more
+bench: python $(READY) ## messages per second, processor time and memory beside other sinks; BENCH='--help' tells more
 	@$(PY) -m bench $(BENCH)
 
-bench-scaling: python java $(READY) ## the same of the connector alone, along rows, partitions, folders, width, replicas and stores
+bench-scaling: python $(READY) ## the same of the connector alone, along rows, partitions, folders, width, replicas and stores
 	@$(PY) -m bench.scaling $(BENCH)
 
-bench-calm: python java $(READY) ## processor time with nothing to do, and the delay of 100 messages a second
+bench-calm: python $(READY) ## processor time with nothing to do, and the delay of 100 messages a second
 	@$(PY) -m bench.calm $(BENCH)
 
-chaos: python java $(READY) ## 50 members killed, frozen or cut off under load; CHAOS_SEED repeats a run
+chaos: python $(READY) ## 50 members killed, frozen or cut off under load; CHAOS_SEED repeats a run
 	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PY) -m pytest -s tests/faults/test_crash_loop.py
 
-soak: python java $(READY) ## half an hour of load: memory, files and threads must not grow
+soak: python $(READY) ## half an hour of load: memory, files and threads must not grow
 	@SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(PY) -m pytest -s tests/faults/test_soak.py
 
 clean: ## remove .venv, the demo's lake and everything else that was made here
@@ -69,9 +69,6 @@ python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "Python 3.11 or newer is needed, $(PYTHON) is `$(PYTHON) --version 2>/dev/null || echo missing`." \
 			"Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
-
-java: python
-	@$(PYTHON) -m dev.java
 
 # The stamp is written last: an interrupted installation is taken up again.
 $(READY): requirements.txt requirements-dev.txt | python

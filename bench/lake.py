@@ -14,6 +14,7 @@ from bench.timeline import LandedFile
 from bench.totals import TOTALS_SQL, Totals, WrongRowsError, differences, row_count, totals_of
 from dev.lake import query
 from dev.minio import LocalMinio
+from dev.reading_spark import reading_spark
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -21,16 +22,6 @@ if TYPE_CHECKING:
 
 DOWNLOADS_AT_ONCE = 8
 FIRST_DIFFERENCES = 5
-# Spark falls back to its own settings, and says so, where there is no appender.
-LOG_SETTINGS = """
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = console
-logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
-logger.gateway.level = error
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-"""
 
 
 def download(minio: LocalMinio, bucket: str, folder: Path) -> None:
@@ -81,28 +72,20 @@ def reading_session(folder: Path) -> Iterator[SparkSession]:
     """A small Spark of our own; partition values stay the text that the folders have.
 
     Args:
-        folder: gets the settings of its log, and what it writes by itself.
+        folder: gets what it writes by itself.
     """
-    log_settings = folder / "log4j2.properties"
-    log_settings.write_text(LOG_SETTINGS)
-    session: SparkSession = (
-        SparkSession.builder.master("local[2]")
-        .appName("bench")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log_settings.as_uri()}")
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-        .getOrCreate()
-    )
-    try:
+    with reading_spark(
+        folder,
+        master="local[2]",
+        heap="1g",
+        spark_sql_warehouse_dir=str(folder / "warehouse"),
+        spark_driver_bindAddress="127.0.0.1",
+        spark_driver_host="127.0.0.1",
+        spark_ui_showConsoleProgress="false",
+        spark_sql_shuffle_partitions="2",
+        spark_sql_sources_partitionColumnTypeInference_enabled="false",
+    ) as session:
         yield session
-    finally:
-        session.stop()
 
 
 def check_table(table: Path, expected: Totals, source: str | None = None) -> list[LandedFile]:

@@ -5,10 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from app.spark.class_archive import archive_option
+from app.spark.java import find_java
+from app.spark.launch import EXTRA_OPTIONS
 from dev.machine import ServiceError
 
 _REPO = Path(__file__).resolve().parent.parent
-_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 
 def make_archive(archive: Path) -> None:
@@ -18,9 +20,9 @@ def make_archive(archive: Path) -> None:
         ServiceError: it did not work, with what was printed.
     """
     # An archive may be in use already, and Java cannot write one then.
-    environment = {name: value for name, value in os.environ.items() if name != _OPTIONS}
+    environment = {name: value for name, value in os.environ.items() if name != EXTRA_OPTIONS}
     told = subprocess.run(
-        [sys.executable, "-m", "dev.class_archive", str(archive)],
+        [sys.executable, "-m", "app.spark.class_archive", str(archive)],
         cwd=_REPO,
         env=environment,
         stdout=subprocess.PIPE,
@@ -34,4 +36,4 @@ def make_archive(archive: Path) -> None:
 
 def archive_variables(archive: Path) -> dict[str, str]:
     """The variables that make a connector start Java with this archive."""
-    return {_OPTIONS: f"-XX:SharedArchiveFile={archive}"}
+    return {EXTRA_OPTIONS: archive_option(find_java(), archive)}

@@ -2,7 +2,7 @@
 
 Measured: Python without rows takes about 250 MB; a JVM with a heap of 512 MB stays below 600 MB, one with a heap of
 1,024 MB takes 750 MB and grows with the load. In heaps of 512 and 1,024 MB Spark writes a batch of 256 MB with records
-of a 32nd of the heap, and runs out of memory when they are of a 16th.
+of a 32nd of the heap. With 1,024 MB a third of the heap is to spare then.
 """
 
 from dataclasses import dataclass

@@ -121,12 +121,17 @@ class PausedPartitions:
         return True
 
     def _admit(self, starts: Mapping[TopicPartition, Start]) -> None:
-        """Resume partitions that are at their first offset."""
+        """Resume partitions that are at their first offset.
+
+        While all partitions are paused, the client's thread for a broker wakes up once a second. A resume does not wake
+        it, a seek does: without it the first message comes a second later.
+        """
         if not starts:
             return
         self._commit([_kafka(tp, start.offset) for tp, start in starts.items() if start.moves_group])
         self._consumer.resume([_kafka(tp) for tp in starts])
-        for tp in starts:
+        for tp, start in starts.items():
+            self._seek(tp, start.offset)
             del self._waiting[tp]
         listed = (f"{tp} from {start.offset}" for tp, start in sorted(starts.items()))
         logger.info("claimed: %s", ", ".join(listed))
@@ -142,10 +147,7 @@ class PausedPartitions:
         """
         if not self._claims.is_same_topic(tp):
             raise recreated_error(tp, f"Kafka gives offset {given} where {expected} comes next")
-        try:
-            self._consumer.seek(_kafka(tp, expected))
-        except KafkaException as error:
-            raise _not_there(tp, expected, error) from None
+        self._seek(tp, expected)
         logger.info("%s: the Kafka client went back to offset %s; sent on to %s again", tp, given, expected)
 
     def check_topics(self, tps: Iterable[TopicPartition]) -> None:
@@ -157,6 +159,12 @@ class PausedPartitions:
         for tp in {tp.topic: tp for tp in tps if tp not in self._waiting}.values():
             if self._claims.is_same_topic(tp) is False:
                 raise recreated_error(tp, "it has another id than before the pause")
+
+    def _seek(self, tp: TopicPartition, offset: int) -> None:
+        try:
+            self._consumer.seek(_kafka(tp, offset))
+        except KafkaException as error:
+            raise _not_there(tp, offset, error) from None
 
     def _commit(self, begins: list[KafkaTopicPartition]) -> None:
         """Commit the first offsets of the group, in one request: each may take long while the coordinator is away.

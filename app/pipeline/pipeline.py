@@ -19,7 +19,8 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_futures
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -38,6 +39,7 @@ from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
+_STOP_LOOK_SECONDS = 0.2  # between two looks whether the pipeline is stopped
 _T = TypeVar("_T")
 
 
@@ -52,6 +54,8 @@ class Pipeline:
 
     Args:
         writer: step 3.
+        writer_up: done once the writer can write. Until then batches are staged and wait; if it fails, so does the
+            pipeline. Without one, the writer can write from the start.
         stager: steps 1 and 2.
         destination: where the table's objects go.
         registrar: step 6.
@@ -74,12 +78,14 @@ class Pipeline:
         scratch: Path,
         workers: int,
         ownership: Ownership,
+        writer_up: Future[None] | None = None,
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
         metrics: Metrics | None = None,
         timings: Timings = DEFAULT,
     ) -> None:
         self._timings = timings
         self._writer = writer
+        self._writer_up = writer_up
         self._stager = stager
         self._destination = destination
         self._registrar = registrar
@@ -216,6 +222,7 @@ class Pipeline:
         return in_flight, staged.file
 
     def _write_next(self) -> None:
+        self._wait_for_writer()
         batch, staged = _unless_failed(self._staged.get())
         with self._changed:
             self._taken_by_writer = batch.number
@@ -225,6 +232,20 @@ class Pipeline:
             files = batch.timed("spark", lambda: self._writer.write(staged, batch.folder / "written"))
             staged.path.unlink()
         self._written.put((batch, files))
+
+    def _wait_for_writer(self) -> None:
+        """Wait until the writer has started.
+
+        Raises:
+            ConnectorError: it cannot start. There may be no batch that would find out.
+        """
+        if self._writer_up is None:
+            return
+        while not self._writer_up.done():
+            if self._stop.is_set():
+                raise Stopped
+            wait_for_futures([self._writer_up], timeout=_STOP_LOOK_SECONDS)
+        self._writer_up.result()
 
     def _prepare(self, upload_items: Sequence[UploadItem]) -> None:
         """Create or check the table in the catalog, if any of these files will be uploaded to it."""

@@ -24,6 +24,8 @@ class Java(Protocol):
 
     @property
     def alive(self) -> bool: ...
+    @property
+    def is_up(self) -> bool: ...
     def jvm_pid(self) -> int | None: ...
 
 
@@ -76,6 +78,8 @@ def _readiness(parts: Parts) -> Probe:
         return Probe(ok=False, detail="the state of transform() is read from its changelog")
     if not parts.loop.has_claimed_all:
         return Probe(ok=False, detail="partitions wait for their journals")
+    if not parts.java.is_up:
+        return Probe(ok=False, detail="Spark is starting: what is consumed waits for it")
     if not parts.sink.last_flush_ok:
         return Probe(ok=False, detail="the last flush did not go through")
     return Probe(ok=True, detail="consuming")

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from concurrent.futures import Future
 from types import FrameType
 from typing import NoReturn
 
@@ -48,7 +49,7 @@ from app.service.customised import Customised, load_customised
 from app.service.lake import Lake, check_journals, new_schema, open_lake
 from app.service.overview import Parts, new_monitor, oversee
 from app.service.spark import new_spark_writer
-from app.service.starting import patiently, spare_the_garbage_collector, wait
+from app.service.starting import patiently, spare_the_garbage_collector
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import make_scratch
 from app.stream_timeouts.events import Announcer
@@ -117,6 +118,7 @@ class _Service:
         self._announcer: Announcer | None = None
         self._lake: Lake | None = None
         self._spark = new_spark_writer(settings, self._scratch, _exit_without_spark)
+        self._consumes = False
         self.connected = False
 
     @property
@@ -125,7 +127,7 @@ class _Service:
 
         What its handler raises may be lost in the C code of Kafka's client, which goes on or fails in its own way.
         """
-        return self._stop.is_set() and not self.connected
+        return self._stop.is_set() and not self._consumes
 
     def run(self) -> None:
         """Start, consume, and return once stopped.
@@ -143,7 +145,7 @@ class _Service:
         begin = timings.clock()
         bad_records = new_bad_records(settings)
         stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout)
-        spark_up = self._spark.start()  # takes seconds, in which the rest is connected
+        spark_up = self._spark.start()  # takes seconds, in which the rest is connected and consuming begins
         self._lake = lake = open_lake(settings, timings)
         # Probes are answered from the start; the monitor learns the rest later.
         monitor.found(lake.location.uri, lake.location.root)
@@ -158,12 +160,14 @@ class _Service:
         reader = MessageReader(topic).read if in_batches else None
         stager = new_stager(settings, lake.location, lake.spec, schema, bad_records, reader)
         patiently(lambda: check_journals(lake, application.config.consumer_group), timings)
-        wait(spark_up)
+        if spark_up.done():
+            spark_up.result()  # what is known to fail need not join the group
 
         ownership = new_ownership(settings, assignments, timings)
         positions, topic_ids = new_group_offsets(application, timings)
         self._pipeline = pipeline = Pipeline(
             writer=self._spark,
+            writer_up=spark_up,
             stager=stager,
             destination=Destination(
                 lake.store, lake.location.root, lake.spec.virtual, frozenset(settings.stats_columns) or None
@@ -209,9 +213,9 @@ class _Service:
         self._application = application  # from here on a signal stops the loop, and no longer the start
         if self.stopped_at_start:
             raise _StopRequested
-        self.connected = True
-        logs.announce_connected()
+        self._consumes = True
         logger.info("ready to consume %s after %.1f s", topic.name, timings.clock() - begin)
+        spark_up.add_done_callback(lambda up: self._announce(up, timings.clock() - begin))
         spare_the_garbage_collector()
         try:
             application.run()
@@ -219,6 +223,13 @@ class _Service:
             bad_records.log_total()
         self._raise_if_incomplete(sink)
         logger.info("stopped: everything consumed is in the lake and committed")
+
+    def _announce(self, spark_up: Future[None], seconds: float) -> None:
+        """Say that all is connected, for Spark was the last; where it failed, the pipeline says so."""
+        if not spark_up.cancelled() and spark_up.exception() is None:
+            logger.info("ready to write after %.1f s", seconds)
+            self.connected = True
+            logs.announce_connected()
 
     def _raise_if_incomplete(self, sink: LakeSink) -> None:
         if sink.left_rows_behind:

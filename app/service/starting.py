@@ -3,8 +3,6 @@
 import gc
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TypeVar
 
 from app.errors import RetryableError
@@ -27,16 +25,6 @@ def patiently(work: Callable[[], _T], timings: Timings) -> _T:
                 raise
             logger.warning("%s. Trying again", str(error).rstrip("."))
             timings.sleep(timings.start_pause_seconds)
-
-
-def wait(future: Future[None]) -> None:
-    """Wait in short pieces, for a signal is handled only between them."""
-    while True:
-        try:
-            return future.result(timeout=0.2)
-        except FutureTimeout:
-            if future.done():
-                raise
 
 
 def spare_the_garbage_collector() -> None:

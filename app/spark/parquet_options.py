@@ -1,4 +1,4 @@
-"""Options of Parquet's writer that follow from a batch: how often it checks sizes, its pages, its dictionaries."""
+"""Options of Parquet's writer that follow from a batch: when it checks sizes, its pages, dictionaries and bounds."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.model import OutputFile
-from app.spark.staged_file import columns_without_dictionary, largest_row
+from app.spark.staged_file import columns_without_dictionary, largest_row, with_large_values
 
 _BYTES_BETWEEN_CHECKS = 2**20
 _ROWS_BETWEEN_CHECKS = 10_000
@@ -23,10 +23,11 @@ def parquet_options(schema: pa.Schema, rows: int) -> Mapping[str, str]:
         schema: the staged file's, with its metadata.
         rows: most rows that one of the files will have.
     """
+    options = _encodings(schema) | _statistics(with_large_values(schema))
     largest = largest_row(schema)
     if largest is None:
-        return _encodings(schema)
-    return _encodings(schema) | _size_checks(largest) | _page_size(rows * (largest + _LENGTH_BYTES))
+        return options
+    return options | _size_checks(largest) | _page_size(rows * (largest + _LENGTH_BYTES))
 
 
 def _size_checks(largest: int) -> dict[str, str]:
@@ -48,6 +49,20 @@ def _encodings(schema: pa.Schema) -> dict[str, str]:
     # In a setting's name a dot separates a column and a field of it; others are left to Parquet.
     names = (name for name in columns_without_dictionary(schema) if name.isidentifier())
     return {f"parquet.enable.dictionary#{name}": "false" for name in names}
+
+
+def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:
+    """Switch off the statistics of columns with large values.
+
+    Parquet keeps copies of the smallest and the largest value of each page and row group: ten at once of a text of
+    32 MB, a third of the heap. Bounds of more than 4 KB never get into the footer.
+    """
+    paths = [".".join(path) for path in large]
+    # Options do not tell capitals from small letters, and a dot in a name cannot be told from one between names.
+    is_clear = len({path.lower() for path in paths}) == len(paths) and not any("." in name for p in large for name in p)
+    if not is_clear:
+        return {"parquet.column.statistics.enabled": "false"}
+    return {f"parquet.column.statistics.enabled#{path}": "false" for path in paths}
 
 
 def without_dictionary(table: pa.Table, ids: pa.Array, groups: Sequence[OutputFile]) -> list[str]:

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+_LARGE_VALUE_BYTES = 64 * 1024  # Parquet leaves bounds of more than 4 KB out of a footer
 _MAX_ROW_GROUP_BYTES = 16 * 2**20  # Spark holds one in its heap, and twice its strings while they are growing
 _LARGEST_ROW = b"largest_row"
+_LARGE_VALUES = b"large_values"
 _WITHOUT_DICTIONARY = b"without_dictionary"
 
 
@@ -25,7 +27,11 @@ def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] 
         path: of the new file.
         without_dictionary: columns to hold as they are; see ``app.spark.parquet_options.without_dictionary``.
     """
-    metadata = {_LARGEST_ROW: str(_largest_row(table)), _WITHOUT_DICTIONARY: json.dumps([*without_dictionary])}
+    metadata = {
+        _LARGEST_ROW: str(_largest_row(table)),
+        _LARGE_VALUES: json.dumps(_with_large_values(table)),
+        _WITHOUT_DICTIONARY: json.dumps([*without_dictionary]),
+    }
     table = table.replace_schema_metadata(metadata)
     with pq.ParquetWriter(
         path, table.schema, compression="none", use_dictionary=False, write_statistics=False
@@ -38,6 +44,12 @@ def largest_row(schema: pa.Schema) -> int | None:
     """Bytes that no row of the file exceeds, by the file's own schema; ``None`` where the file does not state it."""
     size = (schema.metadata or {}).get(_LARGEST_ROW)
     return int(size) if size is not None else None
+
+
+def with_large_values(schema: pa.Schema) -> list[tuple[str, ...]]:
+    """Paths of the leaf columns with a value of more than 64 KiB, by the file's own schema, as Spark will name them."""
+    paths = (schema.metadata or {}).get(_LARGE_VALUES, b"[]")
+    return [tuple(path) for path in json.loads(paths)]
 
 
 def columns_without_dictionary(schema: pa.Schema) -> list[str]:
@@ -53,7 +65,7 @@ def _largest_row(table: pa.Table) -> int:
 def _largest_value(column: pa.ChunkedArray) -> int:
     """Bytes that no value of the column exceeds. In the worst case the longest list has the largest element."""
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind):
+    if _has_bytes(kind):
         return _max(pc.binary_length(column))
     if pa.types.is_list(kind):
         return _max(pc.list_value_length(column)) * _largest_value(pc.list_flatten(column))
@@ -62,6 +74,29 @@ def _largest_value(column: pa.ChunkedArray) -> int:
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind):
         return -(-int(kind.bit_width) // 8)
     return int(column.nbytes)
+
+
+def _with_large_values(table: pa.Table) -> list[tuple[str, ...]]:
+    leaves = (leaf for name in table.column_names for leaf in _leaves((name,), table.column(name)))
+    return [path for path, values in leaves if _max(pc.binary_length(values)) > _LARGE_VALUE_BYTES]
+
+
+def _leaves(path: tuple[str, ...], column: pa.ChunkedArray) -> Iterator[tuple[tuple[str, ...], pa.ChunkedArray]]:
+    """The leaf columns of text and bytes."""
+    kind = column.type
+    if column.nbytes <= _LARGE_VALUE_BYTES:
+        return
+    if _has_bytes(kind):
+        yield path, column
+    elif pa.types.is_list(kind):
+        yield from _leaves((*path, "list", "element"), pc.list_flatten(column))
+    elif pa.types.is_struct(kind):
+        for index in range(kind.num_fields):
+            yield from _leaves((*path, kind.field(index).name), pc.struct_field(column, index))
+
+
+def _has_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind))
 
 
 def _max(lengths: pa.ChunkedArray) -> int:

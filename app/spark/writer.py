@@ -7,9 +7,10 @@ because py4j waits for ever: with the call on its own thread the caller can wait
 import contextlib
 import gc
 import logging
-import os
+import math
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -22,15 +23,17 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkTypeError
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
-from app.spark.jvm import java_log, spark_conf, use_scratch_file_system
+from app.spark.class_archive import archive_options, make_in_background
+from app.spark.java import find_java
+from app.spark.launch import START_HINT, connect, java_log, start_java
 from app.spark.parquet_options import parquet_options
+from app.spark.session import spark_conf, use_scratch_file_system
 from app.spark.staged_file import write_staged
 
 logger = logging.getLogger(__name__)
@@ -40,6 +43,7 @@ _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
 _WRITES_BETWEEN_COLLECTIONS = 20
+_ARCHIVE_AFTER_SECONDS = 30.0  # of running: commands are over by then, and so is the rush of the start
 _T = TypeVar("_T")
 
 
@@ -68,13 +72,16 @@ class SparkWriter:
         job_seconds: float = 600.0,
     ) -> None:
         self._master = master
-        self._conf = spark_conf(scratch, driver_memory, compression, row_group_rows)
+        self._heap = driver_memory
+        self._conf = spark_conf(scratch, compression, row_group_rows)
         self._scratch = scratch
         self._on_lost = on_lost
         self._job_seconds = job_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
         self._process: Popen[bytes] | None = None
+        self._is_up = False
+        self._archiving: Popen[bytes] | None = None
         self._closing = threading.Event()
         self._lost: SparkLostError | None = None
         self._lost_lock = threading.Lock()
@@ -88,9 +95,14 @@ class SparkWriter:
         return self._thread.submit(self._start)
 
     @property
+    def is_up(self) -> bool:
+        """Whether Spark has started, so that a batch would be written at once."""
+        return self._is_up
+
+    @property
     def alive(self) -> bool:
-        """Whether the JVM runs and answers, as far as is known without asking it."""
-        return self._process is not None and self._process.poll() is None and self._lost is None
+        """Whether the JVM starts, or runs and answers, as far as is known without asking it."""
+        return self._lost is None and (self._process is None or self._process.poll() is None)
 
     def jvm_pid(self) -> int | None:
         return self._process.pid if self._process else None
@@ -129,6 +141,8 @@ class SparkWriter:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        if self._archiving is not None and self._archiving.stdin is not None:
+            self._archiving.stdin.close()  # ends it, and the Java that it has started
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _call(self, work: Callable[[], _T], doing: str) -> _T:
@@ -155,24 +169,29 @@ class SparkWriter:
             use_scratch_file_system(self._session)
             self._warm_up()
         except (Py4JError, PySparkException, OSError) as error:
-            raise ConfigError("starting Spark", _reason(error), _START_HINT) from None
+            raise ConfigError("starting Spark", _reason(error), START_HINT) from None
         finally:
             watchdog.cancel()
+        self._is_up = True
         threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
 
     def _new_session(self) -> SparkSession:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark fails where the machine's own name has no address
-        conf = SparkConf().setMaster(self._master).setAppName("quix-ts-datalake-sink").setAll(list(self._conf.items()))
-        # Java alone at first: it is known, and can be ended, before a session begins to write into the scratch folder.
-        with java_log() as descriptor:
-            streams = {"stdout": descriptor, "stderr": descriptor}
-            gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
-        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+        if SparkContext._gateway is None:  # PySpark has one Java process at most for the whole life of Python
+            self._start_java()
         self._process = SparkContext._gateway.proc  # type: ignore[union-attr]
-        if self._closing.is_set():  # close() came too early to know it
-            self._process.kill()
+        conf = SparkConf().setMaster(self._master).setAppName("quix-ts-datalake-sink").setAll(list(self._conf.items()))
         session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
         return session
+
+    def _start_java(self) -> None:
+        java = find_java()
+        with java_log() as descriptor:
+            started = start_java(java, self._heap, self._scratch, descriptor, archive_options(java))
+        # It is known, and can be ended, before a session begins to write into the scratch folder.
+        self._process = started.process
+        if self._closing.is_set():  # close() came too early to know it
+            self._process.kill()
+        SparkContext._ensure_initialized(gateway=connect(started))
 
     def _warm_up(self) -> None:
         staged = self._scratch / "warm-up.parquet"
@@ -236,10 +255,14 @@ class SparkWriter:
 
     def _watch(self) -> None:
         process = self._process
+        archive_at = time.monotonic() + _ARCHIVE_AFTER_SECONDS
         while process is not None and not self._closing.wait(_WATCH_SECONDS):
             if process.poll() is not None:
                 self._declare_lost("running Spark", self._death_or(None))
                 return
+            if self._archiving is None and time.monotonic() >= archive_at:
+                archive_at = math.inf
+                self._archiving = make_in_background(find_java())
 
     def _has_ended(self) -> bool:
         """Whether the JVM is gone. Its connections break some moments before the system reports its end."""
@@ -267,12 +290,6 @@ class SparkWriter:
         if not self._closing.is_set():
             self._on_lost(self._lost)
         return self._lost
-
-
-_START_HINT = (
-    "Spark needs Java 17 or newer (JAVA_HOME or java on the PATH), SPARK_DRIVER_MEMORY of at least 512m, "
-    "and a temporary folder that can be written"
-)
 
 
 def _column(name: str) -> Column:

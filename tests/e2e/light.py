@@ -29,6 +29,7 @@ class LightWriter(ArrowWriter):
     """As ``app.spark.writer.SparkWriter``, and ready at once."""
 
     alive = True
+    is_up = True
 
     def __init__(self, **_: Any) -> None:
         super().__init__()

@@ -8,12 +8,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from dev.reading_spark import reading_spark
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -58,20 +59,16 @@ def spark_reader(log: Path) -> Iterator[SparkReader]:
 
 
 def _serve() -> None:
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.driver.memory", "512m")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    for line in sys.stdin:
-        asked = json.loads(line)
-        session.read.parquet(asked["folder"]).createOrReplaceTempView("lake")
-        rows = session.sql(asked["sql"]).collect()
-        sys.stdout.write(json.dumps([list(row) for row in rows], default=str) + "\n")
-        sys.stdout.flush()
-    session.stop()
+    with (
+        tempfile.TemporaryDirectory(prefix="reader-") as folder,
+        reading_spark(Path(folder), master="local[1]", spark_sql_session_timeZone="UTC") as session,
+    ):
+        for line in sys.stdin:
+            asked = json.loads(line)
+            session.read.parquet(asked["folder"]).createOrReplaceTempView("lake")
+            rows = session.sql(asked["sql"]).collect()
+            sys.stdout.write(json.dumps([list(row) for row in rows], default=str) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

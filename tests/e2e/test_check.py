@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import uuid
@@ -45,7 +44,7 @@ class Checked:
     def failures(self, *names: str) -> dict[str, str]:
         """The messages of those that failed, which are these and no others; they made the code 1."""
         failed = {name: rest for name, (state, rest) in self.told.items() if state == "FAIL"}
-        assert tuple(failed) == names, self.output
+        assert failed.keys() == {*names}, self.output
         assert self.code == 1
         assert "Traceback" not in self.output
         return failed
@@ -58,13 +57,13 @@ class Checker:
         self.settings = settings
         self._folder = folder
 
-    def __call__(self, root: Path = REPO, **changed: str) -> Checked:
+    def __call__(self, *arguments: str, root: Path = REPO, **changed: str) -> Checked:
         """Variables of the connector are set; others, such as PATH, too."""
         scratch = self._folder / f"tmp-{uuid.uuid4().hex[:8]}"
         scratch.mkdir()
         blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
         done = subprocess.run(
-            [sys.executable, str(root / "main.py"), "check"],
+            [sys.executable, str(root / "main.py"), "check", *arguments],
             cwd=self._folder,
             env={**os.environ, **blank, **self.settings, "TMPDIR": str(scratch), **changed},
             stdin=subprocess.DEVNULL,
@@ -105,7 +104,7 @@ def test_what_transform_builds_is_tried_and_no_topic_of_it_created(
     check: Checker, scenario: Scenario, tmp_path: Path
 ) -> None:
     text = "def transform(sdf):\n    sdf = sdf.apply(lambda v, state: v, stateful=True)\n    return sdf.aply(print)\n"
-    failures = check(customised(tmp_path / "tree", text)).failures("transform")
+    failures = check(root=customised(tmp_path / "tree", text)).failures("transform")
     assert (
         "AttributeError: 'StreamingDataFrame' object has no attribute 'aply' at app/transform.py:3"
         in (failures["transform"])
@@ -134,6 +133,7 @@ def test_all_is_well_and_nothing_is_left_behind(
         f"{scenario.topic}  at s3://{bucket}/data/{scenario.topic}, partitioned by year, place  … s"
     )
     assert re.match(r"local\[\*\], heap 512 MB  Spark 4\.\S+ in Java \d+\S*; written a small table", told["spark"])
+    assert list(checked.told)[-1] == "spark"
     assert re.search(r"^all is well, in \d+\.\d s$", checked.output, re.MULTILINE)
     assert s3_server.secret_key not in checked.output
     assert catalog.token not in checked.output
@@ -151,6 +151,18 @@ def test_in_a_folder_nothing_is_left_behind_either(check: Checker, tmp_path: Pat
     assert checked.code == 0, checked.output
     assert not {"port", "catalog"}.intersection(checked.told)
     assert list((tmp_path / "lake").iterdir()) == []
+
+
+def test_without_spark_no_java_is_started_and_programs_read_json(check: Checker, scenario: Scenario) -> None:
+    checked = check("--json", "--without", "spark", CATALOG_URL="", JAVA_HOME="/nowhere")
+
+    assert checked.code == 0, checked.output
+    told = [json.loads(line) for line in checked.output.splitlines()]
+    assert {each["check"]: each["state"] for each in told} == dict.fromkeys(
+        ["broker", "topic", "group", "transform", "store", "table", "port"], "ok"
+    )
+    [topic] = [each for each in told if each["check"] == "topic"]
+    assert (topic["subject"], topic["detail"]) == (scenario.topic, "1 partition")
 
 
 def test_nobody_is_there(check: Checker, scenario: Scenario) -> None:
@@ -206,7 +218,7 @@ def test_all_are_there_and_something_is_wrong_with_each(
     assert checked.told["group"] == ("--", f"{scenario.group}  skipped: needs the topic")
 
 
-def test_a_wrong_login_a_missing_bucket_and_no_java(check: Checker, s3_server: LocalMinio, tmp_path: Path) -> None:
+def test_a_wrong_login_a_missing_bucket_and_no_java(check: Checker, s3_server: LocalMinio) -> None:
     bucket = f"missing-{uuid.uuid4().hex[:8]}"
     checked = check(
         KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT",
@@ -214,27 +226,14 @@ def test_a_wrong_login_a_missing_bucket_and_no_java(check: Checker, s3_server: L
         KAFKA_SASL_USERNAME="somebody",
         KAFKA_SASL_PASSWORD=SECRET,
         S3_BUCKET=bucket,
-        PATH=_path_without_java(tmp_path),
-        JAVA_HOME="",
+        JAVA_HOME="/nowhere",
     )
 
     failures = checked.failures("broker", "store", "spark")
     assert "KAFKA_" in failures["broker"]
     assert f"connecting to s3://{bucket}: there is no such bucket" in failures["store"]
-    assert failures["spark"].startswith("starting Spark: ")
-    assert "Spark needs Java 17 or newer (JAVA_HOME or java on the PATH)" in failures["spark"]
+    assert failures["spark"].startswith("finding Java: JAVA_HOME=/nowhere is no Java 17 or newer")
     assert bucket not in [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
-
-
-def _path_without_java(folder: Path) -> str:
-    """What PySpark's start script calls, and nothing else."""
-    programs = folder / "bin"
-    programs.mkdir()
-    for name in ("bash", "sh", "ps", "env", "dirname", "basename", "uname", "cat", "sed"):
-        found = shutil.which(name)
-        if found:
-            (programs / name).symlink_to(found)
-    return str(programs)
 
 
 @pytest.mark.parametrize("missing", ["s3:PutObject", "s3:DeleteObject"])

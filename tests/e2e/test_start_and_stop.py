@@ -1,5 +1,6 @@
 """SIGTERM at any moment stops in good order; the probes tell where the connector stands."""
 
+import re
 import signal
 
 import pytest
@@ -7,6 +8,7 @@ import requests
 
 from tests.e2e.conftest import NewScenario
 from tests.e2e.lake import Tally
+from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
 
 
@@ -25,10 +27,42 @@ def test_a_stop_while_spark_starts(scenario: Scenario, moment: str) -> None:
     connector.signal(signal.SIGTERM)  # platforms repeat themselves
     assert connector.wait() == 0
 
-    assert "stopped while starting" in connector.log
+    # Consuming may have begun, for it does not wait for Spark.
+    assert re.search("stopped while starting|stopped: everything consumed is in the lake", connector.log)
     assert not connector.complaints()
     connector.wait_until_nothing_is_left()
     assert not list(scratch.glob("quix-datalake-*/*"))
+
+
+@pytest.mark.java
+def test_consuming_begins_while_spark_starts(scenario: Scenario) -> None:
+    scenario.produce(records(1_000))
+    connector = scenario.connector(BATCH_SIZE="500", SPARK_SUBMIT_OPTS="-Xint")  # a slow start
+    connector.wait_for_log(r"claimed: ")
+    assert "CONNECTED!" not in connector.log
+    assert connector.health("live") == 200
+    assert connector.health("ready") == 503
+    scenario.wait_until_committed(1_000, by=connector)
+    assert connector.log.index("claimed: ") < connector.log.index("CONNECTED!")
+    assert connector.health("ready") == 200
+    assert connector.stop() == 0
+    assert not connector.complaints()
+    assert scenario.lake.numbers() == list(range(1_000))
+
+
+@pytest.mark.java
+def test_a_spark_that_does_not_come_up_ends_the_process_and_loses_nothing(scenario: Scenario) -> None:
+    scenario.produce(records(1_000))
+    refused = scenario.connector(BATCH_SIZE="500", SPARK_DRIVER_MEMORY="900000g")
+    assert refused.wait() == 2
+    assert "CONNECTED!" not in refused.log
+    assert re.search(r"^ERROR! starting Spark: Java ended with code 1.*SPARK_DRIVER_MEMORY", refused.log, re.MULTILINE)
+    refused.wait_until_nothing_is_left()
+
+    second = scenario.connector(BATCH_SIZE="500")
+    scenario.wait_until_committed(1_000, by=second)
+    assert second.stop() == 0
+    assert scenario.lake.numbers() == list(range(1_000))
 
 
 def test_a_stop_before_the_first_record(scenario: Scenario) -> None:

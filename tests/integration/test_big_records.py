@@ -85,3 +85,19 @@ def test_large_records_one_after_another_among_thousands_of_small_ones(
     texts = ["small"] * 20_000 + largest(plan, half) + ["small"] * 20_000
     rows = [row({"text": each}, offset) for offset, each in enumerate(texts)]
     assert write_and_read(writer, rows, scratch=tmp_path) == [dict(enumerate(texts))]
+
+
+def test_only_columns_with_large_values_are_without_bounds(writer: SparkWriter, tmp_path: Path) -> None:
+    large = text(100_000)
+    rows = [row({"a": n, "b": large, "über maß": large, "c": {"d": [large], "e": "x"}}, n) for n in range(3)]
+    staged = stager(spec()).stage(batch_of({TP: rows}), tmp_path / "staged.parquet", lambda work: work())
+    assert staged.file is not None
+    [file] = writer.write(staged.file, tmp_path / "out")
+
+    group = pq.read_metadata(file.path).row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    without = {column.path_in_schema for column in columns if column.statistics is None}
+    assert without == {"b", "über maß", "c.d.list.element"}
+    assert {"a", "c.e"} <= {
+        column.path_in_schema for column in columns if column.statistics and column.statistics.has_min_max
+    }

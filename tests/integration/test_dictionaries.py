@@ -11,7 +11,8 @@ from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicParti
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import write_staged
 from app.spark.writer import SparkWriter
-from tests.services.spark import forget_java, new_spark_writer
+from dev.reading_spark import forget_java
+from tests.services.spark import new_spark_writer
 
 ROWS = 30_000
 TABLE = pa.table(

@@ -126,7 +126,7 @@ def test_a_value_of_300_bytes_has_no_folder() -> None:
 
 def test_a_table_begun_by_spark_keeps_its_null_folder(writer: SparkWriter, tmp_path: Path) -> None:
     session = SparkSession.builder.getOrCreate()
-    frame = session.createDataFrame([(1, "a"), (2, None)], "n long, x string")
+    frame = session.sql("SELECT * FROM VALUES (1L, 'a'), (2L, NULL) AS t(n, x)")
     frame.write.partitionBy("x").parquet(str(tmp_path / "data" / "t"))
     assert _null_folder(tmp_path) == HIVE_NULL
 

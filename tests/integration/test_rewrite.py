@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from app.catalog.registrar import Registrar
@@ -24,11 +23,12 @@ from app.storage.s3.store import S3Store
 from app.table.location import TableLocation
 from app.table.schema import TableSchema
 from dev.minio import LocalMinio
+from dev.reading_spark import reading_spark
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.fakes.memory_schema import MemorySchema
 from tests.services.minio_rights import restricted_keys
-from tests.services.spark import forget_java, kept_variables
+from tests.services.spark import kept_variables
 from tests.support.batches import properties
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
@@ -108,15 +108,9 @@ def lake(s3_server: LocalMinio, bucket: str) -> Bucket:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    yield session
-    gateway: Any = SparkContext._gateway
-    session.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30)
-    forget_java()
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with reading_spark(tmp_path_factory.mktemp("reader"), master="local[1]") as session:
+        yield session
 
 
 def old_file(first: int, rows: int = 3) -> dict[str, Any]:

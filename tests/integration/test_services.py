@@ -3,14 +3,12 @@
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 from confluent_kafka import Consumer
 
 from dev.broker import Broker
-from dev.java import find_java
 from dev.kafka import LocalKafka
 from dev.machine import ServiceError
 from dev.minio import LocalMinio
@@ -129,20 +127,3 @@ def test_a_server_that_ends_at_its_start_shows_its_log() -> None:
     with pytest.raises(ServiceError, match=r"ended with code 3 at its start:\n.*no room on the disk"), server:
         pytest.fail("it must not come to run")
     assert not server.folder.exists()
-
-
-def test_a_missing_java_says_how_to_install_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ServiceError, match=r"Java 17 or newer is needed, .*none.*apt-get install openjdk-17"):
-        find_java()
-
-
-def test_a_java_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ServiceError, match=f"{java} is Java 8"):
-        find_java()

@@ -4,11 +4,14 @@ import gc
 import multiprocessing
 import os
 import signal
+import socket
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from ipaddress import ip_address
+from multiprocessing.process import BaseProcess
 from multiprocessing.queues import Queue
 from pathlib import Path
 
@@ -17,13 +20,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from py4j.java_gateway import JavaObject
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from app.catalog.column_stats import column_stats
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
+from app.spark.launch import MODULE_OPTIONS
 from app.spark.writer import SparkWriter
-from tests.services.spark import forget_java, new_spark_writer
+from dev.reading_spark import forget_java
+from tests.services.spark import new_spark_writer
+from tests.unit.pipeline.pipeline_line import wait_until
 
 ROW_GROUP_ROWS = 100_000
 MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
@@ -380,8 +387,8 @@ def test_a_missing_java_is_a_matter_of_settings(tmp_path: Path) -> None:
     finally:
         process.join(30)
         process.kill()
-    assert message.startswith("starting Spark: ")
-    assert "Java 17 or newer (JAVA_HOME or java on the PATH)" in message
+    assert message.startswith("finding Java: JAVA_HOME=")
+    assert "nowhere is no Java 17 or newer" in message
     assert "\n" not in message
 
 
@@ -393,3 +400,109 @@ def _start_without_java(scratch: Path, told: "Queue[str]") -> None:
     except ConfigError as error:
         told.put(str(error))
     writer.close()
+
+
+SECRETS = {"S3_SECRET_KEY": "keep-this-1", "AWS_SECRET_ACCESS_KEY": "keep-this-2", "KAFKA_SASL_PASSWORD": "keep-this-3"}
+
+
+def _show_java(scratch: Path, seen: "Queue[dict[str, str]]", done: "Queue[None]") -> None:
+    """Runs in a process of its own, for its environment and its end."""
+    os.environ.update(SECRETS)
+    losses: list[SparkLostError] = []
+    writer = new_spark_writer(scratch, on_lost=losses.append)
+    writer.start().result()
+    java = Path(f"/proc/{writer.jvm_pid()}")
+    seen.put(
+        {
+            "pid": java.name,
+            "environment": (java / "environ").read_text(),
+            "command": (java / "cmdline").read_text(),
+            "ours": str({name for name in os.environ if "GATEWAY" in name}),
+            "gateway": str(SparkContext._gateway.gateway_parameters.port),  # type: ignore[union-attr]
+        }
+    )
+    done.get(timeout=120)
+
+
+@pytest.fixture(scope="module")
+def shown_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, str], BaseProcess]]:
+    """What was seen of a Java process, and the Python that it belongs to."""
+    context = multiprocessing.get_context("spawn")
+    seen, done = context.Queue(), context.Queue()
+    process = context.Process(target=_show_java, args=(tmp_path_factory.mktemp("scratch"), seen, done))
+    process.start()
+    try:
+        yield seen.get(timeout=300), process
+    finally:
+        process.kill()
+        process.join()
+
+
+def test_java_gets_no_secret(shown_java: tuple[dict[str, str], BaseProcess]) -> None:
+    seen, _ = shown_java
+
+    assert not [secret for secret in SECRETS.values() if secret in seen["environment"] + seen["command"]]
+    assert not [name for name in SECRETS if name in seen["environment"]]
+    assert "secret" not in seen["command"].lower()
+    assert seen["ours"] == "set()", "PySpark's secret for the gateway does not stay in our environment"
+
+
+def test_nobody_without_the_secret_gets_an_answer_at_any_port(shown_java: tuple[dict[str, str], BaseProcess]) -> None:
+    seen, _ = shown_java
+    listening = _listening(seen["pid"])
+
+    assert int(seen["gateway"]) in [port for _, port in listening]
+    assert {address for address, _ in listening} == {"127.0.0.1"}
+    for _, port in listening:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+            if port == int(seen["gateway"]):
+                stranger.sendall(b"c\nz:java.lang.System\ngetProperty\nsuser.home\ne\n")
+                assert b"Authentication error" in stranger.recv(1000)
+            else:
+                # The head of a request of Spark's protocol: length of the frame, type, id, length of the body, body.
+                stranger.sendall((21 + 4).to_bytes(8) + bytes([3]) + (7).to_bytes(8) + (4).to_bytes(4) + b"ping")
+                assert _answer(stranger)[:1] in (b"", b"\x05"), "closed, or refused"
+
+
+def _answer(stranger: socket.socket) -> bytes:
+    """What follows the length of a frame: its type first."""
+    try:
+        return stranger.recv(1000)[8:]
+    except ConnectionResetError:
+        return b""
+
+
+def _listening(pid: str) -> list[tuple[str, int]]:
+    """Address and port of every socket on which a process takes connections."""
+    links = [str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()]
+    found = []
+    for version in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{version}").read_text().splitlines()[1:]:
+            fields = line.split()
+            local, state = fields[1], fields[3]
+            if state == "0A" and f"socket:[{fields[9]}]" in links:
+                address, port = local.split(":")
+                found.append((_readable(address), int(port, 16)))
+    return found
+
+
+def _readable(address: str) -> str:
+    words = [bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8)]
+    found = ip_address(b"".join(words))
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def test_java_ends_with_a_python_that_is_killed(shown_java: tuple[dict[str, str], BaseProcess]) -> None:
+    seen, process = shown_java
+    java = Path(f"/proc/{seen['pid']}")
+    assert java.exists()
+
+    process.kill()
+
+    wait_until(lambda: not java.exists() or "State:\tZ" in (java / "status").read_text())
+
+
+def test_java_is_opened_as_spark_wants_it(writer: SparkWriter) -> None:
+    jvm = SparkContext._jvm
+    wanted = list(jvm.org.apache.spark.launcher.JavaModuleOptions.defaultModuleOptionArray())  # type: ignore[union-attr]
+    assert set(wanted) - set(MODULE_OPTIONS) == {"--add-modules=jdk.incubator.vector"}

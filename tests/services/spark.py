@@ -8,10 +8,9 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from app.spark.writer import SparkWriter
+from dev.reading_spark import forget_java
 
 
 def new_spark_writer(scratch: Path, **changed: Any) -> SparkWriter:
@@ -35,12 +34,6 @@ def started_spark(scratch: Path, **changed: Any) -> Iterator[SparkWriter]:
     yield writer
     writer.close()
     forget_java()
-
-
-def forget_java() -> None:
-    """PySpark keeps one Java process for the whole life of Python; where that one is gone, let another be started."""
-    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
-    SparkSession._instantiatedSession = None
 
 
 def kept_variables() -> dict[str, str]:

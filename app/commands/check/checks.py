@@ -1,6 +1,8 @@
-"""Runs checks side by side, each within its time, and gives their results in order."""
+"""Runs checks side by side, each within its time, and gives each result as soon as it is known."""
 
+import json
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,15 +48,20 @@ class Result:
 
 
 def run(checks: Sequence[Check]) -> Iterator[tuple[Check, Result]]:
-    """Run all checks at once, those that need others after them, and give their results in the order of the checks.
+    """Run all checks at once, those that need others after them, and give each result when it is known.
 
-    A check that is out of time counts as failed; its thread is left behind and ends with the process.
+    The result of the last check comes last. A check that is out of time counts as failed; its thread is left behind and
+    ends with the process.
     """
     results: Mapping[str, Future[Result]] = {check.name: Future() for check in checks}
+    ended: queue.SimpleQueue[Check] = queue.SimpleQueue()
     for check in checks:
-        threading.Thread(target=_run_in_turn, args=(check, results), name=check.name, daemon=True).start()
-    for check in checks:
-        yield check, results[check.name].result()
+        threading.Thread(target=_run_in_turn, args=(check, results, ended), name=check.name, daemon=True).start()
+    last = checks[-1]
+    for check in (ended.get() for _ in checks):
+        if check is not last:
+            yield check, results[check.name].result()
+    yield last, results[last.name].result()
 
 
 def line(check: Check, result: Result, width: int) -> str:
@@ -67,11 +74,19 @@ def line(check: Check, result: Result, width: int) -> str:
     return f"{begin}{check.subject}  {result.detail}  {result.seconds:.2f} s"
 
 
-def _run_in_turn(check: Check, results: Mapping[str, Future[Result]]) -> None:
+def as_json(check: Check, result: Result) -> str:
+    """The same as an object in JSON."""
+    state = {"ok": "ok", "FAIL": "failed", "--": "skipped"}[result.state]
+    told = {"check": check.name, "state": state, "subject": check.subject, "detail": result.detail}
+    return json.dumps({**told, "seconds": round(result.seconds, 2)})
+
+
+def _run_in_turn(check: Check, results: Mapping[str, Future[Result]], ended: "queue.SimpleQueue[Check]") -> None:
     for name in check.after:
         results[name].result()
     missing = next((name for name in check.needs if results[name].result().state != "ok"), None)
     results[check.name].set_result(Result("--", f"skipped: needs the {missing}") if missing else _tried(check))
+    ended.put(check)
 
 
 def _tried(check: Check) -> Result:

@@ -1,5 +1,6 @@
 """``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
 
+import argparse
 import contextlib
 import secrets
 import shutil
@@ -11,7 +12,7 @@ from typing import Final
 
 from quixstreams.models.topics import Topic
 
-from app.commands.check.checks import Check, line, run
+from app.commands.check.checks import Check, as_json, line, run
 from app.commands.command_line import ArgumentParser, log_warnings_only, print_line
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
@@ -34,6 +35,7 @@ from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
 from app.table.location import TableLocation
 
+_SPARK: Final = "spark"
 _BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
 _ANSWER_SECONDS: Final = 30.0
 _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
@@ -46,21 +48,27 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
     Returns:
         1 if anything failed, else 0.
     """
-    ArgumentParser("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.").parse_args(
-        arguments
-    )
+    options = _parsed(arguments)
     log_warnings_only()
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:
-        checks = attempts.checks()
+        checks = [each for each in attempts.checks() if each.name != options.without]
         width = max(len(each.name) for each in checks)
         for each, result in run(checks):
-            print_line(line(each, result, width))
+            print_line(as_json(each, result) if options.json else line(each, result, width))
             failed += result.state == "FAIL"
-    took = f"{time.monotonic() - begin:.1f} s"
-    print_line(f"all is well, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
+    if not options.json:
+        took = f"{time.monotonic() - begin:.1f} s"
+        print_line(f"all is well, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
     return 1 if failed else 0
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = ArgumentParser("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.")
+    parser.add_argument("--json", action="store_true", help="answer with an object in JSON for each check")
+    parser.add_argument("--without", choices=[_SPARK], help="leave out the check that takes seconds")
+    return parser.parse_args(arguments)
 
 
 class _Attempts:
@@ -79,7 +87,7 @@ class _Attempts:
         self._spark: SparkWriter | None = None
 
     def checks(self) -> list[Check]:
-        """All of them, in the order of the answer."""
+        """All of them. Spark, which takes longest, is the last."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
         after_catalog = ("catalog",) if settings.catalog else ()  # it may have the table elsewhere
@@ -106,7 +114,7 @@ class _Attempts:
         if settings.http_port:
             checks.append(Check("port", f"HTTP_PORT={settings.http_port}", self._try_port, _ANSWER_SECONDS))
         spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
-        return [*checks, Check("spark", spark, self._start_spark, _SPARK_SECONDS)]
+        return [*checks, Check(_SPARK, spark, self._start_spark, _SPARK_SECONDS)]
 
     def close(self) -> None:
         """End Java, and remove what the attempts have left on this machine."""

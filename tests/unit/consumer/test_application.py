@@ -60,7 +60,7 @@ def test_records_that_come_again_by_a_slip_of_the_client_become_no_rows(lenient:
 def test_records_before_the_claim_become_no_rows(lenient: Bench) -> None:
     lenient.claims.starts = {TP: Start(5)}
     lenient.turn(record(0), record(5))
-    assert lenient.calls.count("seek 0 to 5") == 2
+    assert lenient.calls.count("seek 0 to 5") == 3
     lenient.checkpoint()
     assert (lenient.written, lenient.commits) == ([5], [{TP: 6}])
 

@@ -125,7 +125,7 @@ def test_a_partition_is_resumed_only_once_it_is_where_it_is_to_begin(bench: Benc
     bench.claims.starts = {P0: Start(42)}
     bench.admission.begin({P0: "aaaaaaaa"})
     bench.admission.turn()
-    assert bench.consumer.calls == ["seek 0 to 42", "resume 0"]
+    assert bench.consumer.calls == ["seek 0 to 42", "resume 0", "seek 0 to 42"], "the last seek wakes the client"
 
 
 def test_no_record_before_the_claim_is_expected_from_then_on(bench: Bench) -> None:
@@ -192,7 +192,7 @@ def test_a_client_that_is_not_that_far_is_asked_again(bench: Bench) -> None:
         bench.admission.turn()
         assert (bench.consumer.calls, bench.consumer.paused) == ([], {P0})
     bench.admission.turn()
-    assert bench.consumer.calls == ["seek 0 to 42", "resume 0"]
+    assert bench.consumer.calls == ["seek 0 to 42", "resume 0", "seek 0 to 42"], "the last seek wakes the client"
 
 
 def test_another_error_of_seeking_is_no_matter_of_waiting(bench: Bench) -> None:
@@ -253,7 +253,7 @@ def test_a_group_whose_offset_is_another_commits_where_it_begins_before_it_reads
     bench.claims.starts = {P0: Start(100, moves_group=True)}
     bench.admission.begin({P0: "aaaaaaaa"})
     bench.admission.turn()
-    assert bench.consumer.calls == ["seek 0 to 100", "commit 0 at 100", "resume 0"]
+    assert bench.consumer.calls == ["seek 0 to 100", "commit 0 at 100", "resume 0", "seek 0 to 100"]
 
 
 def test_a_group_with_an_offset_commits_nothing(bench: Bench) -> None:
@@ -339,7 +339,7 @@ def test_a_partition_given_away_after_its_claim_and_before_its_turn_is_not_read(
     bench.admission.end([P1])
     bench.consumer.end_backpressure()
     bench.admission.turn()
-    assert bench.consumer.calls == ["seek 0 to 0", "resume 0"]
+    assert bench.consumer.calls == ["seek 0 to 0", "resume 0", "seek 0 to 0"]
 
 
 def test_a_partition_that_comes_back_waits_for_a_claim_of_its_own(bench: Bench) -> None:
@@ -356,7 +356,7 @@ def test_a_partition_that_comes_back_waits_for_a_claim_of_its_own(bench: Bench) 
     bench.claims.starts = {P0: Start(50)}
     bench.claims.held_back.clear()
     bench.admission.turn()
-    assert bench.consumer.calls == ["seek 0 to 50", "resume 0"]
+    assert bench.consumer.calls == ["seek 0 to 50", "resume 0", "seek 0 to 50"]
 
 
 def test_an_assignment_renewed_without_an_end_waits_for_a_claim_of_its_own(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ class Line:
         choice: what becomes of bad records.
         virtual: partition columns without folders.
         recreated: whether the topic is another one by now.
+        writer_up: done once the writer can write.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Line:
         choice: OnBadRecord = "fail",
         virtual: Sequence[str] = (),
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
+        writer_up: Future[None] | None = None,
     ) -> None:
         self.lake = tmp_path / "lake"
         self.scratch = tmp_path / "scratch"
@@ -60,6 +63,7 @@ class Line:
         wanted = spec("p")
         self.pipeline = Pipeline(
             writer=self.writer,
+            writer_up=writer_up,
             stager=stager(wanted, choice, table_root=ROOT),
             destination=Destination(self.store, ROOT, virtual),
             registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),

@@ -2,14 +2,15 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
-from app.errors import ConnectorError, DataError, FatalError, SparkLostError
+from app.errors import ConfigError, ConnectorError, DataError, FatalError, SparkLostError
 from app.model import Batch
 from tests.support.batches import batch
-from tests.unit.pipeline.pipeline_line import ROOT, WAIT, Gate, Line, bad, one, wait_until
+from tests.unit.pipeline.pipeline_line import ROOT, WAIT, Gate, Line, bad, one, own_threads, wait_until
 
 
 @pytest.fixture
@@ -110,6 +111,50 @@ def test_waiting_ends_with_its_time(line: Line) -> None:
     assert not line.pipeline.wait_delivered(1, 0.01)
     gate.open()
     assert line.delivered(1)
+
+
+# --- the writer starts ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def starting(tmp_path: Path) -> Iterator[tuple[Line, Future[None]]]:
+    writer_up: Future[None] = Future()
+    line = Line(tmp_path, writer_up=writer_up)
+    yield line, writer_up
+    line.pipeline.stop()
+
+
+def test_batches_are_staged_while_the_writer_starts(starting: tuple[Line, Future[None]]) -> None:
+    line, writer_up = starting
+    line.submit(one(1), one(2))
+    wait_until(lambda: line.pipeline.held_bytes == 0)
+    assert not line.pipeline.is_idle, "a third batch would only wait: its rows are gathered instead"
+    assert line.writer.batches == 0
+    assert line.pipeline.failure is None
+    writer_up.set_result(None)
+    assert line.delivered(2)
+    assert line.values() == [1, 2]
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_a_writer_that_cannot_start_fails_the_pipeline_also_without_a_batch(
+    starting: tuple[Line, Future[None]], batches: int
+) -> None:
+    line, writer_up = starting
+    line.submit(*(one(number) for number in range(1, batches + 1)))
+    error = ConfigError("starting Spark", "no Java", "Install one")
+    writer_up.set_exception(error)
+    assert line.failure() is error
+    assert line.writer.batches == 0
+    assert line.rows() == []
+
+
+def test_a_stop_does_not_wait_for_a_writer_that_starts(starting: tuple[Line, Future[None]]) -> None:
+    line, _ = starting
+    line.submit(one(1))
+    line.pipeline.stop()
+    wait_until(lambda: not own_threads())
+    assert line.pipeline.failure is None
 
 
 # --- failures -------------------------------------------------------------------------------------------------------

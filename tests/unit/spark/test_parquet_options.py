@@ -27,3 +27,21 @@ def test_a_page_has_room_for_the_largest_file_up_to_a_megabyte(schema: pa.Schema
 
 def test_a_file_that_tells_nothing_is_left_to_parquet() -> None:
     assert parquet_options(TEXTS.schema, 10) == {}
+
+
+@pytest.mark.parametrize(
+    ("columns", "without"),
+    [
+        (["text", "Über maß"], ["#text", "#Über maß"]),
+        (["a.b"], [""]),
+        (["a", "A"], [""]),
+    ],
+    ids=["by name", "a dot", "capitals"],
+)
+def test_columns_with_large_values_have_no_statistics(tmp_path: Path, columns: list[str], without: list[str]) -> None:
+    write_staged(pa.table({"small": ["x"]} | {name: ["x" * 100_000] for name in columns}), tmp_path / "staged.parquet")
+    options = parquet_options(pq.read_schema(tmp_path / "staged.parquet"), 1)
+    prefix = "parquet.column.statistics.enabled"
+    assert {name: value for name, value in options.items() if name.startswith(prefix)} == {
+        f"{prefix}{name}": "false" for name in without
+    }

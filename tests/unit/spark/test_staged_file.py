@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.spark.staged_file import largest_row, write_staged
+from app.spark.staged_file import largest_row, with_large_values, write_staged
 
 GROUP = 4  # bytes of the group column
 
@@ -57,3 +57,25 @@ def test_one_large_value_among_many_small_ones_is_seen(tmp_path: Path) -> None:
 def test_another_file_tells_nothing(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": [1]}), tmp_path / "other.parquet")
     assert largest_row(pq.read_schema(tmp_path / "other.parquet")) is None
+
+
+LARGE, SMALL = "x" * 65_537, "x" * 65_536
+
+
+@pytest.mark.parametrize(
+    ("columns", "paths"),
+    [
+        ({"a": [LARGE, None], "b": [SMALL, "y"]}, [("a",)]),
+        ({"a": [LARGE.encode(), b""]}, [("a",)]),
+        ({"a": [[SMALL], [SMALL, LARGE]], "b": [[SMALL], [SMALL, SMALL]]}, [("a", "list", "element")]),
+        ({"a": [{"b": LARGE, "c": SMALL}, None], "d": [1, 2]}, [("a", "b")]),
+        ({"a": [[{"b": {"c.d": LARGE}}], []]}, [("a", "list", "element", "b", "c.d")]),
+        ({"a": list(range(10_000))}, []),
+    ],
+    ids=["text", "bytes", "list", "struct", "nested", "numbers"],
+)
+def test_it_tells_which_columns_have_large_values(
+    tmp_path: Path, columns: dict[str, Any], paths: list[tuple[str, ...]]
+) -> None:
+    told(tmp_path, columns)
+    assert with_large_values(pq.read_schema(tmp_path / "staged.parquet")) == paths

@@ -1,11 +1,12 @@
 """How checks depend on each other, and what is told of them."""
 
+import json
 import threading
 from collections.abc import Callable
 
 import pytest
 
-from app.commands.check.checks import Check, Result, line, run
+from app.commands.check.checks import Check, Result, State, as_json, line, run
 from app.errors import ConfigError, RetryableError
 
 LONG = 30.0
@@ -33,18 +34,22 @@ def told(*checks: Check) -> dict[str, tuple[str, str]]:
     return {each.name: (result.state, result.detail) for each, result in run(checks)}
 
 
-def test_results_come_in_the_order_of_the_checks_whichever_ends_first() -> None:
-    second_is_done = threading.Event()
+def test_each_result_comes_as_soon_as_it_is_known_and_the_last_check_last() -> None:
+    may_end, last_is_done = threading.Event(), threading.Event()
 
-    def first() -> str:
-        assert second_is_done.wait(LONG)
+    def slow() -> str:
+        assert may_end.wait(LONG)
         return "late"
 
-    def second() -> str:
-        second_is_done.set()
+    def last() -> str:
+        last_is_done.set()
         return "early"
 
-    assert list(told(check("first", first), check("second", second))) == ["first", "second"]
+    results = run([check("slow", slow), check("quick"), check("last", last)])
+    assert next(results)[0].name == "quick"
+    assert last_is_done.wait(LONG)
+    may_end.set()
+    assert [each.name for each, _ in results] == ["slow", "last"]
 
 
 def test_a_failure_names_what_to_do_and_the_others_go_on() -> None:
@@ -130,3 +135,17 @@ def test_lines_are_aligned_and_a_failure_is_all_that_its_line_has() -> None:
         "FAIL  broker  connecting to Kafka at localhost:9092: refused. Check KAFKA_BOOTSTRAP_SERVERS  20.00 s",
         "--    topic   sensors  skipped: needs the broker",
     ]
+
+
+@pytest.mark.parametrize(("state", "told"), [("ok", "ok"), ("FAIL", "failed"), ("--", "skipped")])
+def test_programs_read_an_object_in_json(state: State, told: str) -> None:
+    answer = as_json(Check("store", "s3://lake", lambda: "", LONG), Result(state, "a “probe”", 0.1234))
+
+    assert json.loads(answer) == {
+        "check": "store",
+        "state": told,
+        "subject": "s3://lake",
+        "detail": "a “probe”",
+        "seconds": 0.12,
+    }
+    assert "\n" not in answer

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from app.spark.jvm import java_log
+from app.spark.launch import java_log
 from tests.unit.pipeline.pipeline_line import wait_until
 
 

@@ -1,15 +1,8 @@
-"""The Java process of Spark: its options, a local file system without forks, and its output as lines of our log."""
+"""What the session of Spark is started with: its settings, and a local file system without forks."""
 
-import logging
-import os
-import re
-import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-
-logger = logging.getLogger("spark")
 
 # Hadoop's local file system forks a chmod for every file and folder it makes; for small files that is 90 % of a job.
 # The scratch folder is private already (0700), and nobody reads its files but us, so checksums go too.
@@ -33,28 +26,13 @@ public class ScratchFileSystem extends org.apache.hadoop.fs.LocalFileSystem {
 """
 
 _HADOOP_PREFIX = "spark.hadoop."
-_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
-_LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
-_NOTICE = "WARNING: "  # of the virtual machine itself, as at each start that it has modules still in the making
-_LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # as log4j2.properties writes it
 
 
-def spark_conf(scratch: Path, driver_memory: str, compression: str, row_group_rows: int) -> dict[str, str]:
-    """Settings of the session. They show in the process list, so nothing secret may be among them."""
-    java_options = (
-        # Without this an out-of-memory error leaves a driver that never answers.
-        "-XX:+ExitOnOutOfMemoryError "
-        # One small heap on one or two cores: the parallel collectors' threads cost more than they save.
-        "-XX:+UseSerialGC "
-        # The optimising compiler takes on only what runs ten times as often as it would by itself. Left alone it spends
-        # 8 CPU-seconds more on Spark's start and first rows; never used, every million rows costs 2 more.
-        "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
-        "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000 "
-        f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} -Duser.timezone=UTC"
-    )
+def spark_conf(scratch: Path, compression: str, row_group_rows: int) -> dict[str, str]:
+    """Settings of the session."""
     return {
-        "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": java_options,
+        # Whoever connects to a port of Java must know a secret, which Spark makes for itself at each start.
+        "spark.authenticate": "true",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch / "spark"),
@@ -112,24 +90,3 @@ def _forget_defaults(jvm: Any, hadoop: Any, conf: Iterable[tuple[str, str]]) -> 
     for name, value in conf:
         if name.startswith(_HADOOP_PREFIX):
             hadoop.set(name.removeprefix(_HADOOP_PREFIX), value)
-
-
-@contextmanager
-def java_log() -> Iterator[int]:
-    """Give a descriptor for the output of a process started in the block, whose lines are logged until it ends."""
-    read_end, write_end = os.pipe()
-    threading.Thread(target=_hand_on, args=(read_end,), name="java-log", daemon=True).start()
-    try:
-        yield write_end
-    finally:
-        os.close(write_end)
-
-
-def _hand_on(descriptor: int) -> None:
-    with open(descriptor, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if text := line.rstrip():
-                logged = _LOGGED.fullmatch(text)
-                otherwise = logging.DEBUG if text.startswith(_NOTICE) else logging.INFO
-                level, message = (_LEVELS[logged[1]], logged[2]) if logged else (otherwise, text)
-                logger.log(level, "%s", message)

@@ -1,0 +1,225 @@
+"""Starts the Java process of Spark, connects PySpark to it, and hands its output to our log.
+
+PySpark's own way is the script ``spark-submit``: it starts a Java only to compute the command line of the next, which
+then inherits every variable of ours, the keys of the store among them.
+"""
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any
+
+import pyspark
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+
+from app.errors import ConfigError
+from app.spark.java import OLDEST, Java
+
+logger = logging.getLogger("spark")
+
+JARS = Path(pyspark.__file__).parent / "jars"
+START_HINT = (
+    f"Spark needs Java {OLDEST} or newer, SPARK_DRIVER_MEMORY of at least 512m, "
+    "and a temporary folder that can be written"
+)
+EXTRA_OPTIONS = "SPARK_SUBMIT_OPTS"  # more options of Java; Spark's own script reads this variable too
+
+_MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
+_ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_POLL_SECONDS = 0.02
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
+_NOTICE = "WARNING: "  # of the virtual machine itself
+_LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # as log4j2.properties writes it
+
+# All that Java gets of our environment: it looks there for programs, libraries, the home folder, the encoding of file
+# names, and options that people give to Java itself. Keys, passwords and tokens stay with us.
+INHERITED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "MALLOC_ARENA_MAX",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+)
+
+# What Spark opens of Java's own packages (org.apache.spark.launcher.JavaModuleOptions), without the module of vectors
+# that only its machine learning uses: it is not in every Java, and while it is named an archive is not used in full.
+MODULE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in (
+            "java.lang",
+            "java.lang.invoke",
+            "java.lang.reflect",
+            "java.io",
+            "java.net",
+            "java.nio",
+            "java.util",
+            "java.util.concurrent",
+            "java.util.concurrent.atomic",
+            "jdk.internal.ref",
+            "sun.nio.ch",
+            "sun.nio.cs",
+            "sun.security.action",
+            "sun.util.calendar",
+        )
+    ),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+
+JVM_OPTIONS = (
+    # Without this an out-of-memory error leaves a driver that never answers.
+    "-XX:+ExitOnOutOfMemoryError",
+    # One small heap on one or two cores: the parallel collectors' threads cost more than they save.
+    "-XX:+UseSerialGC",
+    # The optimising compiler takes on only what runs ten times as often as it would by itself. Left alone it spends
+    # 8 CPU-seconds more on Spark's start and first rows; never used, every million rows costs 2 more.
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+    "-Duser.timezone=UTC",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaProcess:
+    """A Java process that was started, and the file in which it will say how to reach it."""
+
+    process: Popen[bytes]
+    address: Path
+
+    def end(self, seconds: float | None = None) -> int:
+        """Let Java end in good order; returns its exit code. Waits this long at most, by default for ever."""
+        assert self.process.stdin is not None  # noqa: S101 - it was asked for
+        self.process.stdin.close()
+        return self.process.wait(seconds)
+
+
+def start_java(java: Java, heap: str, scratch: Path, output: int, options: Sequence[str] = ()) -> JavaProcess:
+    """Start Java; it ends when its standard input is closed, also by our sudden death.
+
+    Args:
+        java: which one.
+        heap: its size as Java and Spark write it, e.g. ``1g``.
+        scratch: a private folder, for its temporary files and the address.
+        output: the descriptor that it prints to.
+        options: more options of Java.
+
+    Raises:
+        ConfigError: it cannot be run.
+    """
+    address = scratch / "gateway" / "address"
+    shutil.rmtree(address.parent, ignore_errors=True)  # of a process before
+    address.parent.mkdir(mode=0o700, parents=True)
+    command = [
+        str(java.path),
+        *("-cp", class_path()),
+        f"-Xmx{heap}",
+        *MODULE_OPTIONS,
+        *JVM_OPTIONS,
+        f"-Djava.io.tmpdir={scratch}",
+        f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+        *extra_options(),
+        *options,
+        _MAIN_CLASS,
+    ]
+    environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    # Spark fails where the machine's own name has no address.
+    environment |= {_ADDRESS_FILE: str(address), "SPARK_LOCAL_IP": "127.0.0.1"}
+    try:
+        process = Popen(
+            command,
+            stdin=PIPE,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            preexec_fn=_ignore_ctrl_c,  # noqa: PLW1509 - one call, which takes no lock
+        )
+    except OSError as error:
+        raise ConfigError("starting Spark", f"{java.path} cannot be run: {error.strerror}", START_HINT) from None
+    return JavaProcess(process, address)
+
+
+def connect(java: JavaProcess) -> Any:
+    """Wait until Java listens, and return PySpark's gateway to it.
+
+    Raises:
+        ConfigError: it has ended.
+    """
+    while not java.address.exists():
+        if java.process.poll() is not None:
+            cause = f"Java ended with code {java.process.returncode}, what it printed is in the log above"
+            raise ConfigError("starting Spark", cause, START_HINT)
+        time.sleep(_POLL_SECONDS)
+    with java.address.open("rb") as stream:
+        port = read_int(stream)  # type: ignore[no-untyped-call]
+        secret = UTF8Deserializer().loads(stream)  # type: ignore[no-untyped-call]
+    shutil.rmtree(java.address.parent)
+    # PySpark takes them from the environment alone. They leave it at once: no process that we start shall have them.
+    address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(address)
+    try:
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in address:
+            del os.environ[name]
+    gateway.proc = java.process
+    return gateway
+
+
+def class_path() -> str:
+    """All of Spark's jars, the one first that Spark's script puts first."""
+    return os.pathsep.join([*map(str, sorted(JARS.glob("slf4j-api-*.jar"))), f"{JARS}/*"])
+
+
+def extra_options() -> list[str]:
+    return shlex.split(os.environ.get(EXTRA_OPTIONS, ""))
+
+
+def _ignore_ctrl_c() -> None:
+    """Ctrl-C in a terminal reaches every process of the group: ours decides when Java is no longer needed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def java_log() -> Iterator[int]:
+    """Give a descriptor for the output of a process started in the block, whose lines are logged until it ends."""
+    read_end, write_end = os.pipe()
+    threading.Thread(target=_hand_on, args=(read_end,), name="java-log", daemon=True).start()
+    try:
+        yield write_end
+    finally:
+        os.close(write_end)
+
+
+def _hand_on(descriptor: int) -> None:
+    with open(descriptor, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if text := line.rstrip():
+                logged = _LOGGED.fullmatch(text)
+                otherwise = logging.DEBUG if text.startswith(_NOTICE) else logging.INFO
+                level, message = (_LEVELS[logged[1]], logged[2]) if logged else (otherwise, text)
+                logger.log(level, "%s", message)
