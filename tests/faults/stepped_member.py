@@ -181,8 +181,10 @@ class Member:
             claims=self.claims,
             on_turn=lambda: None,
             in_batches=commits_on_the_way,
+            timings=timings,
         )
-        loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)  # on either way
+        if commits_on_the_way:
+            loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)
         self.application.start(loop)
         _play(self.application, self.kafka)
         self.checkpoints = loop.checkpoints

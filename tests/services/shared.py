@@ -12,6 +12,7 @@ from typing import IO
 
 from dev.broker import Broker
 
+_ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
 
 
@@ -29,7 +30,7 @@ def shared_broker(folder: Path, start: Callable[[], AbstractContextManager[Broke
     address = folder / "kafka.address"
     with ExitStack() as started, (folder / "kafka.users").open("w") as users:
         with _only_one(folder):
-            is_first = not address.exists()
+            is_first = not _is_running(address)
             broker = started.enter_context(start()) if is_first else Broker(address.read_text())
             address.write_text(broker.bootstrap_servers)
             fcntl.flock(users, fcntl.LOCK_SH)
@@ -41,6 +42,11 @@ def shared_broker(folder: Path, start: Callable[[], AbstractContextManager[Broke
                 _wait_for_the_others(folder, users, address)
 
 
+def _is_running(address: Path) -> bool:
+    """Whether there is one and it answers: the process that started it may have been killed."""
+    return address.exists() and Broker(address.read_text()).cluster_id(_ANSWER_SECONDS) is not None
+
+
 def _wait_for_the_others(folder: Path, users: IO[str], address: Path) -> None:
     while True:
         with _only_one(folder):
@@ -49,7 +55,7 @@ def _wait_for_the_others(folder: Path, users: IO[str], address: Path) -> None:
             except BlockingIOError:
                 pass
             else:
-                address.unlink()  # who comes now starts another one
+                address.unlink(missing_ok=True)  # who comes now starts another one
                 return
         time.sleep(_LOOK_SECONDS)
 

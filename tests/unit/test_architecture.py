@@ -41,6 +41,10 @@ HOMES = {
     "jinja2": "app.monitoring.status_page",
     "quixstreams": "app.consumer.* app.stream_timeouts.* app.service.* app.commands.* app.transform",
     "app.config.settings": "app.service.* app.commands app.commands.* main",
+    # Settings know the target of each store, and are read before any SDK is loaded.
+    "app.storage.s3.store": "app.service.stores",
+    "app.storage.gcs.store": "app.service.stores",
+    "app.storage.azure.store": "app.service.stores",
     "app.spark.writer": "app.service.spark app.commands.*",
 }
 

@@ -81,8 +81,10 @@ class Bench:
             claims=self.claims,
             on_turn=self._turn,
             in_batches=commits_on_the_way,
+            timings=timings,
         )
-        loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)  # on either way
+        if commits_on_the_way:
+            loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)
         self.application.start(loop)
         self.checkpoints: Any = loop.checkpoints
         self.checkpoints.sink_manager.register(self.sink)

@@ -318,6 +318,19 @@ def test_what_comes_in_while_the_writer_is_busy_is_gathered_for_a_second_after_i
     assert bench.sealed == [{TP: [0, 1, 2, 3, 4, 5]}]
 
 
+def test_a_full_buffer_is_sealed_as_soon_as_the_writer_is_idle() -> None:
+    bench = Bench(max_buffer_bytes=1_000)
+    bench.add(0)
+    bench.pipeline.held_bytes = 1_000
+    bench.pipeline.is_idle = False
+    assert bench.sink.wait_for_room()
+    assert bench.sealed == []
+    bench.pipeline.is_idle = True
+    assert bench.sink.wait_for_room()
+    assert bench.sealed == [{TP: [0]}]
+    assert bench.pipeline.batches[0].reason == "buffer full"
+
+
 def test_a_full_buffer_is_waited_for_a_minute_each_time() -> None:
     bench = Bench(max_buffer_bytes=1_000)
     for _ in range(3):
