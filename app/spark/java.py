@@ -46,7 +46,7 @@ def find_java() -> Java:
 
 def _named(home: Path) -> Java:
     path = home / "bin" / "java"
-    release = _release(path)
+    release = release_of(path)
     if release is None or release < OLDEST:
         cause = f"it is Java {release}" if release else f"{path} cannot be run"
         raise ConfigError(
@@ -68,7 +68,7 @@ def _packaged() -> Java | None:
 def _on_path() -> Java:
     passed_over = []
     for path in _programs_on_path():
-        release = _release(path)
+        release = release_of(path)
         if release is not None and release >= OLDEST:
             return Java(path, release)
         cause = f"{path} is Java {release}" if release else f"{path} cannot be run"
@@ -85,7 +85,7 @@ def _programs_on_path() -> Iterator[Path]:
             yield path
 
 
-def _release(java: Path) -> int | None:
+def release_of(java: Path) -> int | None:
     """The feature release (17 for ``17.0.15``, 8 for ``1.8.0_402``); None for a launcher without a Java behind it."""
     try:
         answer = subprocess.run(

@@ -2,20 +2,24 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.spark.java import release_of
 from bench.environment import STREAMING, versions
 from bench.lake import check_table
 from bench.stage import Place, Stage
 from bench.timeline import LandedFile
 from dev.child import Child
+from dev.machine import ServiceError
 from dev.maven_jars import Jars, maven_jars
 
 PROGRAM = Path(__file__).parent.parent / "peer" / "streaming.py"
 SPARK_VERSION = "4.0.0"  # that of ../requirements-spark.txt
+JAVA_RELEASES = range(17, 24)
 # Without what they depend on: all else comes with Spark.
 JARS = Jars(
     f"spark-kafka-{SPARK_VERSION}",
@@ -50,6 +54,7 @@ class StreamingSink:
         return f"`maxOffsetsPerTrigger={self.trigger}`, `local[*]`, a heap of {HEAP}, `partitionBy`, local files"
 
     def prepare(self) -> Mapping[str, str]:
+        _check_java()
         maven_jars(JARS)
         return {"Spark Structured Streaming": versions(STREAMING.python(), ("pyspark",))}
 
@@ -103,6 +108,19 @@ class CommittedTriggers:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _check_java() -> None:
+    """Check the Java that this Spark takes: the Hadoop that it brings does not run on the connector's."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    release = release_of(Path(found)) if found else None
+    if release is None or release not in JAVA_RELEASES:
+        cause = f"{found} is Java {release}" if release else f"{found} cannot be run" if found else "none was found"
+        raise ServiceError(
+            f"Spark {SPARK_VERSION} runs on Java {min(JAVA_RELEASES)} to {max(JAVA_RELEASES)}, {cause}. "
+            "Name one in JAVA_HOME, or leave this sink out with --sinks"
+        )
 
 
 def _table(place: Place) -> Path:
