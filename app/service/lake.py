@@ -14,8 +14,9 @@ from app.storage.base import ObjectStore
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import open_table
-from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, journal_folder
+from app.table.layout import PartitionSpec, journal_folder
 from app.table.location import TableLocation, adopted
+from app.table.null_folder import default_null_folder
 from app.table.schema_store import SchemaStore
 from app.timings import Timings
 
@@ -114,7 +115,7 @@ def new_spec(
         timestamp_column=settings.timestamp_column,
         null_partition=settings.null_partition,
         partition_order=settings.partition_order,
-        default_null=QUIX_NULL if settings.catalog else HIVE_NULL,
+        default_null=default_null_folder(has_catalog=settings.catalog is not None),
     )
 
 

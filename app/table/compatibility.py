@@ -8,7 +8,8 @@ from itertools import chain, islice
 from app.errors import ConfigError
 from app.storage.base import ObjectStore
 from app.table.catalog_table import CatalogTable
-from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, folder, is_data_file, spec_of_key
+from app.table.layout import PartitionSpec, folder, is_data_file, spec_of_key
+from app.table.null_folder import HIVE_NULL, QUIX_NULL, null_folder_of
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ def open_table(
         check_catalog_table(known, spec.order, spec.virtual)
     if null_partition != "auto":
         return spec
-    return replace(spec, null_value=null_value_of(values) or default_null)
+    return replace(spec, null_value=null_folder_of(values) or default_null)
 
 
 def check_catalog_table(table: CatalogTable, order: Sequence[str], virtual: Sequence[str]) -> None:
@@ -136,9 +137,3 @@ def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[s
     found = [f"~{name}" if name in virtual and name in configured else name for name in spec]
     others = [f"~{name}" for name in virtual if name not in spec and name not in configured]
     return ",".join(found + others)
-
-
-def null_value_of(values: Iterable[str]) -> str | None:
-    """Which null folder a table already uses, or ``None`` when none of its values is one."""
-    seen = set(values)
-    return next((name for name in (QUIX_NULL, HIVE_NULL) if name in seen), None)

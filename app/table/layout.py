@@ -14,8 +14,6 @@ from app.model import BatchPart, OffsetRange, TopicPartition
 RESCUED_COLUMN = "_rescued_data"
 TIME_COLUMNS = ("year", "month", "day", "hour")
 
-QUIX_NULL = "__None__"
-HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 MAX_SEGMENT_BYTES = 255  # a file name's limit on every local file system
 MAX_KEY_BYTES = 1024  # S3's limit for a key
 

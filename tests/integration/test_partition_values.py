@@ -16,7 +16,8 @@ from app.model import BatchPart, OffsetRange, OutputFile, Row, StagedFile, Topic
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore
 from app.table.compatibility import open_table
-from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, data_key, too_long
+from app.table.layout import PartitionSpec, data_key, too_long
+from app.table.null_folder import HIVE_NULL, QUIX_NULL
 from tests.services.spark import started_spark
 
 PLAIN = (

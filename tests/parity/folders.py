@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from app.convert.time_columns import time_parts
-from app.table.layout import QUIX_NULL, TIME_COLUMNS, escape
+from app.table.layout import TIME_COLUMNS, escape
+from app.table.null_folder import QUIX_NULL
 from tests.parity.comparing import Finding
 from tests.parity.contents import (
     column_values,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from app.spark.writer import SparkWriter
-from app.table.layout import QUIX_NULL
+from app.table.null_folder import QUIX_NULL
 from tests.fakes.catalog_server import CatalogServer
 from tests.parity.case import BUCKET, NOON, ROOT, TABLE, Case, Record
 from tests.parity.lake import Outcome

@@ -9,7 +9,8 @@ from app.convert.rows import Rules
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
 from app.pipeline.stage import Stager
 from app.table.catalog_table import TableProperties
-from app.table.layout import HIVE_NULL, PartitionSpec
+from app.table.layout import PartitionSpec
+from app.table.null_folder import HIVE_NULL
 from tests.fakes.memory_schema import MemorySchema
 
 TP = TopicPartition("sensors", 0)

@@ -21,7 +21,8 @@ from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
 from app.pipeline.stage import Staged, Stager
-from app.table.layout import HIVE_NULL, RESCUED_COLUMN, PartitionSpec
+from app.table.layout import RESCUED_COLUMN, PartitionSpec
+from app.table.null_folder import HIVE_NULL
 from app.table.schema import TableSchema
 from app.table.type_names import parse_column_types
 from tests.fakes.kafka_message import KafkaMessage

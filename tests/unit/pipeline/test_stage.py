@@ -10,7 +10,8 @@ import pytest
 
 from app.errors import DataError
 from app.model import Batch, StagedFile, TopicPartition
-from app.table.layout import HIVE_NULL, PartitionSpec, file_name
+from app.table.layout import PartitionSpec, file_name
+from app.table.null_folder import HIVE_NULL
 from app.table.schema import TableSchema
 from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stager
 

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigError
-from app.table.compatibility import check_spec, null_value_of
-from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, data_key, folder, is_data_file, spec_of_key
+from app.table.compatibility import check_spec
+from app.table.layout import PartitionSpec, data_key, folder, is_data_file, spec_of_key
+from app.table.null_folder import HIVE_NULL, QUIX_NULL, null_folder_of
 from tests.support.batches import spec
 
 
@@ -124,4 +125,4 @@ def test_another_order_is_a_warning_with_both_orders() -> None:
     ],
 )
 def test_the_null_folder_of_a_table_is_recognised(values: list[str], null_value: str | None) -> None:
-    assert null_value_of(values) == null_value
+    assert null_folder_of(values) == null_value
