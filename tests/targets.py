@@ -79,7 +79,6 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/faults/test_outages_in_process.py::test_the_store_goes_away[noting that a batch is done]",
         "tests/faults/test_outages_in_process.py::test_the_store_goes_away[announcing a batch]",
         "tests/faults/test_outages_in_process.py::test_the_store_goes_away[beginning a journal]",
-        "tests/faults/test_silent_keys.py::test_a_kafka_that_is_away_makes_no_key_silent[one by one]",
         "tests/faults/test_silent_keys.py::test_a_store_that_is_away_makes_no_key_silent[one by one]",
         "tests/faults/test_silent_keys.py::test_a_partition_that_waits_for_its_journal_has_no_silent_keys[one",
         "tests/faults/test_silent_keys.py::test_a_bad_record_is_a_sign_of_life[one by one]",

@@ -225,6 +225,7 @@ def _misses_its_broker(connector: ConnectorThread) -> bool:
     return consumer._broker_unavailable_since is not None
 
 
+@pytest.mark.alone  # beside others, the client's statistics once did not show for two minutes that Kafka is back
 def test_a_kafka_that_is_away_makes_no_key_silent(mortal: Watched, lane: Transform) -> None:
     kafka = mortal.place.kafka
     assert isinstance(kafka, LocalKafka)
