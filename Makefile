@@ -15,51 +15,51 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-venv: $(READY) ## make .venv from requirements-dev.txt (the other targets do it by themselves)
+venv: $(READY) ## make the virtual environment .venv (the other targets do it by themselves)
 
-demo: python $(READY) ## readings through a private Kafka into a lake in a local folder, then a query over it
+demo: python $(READY) ## run the connector on 20,000 readings: private Kafka, lake in demo-lake/, a query over it
 	@$(PY) -m dev.demo
 
-test-unit: python $(READY) ## a minute of tests that need no service, no Java and no network
+test-unit: python $(READY) ## run the tests that need no service, no Java and no network: a minute
 	@$(PY) -m pytest -q -n 4 -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes
 
-test: python $(READY) ## these and each promise once, against real services
+test: python $(READY) ## run the unit tests, and try each promise once against real services
 	@$(PY) -m pytest -n $(PROCESSES) -m "unit or standard" -o faulthandler_timeout=300
 
-test-slow: python $(READY) ## all other tests: every fault at every step, many examples, the image
+test-slow: python $(READY) ## run the tests that make test leaves out: every fault at every step, many examples, the image
 	@$(PY) -m pytest -n $(PROCESSES) -m "slow or hypothesis" --hypothesis-profile=thorough -o faulthandler_timeout=900
 	@$(PY) -m pytest -m alone
 
-test-mutants: python $(READY) ## plant faults one by one, each of which a test must find
+test-mutants: python $(READY) ## plant faults in the code one by one; a unit test must find each
 	@$(PY) -m tests.mutants
 
-lint: $(READY) ## ruff and mypy
+lint: $(READY) ## check style and types with ruff and mypy
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 
-run: python $(READY) ## the connector, with the settings of the environment and of .env
+run: python $(READY) ## run the connector with the settings of the environment and of .env
 	@$(PY) main.py
 
 image: $(READY) ## build the container image
 	@$(PY) -m dev.image
 
-bench: python $(READY) ## messages per second, processor time and memory beside other sinks; BENCH='--help' tells more
+bench: python $(READY) ## measure messages per second, processor time and memory beside other sinks; BENCH='--help' lists options
 	@$(PY) -m bench $(BENCH)
 
-bench-scaling: python $(READY) ## the same of the connector alone, along rows, partitions, folders, width, replicas and stores
+bench-scaling: python $(READY) ## measure the connector alone with more rows, partitions, folders, columns, replicas, and other stores
 	@$(PY) -m bench.scaling $(BENCH)
 
-bench-calm: python $(READY) ## processor time with nothing to do, and the delay of 100 messages a second
+bench-calm: python $(READY) ## measure processor time with nothing to do, and the delay of 100 messages a second
 	@$(PY) -m bench.calm $(BENCH)
 
-chaos: python $(READY) ## 50 members killed, frozen or cut off under load; CHAOS_SEED repeats a run
+chaos: python $(READY) ## kill, freeze or cut off 50 members under load, and compare all rows; CHAOS_SEED repeats a run
 	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PY) -m pytest -s tests/faults/test_crash_loop.py
 
-soak: python $(READY) ## half an hour of load: memory, files and threads must not grow
+soak: python $(READY) ## run half an hour of load: memory, files and threads must not grow
 	@SOAK_SECONDS=$${SOAK_SECONDS:-1800} $(PY) -m pytest -s tests/faults/test_soak.py
 
-clean: ## remove .venv, the demo's lake and everything else that was made here
+clean: ## remove .venv, demo-lake/ and everything else that was made here
 	@if [ -e demo-lake/.made-by-the-demo ]; then rm -rf demo-lake; fi
 	@rm -rf $(VENV) .venv-bench .venv-bench-spark .cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -path './.*' -prune -o -name __pycache__ -prune -exec rm -rf {} +
