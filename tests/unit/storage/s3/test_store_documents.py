@@ -11,9 +11,8 @@ import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.storage.base import ChangedError, Document
-from app.storage.s3.store import S3Store
-from app.storage.s3.target import S3Target
 from tests.fakes.canned_server import Answer, CannedServer
+from tests.unit.storage.s3.canned_store import store
 
 KEY = "t/_journal/schema.json"
 OURS = b'{"by": "us"}'
@@ -39,20 +38,6 @@ DENIED = refusal(403, "AccessDenied")
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """boto3 tries again as ever, only without sleeping in between."""
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
-
-
-def store(endpoint_url: str) -> S3Store:
-    return S3Store(
-        S3Target(
-            "lake",
-            region="us-east-1",
-            endpoint_url=endpoint_url,
-            access_key="AKIA1",
-            secret_key="s3cr3t",
-            may_create=False,
-        ),
-        max_workers=2,
-    )
 
 
 def methods(server: CannedServer) -> list[str]:

@@ -7,9 +7,8 @@ import pytest
 
 from app.errors import RetryableError
 from app.storage.base import ChangedError
-from app.storage.s3.store import S3Store
-from app.storage.s3.target import S3Target
 from tests.fakes.canned_server import Answer, CannedServer
+from tests.unit.storage.s3.canned_store import store
 
 KEY = "t/f.parquet"
 OURS = b"our rows"
@@ -47,20 +46,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "ours.parquet"
     path.write_bytes(OURS)
     return path
-
-
-def store(endpoint_url: str) -> S3Store:
-    return S3Store(
-        S3Target(
-            "lake",
-            region="us-east-1",
-            endpoint_url=endpoint_url,
-            access_key="AKIA1",
-            secret_key="s3cr3t",
-            may_create=False,
-        ),
-        max_workers=2,
-    )
 
 
 def test_the_request_names_the_version_and_the_kind_of_file(file: Path) -> None:
