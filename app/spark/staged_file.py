@@ -27,9 +27,11 @@ def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] 
         path: of the new file.
         without_dictionary: columns to hold as they are; see ``app.spark.parquet_options.without_dictionary``.
     """
+    largest = _largest_row(table)
+    large = _with_large_values(table) if largest > _LARGE_VALUE_BYTES else []  # no value exceeds the largest row
     metadata = {
-        _LARGEST_ROW: str(_largest_row(table)),
-        _LARGE_VALUES: json.dumps(_with_large_values(table)),
+        _LARGEST_ROW: str(largest),
+        _LARGE_VALUES: json.dumps(large),
         _WITHOUT_DICTIONARY: json.dumps([*without_dictionary]),
     }
     table = table.replace_schema_metadata(metadata)
