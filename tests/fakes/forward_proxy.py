@@ -1,12 +1,14 @@
 """A proxy as companies have them: clients that want to get out tell it where to."""
 
-import select
 import socket
 from http import HTTPStatus
 from http.client import HTTPConnection
+from selectors import EVENT_READ, DefaultSelector
 from urllib.parse import urlsplit
 
 from tests.fakes.http_fake import FakeHandler, HttpFake
+
+_SILENT_SECONDS = 60.0
 
 
 class ForwardProxy(HttpFake):
@@ -37,14 +39,8 @@ class _Handler(FakeHandler):
         with socket.create_connection((host, int(port))) as there:
             self.send_response_only(HTTPStatus.OK)
             self.end_headers()
-            here = self.connection
-            while ready := select.select([here, there], [], [], 60)[0]:
-                for end in ready:
-                    data = end.recv(1 << 16)
-                    if not data:
-                        self.close_connection = True
-                        return
-                    (there if end is here else here).sendall(data)
+            self.close_connection = True
+            _tunnel(self.connection, there)
 
     def _hand_on(self) -> None:
         parts = urlsplit(self.path)
@@ -65,3 +61,17 @@ class _Handler(FakeHandler):
         self.wfile.write(content)
 
     do_GET = do_PUT = do_POST = do_DELETE = _hand_on  # noqa: N815 - the names are the base class's
+
+
+def _tunnel(here: socket.socket, there: socket.socket) -> None:
+    """Hand on what either end sends until one of them closes, or both are silent for long."""
+    with DefaultSelector() as selector:  # ``select.select`` takes no descriptor above 1,023
+        selector.register(here, EVENT_READ, (here, there))
+        selector.register(there, EVENT_READ, (there, here))
+        while ready := selector.select(_SILENT_SECONDS):
+            for key, _ in ready:
+                end, other = key.data
+                data = end.recv(1 << 16)
+                if not data:
+                    return
+                other.sendall(data)

@@ -7,7 +7,9 @@ import pytest
 import trustme
 
 from app.errors import ConfigError, FatalError, RetryableError
+from app.service.starting import patiently
 from app.storage.s3.store import S3Store
+from app.timings import Timings
 from dev.minio import LocalMinio
 from tests.fakes.forward_proxy import ForwardProxy
 
@@ -89,9 +91,9 @@ def test_https_goes_through_a_tunnel_of_the_proxy(
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "ca.pem"))
     with ForwardProxy() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-        store.connect("t/")
+        patiently(lambda: store.connect("t/"), Timings())  # a busy machine may need the connector's own patience
 
-    assert proxy.asked == [secure_server.endpoint_url.removeprefix("https://")]
+    assert set(proxy.asked) == {secure_server.endpoint_url.removeprefix("https://")}
 
 
 def test_http_goes_through_the_proxy(
