@@ -111,7 +111,7 @@ class Pipeline:
             for name, step, fail in (
                 ("stage", self._stage_next, self._staged.put),
                 ("write", self._write_next, self._written.put),
-                ("deliver", self._deliver_next, self._fail),
+                ("deliver", self._deliver_next, self.fail),
             )
         ]
         for thread in self._threads:
@@ -174,6 +174,13 @@ class Pipeline:
         for thread in self._threads:
             thread.join(timeout=1.0)
 
+    def fail(self, error: ConnectorError) -> None:
+        """Give up what is under way for this reason, unless it has failed already. Safe from any thread."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
+        self._stop.set()
+
     # --- the three threads ------------------------------------------------------------------------------------------
 
     def _run(self, step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> None:
@@ -193,12 +200,6 @@ class Pipeline:
                 logger.debug("the pipeline failed", exc_info=True)
                 hint = "Please report this as a bug, with the log at DEBUG"
                 return FatalError("writing a batch", repr(error), hint)
-
-    def _fail(self, error: ConnectorError) -> None:
-        with self._changed:
-            self._failure = self._failure or error
-            self._changed.notify_all()
-        self._stop.set()
 
     def _stage_next(self) -> None:
         batch = self._waiting_rows.get()

@@ -45,6 +45,9 @@ _SWEEP_SECONDS = 600.0
 _WATCH_SECONDS = 20.0
 # New partitions are noticed after so long; the client's default is five minutes.
 _METADATA_MS = 60_000
+# A member learns at its next heartbeat that another one came or left. With the client's 3 s, that is how long the
+# partitions of one that left stay without a reader.
+_HEARTBEAT_MS = 500
 
 
 def new_bad_records(settings: Settings) -> BadRecords:
@@ -230,6 +233,7 @@ def new_application(
         "consumer_extra_config": {
             "client.id": new_client_id(settings, location),
             "session.timeout.ms": int(timings.session_seconds * 1000),
+            "heartbeat.interval.ms": _HEARTBEAT_MS,
             "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
             "max.partition.fetch.bytes": settings.memory.fetched_at_once_bytes,
             "topic.metadata.refresh.interval.ms": _METADATA_MS,

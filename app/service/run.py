@@ -59,6 +59,7 @@ from app.timings import DEFAULT, Timings
 logger = logging.getLogger(__name__)
 
 _LAST_WORDS_SECONDS = 1.0  # for the last notifications of new files
+_LONGEST_LEAVE_SECONDS = 5.0  # without Spark; nothing is written any more, so it is only about the group
 _LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits for 30 by default
 
 
@@ -117,7 +118,7 @@ class _Service:
         self._sweeper: Sweeper | None = None
         self._announcer: Announcer | None = None
         self._lake: Lake | None = None
-        self._spark = new_spark_writer(settings, self._scratch, _exit_without_spark)
+        self._spark = new_spark_writer(settings, self._scratch, self._end_without_spark)
         self._consumes = False
         self.connected = False
 
@@ -262,6 +263,19 @@ class _Service:
             monitor.serve(self._settings.http_host, self._settings.http_port)
         return monitor
 
+    def _end_without_spark(self, error: SparkLostError) -> None:
+        """End the process; offsets of what is under way are not committed, so nothing is lost.
+
+        The consumer's loop ends it and leaves the group, so that others get its partitions at once. Where there is no
+        loop yet, or it is stuck, the process ends from here.
+        """
+        if self._pipeline is None:
+            _exit_now_with(error)
+        self._pipeline.fail(error)
+        limit = threading.Timer(_LONGEST_LEAVE_SECONDS, _exit_now_with, (error,))
+        limit.daemon = True
+        limit.start()
+
     def _listen_to_signals(self) -> None:
         """Handle them, and see to it that the process ends in time after one, also where no handler gets to run.
 
@@ -284,10 +298,9 @@ class _Service:
             f"it took longer than {_LONGEST_STOP_SECONDS:.0f} s, as when Kafka does not answer",
             "The next start reads again what was not committed",
         )
-        logger.error("%s", error)
         self._spark.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
-        _exit_now(error.exit_code)
+        _exit_now_with(error)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self._stop.is_set():
@@ -336,12 +349,7 @@ def _transformed(customised: Customised, application: LakeApplication, topic: To
     return transformed, is_untouched
 
 
-def _exit_without_spark(error: SparkLostError) -> None:
-    """End the process at once: offsets of what is under way are not committed, so nothing is lost."""
-    logger.critical("%s", error)
-    _exit_now(error.exit_code)
-
-
-def _exit_now(code: int) -> NoReturn:
+def _exit_now_with(error: ConnectorError) -> NoReturn:
+    logger.error("%s", error)
     logging.shutdown()
-    os._exit(code)
+    os._exit(error.exit_code)

@@ -18,6 +18,7 @@ from tests.e2e.lake import Tally, mirror
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer, Trouble
+from tests.services.offsets import member_count
 
 
 def _kill_java(connector: ConnectorProcess) -> None:
@@ -37,6 +38,7 @@ def test_a_java_process_that_dies_while_idle_ends_the_connector(scenario: Scenar
     assert "the Java process ended with code -9" in connector.log
     assert "The process ends so that its platform starts a new one" in connector.log
     assert "Traceback" not in connector.log
+    assert member_count(scenario.kafka, scenario.group) == 0  # its partitions need not wait for the session's end
 
 
 @pytest.mark.java

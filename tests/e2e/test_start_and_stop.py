@@ -10,6 +10,7 @@ from tests.e2e.conftest import NewScenario
 from tests.e2e.lake import Tally
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
+from tests.services.offsets import member_count
 
 
 @pytest.mark.java
@@ -46,6 +47,7 @@ def test_consuming_begins_while_spark_starts(scenario: Scenario) -> None:
     assert connector.log.index("claimed: ") < connector.log.index("CONNECTED!")
     assert connector.health("ready") == 200
     assert connector.stop() == 0
+    assert member_count(scenario.kafka, scenario.group) == 0  # its partitions need not wait for the session's end
     assert not connector.complaints()
     assert scenario.lake.numbers() == list(range(1_000))
 

@@ -82,7 +82,7 @@ class SteppedPipeline(Pipeline):
 
     def deliver(self) -> None:
         """Steps 4 to 7 of what is prepared by then."""
-        super()._run(self._deliver_prepared, self._fail)
+        super()._run(self._deliver_prepared, self.fail)
 
     def _deliver_prepared(self) -> None:
         if self._written.is_empty:

@@ -1,9 +1,10 @@
-"""What a consumer group has committed."""
+"""What a consumer group has committed, and who is in it."""
 
 import time
 from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from dev.broker import QUIET, Broker
 
@@ -28,3 +29,9 @@ def committed_offsets(broker: Broker, group: str, partitions: Sequence[TopicPart
                 time.sleep(0.1)
     finally:
         consumer.close()
+
+
+def member_count(broker: Broker, group: str) -> int:
+    """How many members the group has, with those that Kafka takes for alive."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **QUIET})
+    return len(admin.describe_consumer_groups([group])[group].result(timeout=_PATIENCE).members)
