@@ -116,11 +116,11 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """The part of a batch that is of one topic-partition.
+    """The part of a batch, or of a portion of one, that is of one topic-partition.
 
     ``owner`` is the token of the assignment (24 hex digits; of earlier releases 8) and ``number`` its own count of
-    batches: together with the offsets they make file names that no other attempt, member or life of the topic ever
-    writes again.
+    portions, that of the last one: together with the offsets they make file names that no other attempt, member or life
+    of the topic ever writes again.
     """
 
     offsets: OffsetRange
@@ -130,20 +130,26 @@ class BatchPart:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows sealed together, on their way to the store.
+    """Rows sealed together, on their way to the store: a whole batch, or a portion of one.
 
+    ``reason`` is why the batch ends with them; ``None`` where more portions follow, which go into the same files.
     ``rows`` and ``messages`` have one list per part, in the order of ``parts``; messages are still to become rows.
     ``size`` is their estimated size in Python, in bytes. ``rejected`` holds the records of the same offsets that were
     refused before they became rows.
     """
 
     number: int
-    reason: str
-    parts: tuple[BatchPart, ...]
-    rows: tuple[list[Row], ...]
-    size: int
+    reason: str | None
+    parts: tuple[BatchPart, ...] = ()
+    rows: tuple[list[Row], ...] = ()
+    size: int = 0
     rejected: tuple[Rejected, ...] = ()
     messages: tuple[list[Message], ...] = ()
+
+    @property
+    def records(self) -> int:
+        """How many records it has, rejected ones among them."""
+        return sum(map(len, self.rows)) + sum(map(len, self.messages)) + len(self.rejected)
 
 
 @dataclass(frozen=True, slots=True)

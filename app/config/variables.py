@@ -24,6 +24,7 @@ class Variables(TableVariables):
 
     batch_size: Annotated[int, whole(1)] = env("BATCH_SIZE", 1000)
     commit_interval: Annotated[float, parsed(parse.seconds)] = env("COMMIT_INTERVAL", 30)
+    target_file_mb: Annotated[int, whole(0)] = env("TARGET_FILE_MB", 16)
     max_write_workers: Annotated[int, whole(1, 256)] = env("MAX_WRITE_WORKERS", 10)
     max_buffer_mb: Annotated[int | None, whole(1)] = env("MAX_BUFFER_MB", None)
     spark_master: Annotated[str, parsed(parse.local_master)] = env("SPARK_MASTER", "local[*]")

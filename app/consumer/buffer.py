@@ -131,8 +131,8 @@ class Buffer:
             self._assignments[tp].discard(offset)
             self.count_waiting()
 
-    def seal(self, number: int, reason: str) -> Batch | None:
-        """Take out the waiting records as the batch of this number; ``None`` if there are none."""
+    def seal(self, number: int, reason: str | None) -> Batch | None:
+        """Take out the waiting records as the portion of this number; ``None`` if there are none."""
         sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.waiting]
         if not sealed:
             return None

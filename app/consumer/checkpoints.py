@@ -282,7 +282,7 @@ class BatchCheckpoints(Checkpoints):
         delivered = self.in_flight.delivered(self._lake.is_delivered)
         batch, offsets = delivered or (0, {})
         if now >= self._due_at and self._lake.is_empty:  # there may be later messages, without rows or skipped
-            batch, offsets = self._lake.last_batch, dict(self.checkpoint._tp_offsets)
+            batch, offsets = self._lake.last_portion, dict(self.checkpoint._tp_offsets)
         if not (delivered or offsets):
             return
         self._under_way = commit = _UnderWay(offsets, batch, now)

@@ -21,7 +21,7 @@ from app.consumer.flush import BatchWriter, FlushWait
 from app.consumer.seal_rules import SealRules
 from app.consumer.sink_observer import SinkObserver
 from app.errors import RetryableError
-from app.model import Message, Rejected, TopicPartition
+from app.model import Batch, Message, Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import DEFAULT, Timings
 
@@ -36,11 +36,13 @@ class SinkLimits:
         batch_size: rows that are worth a batch, over all partitions.
         max_buffer_bytes: most bytes of rows held in Python.
         max_record_bytes: the largest message that becomes a row.
+        in_any_size: whether files are written early whatever their size.
     """
 
     batch_size: int
     max_buffer_bytes: int
     max_record_bytes: int
+    in_any_size: bool
 
 
 class LakeSink(BaseSink):
@@ -76,7 +78,9 @@ class LakeSink(BaseSink):
         self._pipeline = pipeline
         self._assignments = assignments
         self.limits = limits
-        self._seal_rules = SealRules(limits.batch_size, limits.max_buffer_bytes, timings.gather_seconds)
+        self._seal_rules = SealRules(
+            limits.batch_size, limits.max_buffer_bytes, timings.gather_seconds, limits.in_any_size
+        )
         self._wait = FlushWait(timings)
         self._timings = timings
         self._clock = timings.clock
@@ -84,9 +88,11 @@ class LakeSink(BaseSink):
         self._observer = observer
         self._on_sealed = on_sealed
         self._buffer = Buffer(assignments, limits.max_record_bytes, bad_records)
-        self._last_batch = 0
-        self._flushed_batch = 0
-        self._gathering_since = self._clock()
+        self._last_portion = 0
+        self._flushed_portion = 0
+        self._gathered_rows = 0  # of the current batch, in the pipeline
+        self._gathering_since = self._quiet_since = self._clock()
+        self._rows_at_last_turn = 0
         self._full_since: float | None = None
         self._is_due = False  # a checkpoint waits for the writer to take what waits
         self._consumer_thread = threading.get_ident()
@@ -137,7 +143,7 @@ class LakeSink(BaseSink):
             if threading.get_ident() != self._consumer_thread and not revoking:
                 raise _too_late()
             self._seal(self._seal_rules.at_flush(held_bytes=self.held_bytes))
-            last_batch = self._last_batch
+            last_batch = self._last_portion
         try:
             self._wait.until_delivered(self._pipeline, last_batch, revoking=revoking)
             self._assignments.refuse_flush(self._wait.pause_seconds(revoking=revoking))
@@ -148,7 +154,7 @@ class LakeSink(BaseSink):
         except BaseException:
             self.last_flush_ok = False
             raise
-        self._flushed_batch = last_batch
+        self._flushed_portion = last_batch
         self.last_flush_ok = True
 
     def on_paused(self) -> None:
@@ -173,7 +179,7 @@ class LakeSink(BaseSink):
         self._consumer_thread = threading.get_ident()
         tokens = self._assignments.begin(tps)
         self._buffer.count_waiting()
-        self._flushed_batch = self._last_batch  # earlier batches belong to former assignments
+        self._flushed_portion = self._last_portion  # earlier batches belong to former assignments
         self.left_rows_behind = False
         self.last_flush_ok = True  # a flush of a former assignment says nothing about this one
         if self._observer is not None:
@@ -185,7 +191,7 @@ class LakeSink(BaseSink):
         if self._observer is not None:
             self._observer.unassigned(tps)
         # A batch that reached the lake during a pause, after its flush gave up, is not committed either.
-        uncommitted = self._buffer.rows > 0 or self._last_batch > self._flushed_batch
+        uncommitted = self._buffer.rows > 0 or self._last_portion > self._flushed_portion
         self.left_rows_behind = self.left_rows_behind or uncommitted
         self._assignments.end(tps)
         self._buffer.count_waiting()
@@ -220,14 +226,17 @@ class LakeSink(BaseSink):
         is_writer_idle = self._pipeline.is_idle
         if not is_writer_idle:
             self._gathering_since = now
+        rows = self._gathered_rows + self._buffer.rows
+        if rows != self._rows_at_last_turn:
+            self._rows_at_last_turn, self._quiet_since = rows, now
         reason = self._seal_rules.at_turn(
-            waiting_rows=self._buffer.rows,
-            waiting_bytes=self._buffer.bytes,
+            gathered_rows=rows,
             is_writer_idle=is_writer_idle,
             is_checkpoint_due=self._is_due,
             gathered_seconds=now - self._gathering_since,
+            quiet_seconds=now - self._quiet_since,
         )
-        if reason:
+        if reason or self._seal_rules.is_portion(self._buffer.bytes):
             self._seal(reason)
 
     @property
@@ -282,12 +291,12 @@ class LakeSink(BaseSink):
     @property
     def is_empty(self) -> bool:
         """Whether all that was added is in the lake."""
-        return not self._buffer.rows and self.is_delivered(self._last_batch)
+        return not self._buffer.rows and self.is_delivered(self._last_portion)
 
     @property
-    def last_batch(self) -> int:
-        """Number of the batch sealed last."""
-        return self._last_batch
+    def last_portion(self) -> int:
+        """Number of the portion that went to the pipeline last."""
+        return self._last_portion
 
     def begin_checkpoint(self) -> bool:
         """Let the waiting rows be sealed because a checkpoint is due; ``False`` if only a flush can find the error.
@@ -296,12 +305,12 @@ class LakeSink(BaseSink):
         """
         if self._is_in_trouble or self._assignments.is_any_fenced:
             return False
-        self._is_due = self._buffer.rows > 0
+        self._is_due = self._gathered_rows + self._buffer.rows > 0
         return True
 
     def committed(self, number: int) -> None:
         """Note that the offsets of all batches up to this one are committed."""
-        self._flushed_batch = max(self._flushed_batch, number)
+        self._flushed_portion = max(self._flushed_portion, number)
         self.last_flush_ok = True
 
     def wait_for_room(self) -> bool:
@@ -320,9 +329,6 @@ class LakeSink(BaseSink):
         self._full_since = self._full_since or self._clock()
         if self._is_in_trouble or self._clock() - self._full_since > self._timings.full_seconds:
             return False
-        reason = self._seal_rules.while_full(waiting_rows=self._buffer.rows, is_writer_idle=self._pipeline.is_idle)
-        if reason:
-            self._seal(reason)
         self._pipeline.wait_for_change(self._timings.look_seconds)
         return True
 
@@ -332,14 +338,21 @@ class LakeSink(BaseSink):
     def _is_in_trouble(self) -> bool:
         return self._pipeline.obstacle is not None or self._pipeline.failure is not None
 
-    def _seal(self, reason: str) -> None:
-        self._is_due = False
-        batch = self._buffer.seal(self._last_batch + 1, reason)
-        if batch:
-            self._last_batch = batch.number
+    def _seal(self, reason: str | None) -> None:
+        """Hand the waiting rows to the pipeline; with a reason, they end the batch."""
+        portion = self._buffer.seal(self._last_portion + 1, reason)
+        if portion:
+            self._gathered_rows += portion.records
+        elif reason and self._gathered_rows:
+            portion = Batch(self._last_portion + 1, reason)
+        if reason:
+            self._is_due = False
+            self._gathered_rows = 0
             self._gathering_since = self._clock()
-            self._pipeline.submit(batch)
-            self._on_sealed(batch.number)
+        if portion:
+            self._last_portion = portion.number
+            self._pipeline.submit(portion)
+            self._on_sealed(portion.number)
 
 
 def _too_late() -> RetryableError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from numbers import Real
 from operator import attrgetter, itemgetter
@@ -15,6 +16,10 @@ from app.convert.time_columns import time_parts
 from app.convert.values import is_empty
 from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
 from app.table.layout import TIME_COLUMNS, PartitionSpec, file_name, too_long
+
+# Of one batch, at the most: offsets, and portions.
+_MOST_GATHERED = 10**8
+_MOST_PORTIONS = 10**4
 
 
 def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array]:
@@ -137,14 +142,14 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
 
     Args:
         values: one array per partition column.
-        of: the parts of the batch, which name the files.
+        of: the parts, which name the files.
         spec: names the columns.
         table_root: where the table lies.
 
     Raises:
         BadRowsError: there are some; all of them.
     """
-    name = max((file_name(part) for part in of), key=len)
+    name = max((file_name(_grown(part)) for part in of), key=len)
     if not values or _are_surely_short(values, name, spec, table_root):
         return
     ids = group_ids(values)
@@ -157,6 +162,12 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
     if unusable:
         of_rows = pc.is_in(ids, pa.array(list(unusable), ids.type))
         raise BadRowsError({row: unusable[ids[row].as_py()] for row in pc.indices_nonzero(of_rows).to_pylist()})
+
+
+def _grown(part: BatchPart) -> BatchPart:
+    """The part as it may be when all portions of the batch are gathered: its numbers may have more digits."""
+    offsets = replace(part.offsets, last=part.offsets.last + _MOST_GATHERED)
+    return replace(part, offsets=offsets, number=part.number + _MOST_PORTIONS)
 
 
 def _are_surely_short(values: Sequence[pa.Array], name: str, spec: PartitionSpec, table_root: str) -> bool:

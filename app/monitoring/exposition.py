@@ -125,7 +125,7 @@ def _of_now(live: Live) -> Iterator[Metric]:
     yield state
     yield GaugeMetricFamily("lake_sink_buffer_bytes", "Size of the rows held in Python, as estimated.", live.buffered)
     yield GaugeMetricFamily("lake_sink_buffer_limit_bytes", "The size at which consuming waits.", live.buffer_limit)
-    yield GaugeMetricFamily("lake_sink_batches_under_way", "Batches sealed and not in the lake yet.", live.under_way)
+    yield GaugeMetricFamily("lake_sink_batches_under_way", "Batches begun and not in the lake yet.", live.under_way)
     yield CounterMetricFamily(
         "lake_sink_skipped_records", "Bad records left out, with ON_BAD_RECORD=skip.", live.skipped
     )

@@ -51,24 +51,28 @@ class Handover(Generic[_T]):
 
 @dataclass(slots=True)
 class BatchInFlight:
-    """What is known of a batch on its way; its rows are dropped after step 2."""
+    """What is known of a batch on its way; its rows are dropped after step 2.
+
+    ``number`` counts the batches, ``last_portion`` is the number of the last portion in it.
+    """
 
     number: int
-    reason: str
-    parts: Sequence[BatchPart]
     folder: Path
+    last_portion: int = 0
+    reason: str = ""
+    parts: Sequence[BatchPart] = ()
     dead_letters: list[UploadItem] = field(default_factory=list)
     rejected: int = 0
     rescued: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     def timed(self, step: str, work: Callable[[], _T]) -> _T:
-        """Do the work and note how long it took."""
+        """Do the work and note how long it took, together with what the step took before."""
         begin = time.perf_counter()
         try:
             return work()
         finally:
-            self.seconds[step] = time.perf_counter() - begin
+            self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - begin
 
     def delivered(self, stored: Sequence[StoredFile], dropped: int) -> DeliveredBatch:
         """Returns what became of the batch, and logs it in one line.

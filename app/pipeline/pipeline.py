@@ -1,6 +1,6 @@
 """Steps 1 to 7 of a batch, from rows to the catalog, off the consumer's thread.
 
-1 convert   records → one Arrow table                   ┐ thread "stage"
+1 convert   records → Arrow tables                      ┐ thread "stage", portion by portion
 2 stage     uncompressed Parquet in the scratch folder  ┘
 3 spark     partitioned Parquet write                     thread "write"
   confirm   the topic is the one that was claimed       ┐
@@ -26,11 +26,14 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from app.catalog.registrar import Registrar
+from app.convert.batch import Converted
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
 from app.monitoring.metrics import Metrics
+from app.pipeline.close_rules import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, CloseRules
 from app.pipeline.in_flight import BatchInFlight, Handover
+from app.pipeline.open_batch import OpenBatch
 from app.pipeline.stage import Stager
 from app.pipeline.upload import Destination, Upload, UploadItem
 from app.retry import Stopped, until_it_works
@@ -40,6 +43,7 @@ from app.timings import DEFAULT, Timings
 logger = logging.getLogger(__name__)
 
 _STOP_LOOK_SECONDS = 0.2  # between two looks whether the pipeline is stopped
+_MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
 _T = TypeVar("_T")
 
 
@@ -57,6 +61,7 @@ class Pipeline:
         writer_up: done once the writer can write. Until then batches are staged and wait; if it fails, so does the
             pipeline. Without one, the writer can write from the start.
         stager: steps 1 and 2.
+        close_rules: when a batch ends that the consumer has not ended.
         destination: where the table's objects go.
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
@@ -64,6 +69,7 @@ class Pipeline:
         ownership: whose files may be uploaded and registered; steps 4 and 7.
         recreated: called with the partitions of each batch before anything of it leaves this machine; returns the error
             to end with where the topic is not the one any more that they were read from. May raise as a step may.
+        free_bytes: the room that a folder's disk has.
         metrics: counts batches that are in the lake, and tries that failed.
         timings: how long to pause between tries.
     """
@@ -73,6 +79,7 @@ class Pipeline:
         *,
         writer: Writer,
         stager: Stager,
+        close_rules: CloseRules,
         destination: Destination,
         registrar: Registrar,
         scratch: Path,
@@ -80,6 +87,7 @@ class Pipeline:
         ownership: Ownership,
         writer_up: Future[None] | None = None,
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
+        free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
         metrics: Metrics | None = None,
         timings: Timings = DEFAULT,
     ) -> None:
@@ -87,12 +95,15 @@ class Pipeline:
         self._writer = writer
         self._writer_up = writer_up
         self._stager = stager
+        self._close_rules = close_rules
+        self._open: tuple[BatchInFlight, OpenBatch] | None = None  # of the thread "stage"
         self._destination = destination
         self._registrar = registrar
         self._scratch = scratch
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
         self._ownership = ownership
         self._recreated = recreated
+        self._free_bytes = free_bytes
         self._metrics = metrics or Metrics()
         self._stop = threading.Event()
         self._changed = threading.Condition()
@@ -101,9 +112,12 @@ class Pipeline:
         self._staged: Handover[tuple[BatchInFlight, StagedFile | None] | ConnectorError] = Handover(self._stop)
         self._written: Handover[tuple[BatchInFlight, list[WrittenFile]] | ConnectorError] = Handover(self._stop)
         self._held_bytes = 0
-        self._submitted = 0
-        self._taken_by_writer = 0
-        self._delivered = 0
+        self._submitted = 0  # portions
+        self._delivered = 0  # portions
+        self._begun = 0  # batches
+        self._ended = 0  # batches that are in the lake
+        self._waiting_for_writer = 0  # batches
+        self._stored_share: float | None = None  # size of the last batch's files, by that of its staged file
         self._failure: ConnectorError | None = None
         self._obstacles: dict[str, RetryableError] = {}
         self._threads = [
@@ -120,16 +134,17 @@ class Pipeline:
     # --- asked by the consumer's thread -----------------------------------------------------------------------------
 
     def submit(self, batch: Batch) -> None:
-        """Take over a batch. Never blocks: how much is under way is the sink's to bound, by ``held_bytes``."""
+        """Take over a portion. Never blocks: how much is under way is the sink's to bound, by ``held_bytes``."""
         with self._changed:
             self._held_bytes += batch.size
             self._submitted = batch.number
+            self._waiting_for_writer += batch.reason is not None
         self._waiting_rows.put(batch)
 
     @property
     def is_idle(self) -> bool:
-        """Whether a batch submitted now would be taken up at once: none waits for Spark."""
-        return self._taken_by_writer >= self._submitted
+        """Whether a batch that ends now would be taken up at once: none waits for Spark."""
+        return not self._waiting_for_writer
 
     @property
     def held_bytes(self) -> int:
@@ -138,8 +153,8 @@ class Pipeline:
 
     @property
     def under_way(self) -> int:
-        """How many batches are submitted and not in the lake yet."""
-        return max(0, self._submitted - self._delivered)
+        """How many batches are begun and not in the lake yet."""
+        return max(self._begun - self._ended, int(self._submitted > self._delivered))
 
     @property
     def failure(self) -> ConnectorError | None:
@@ -152,7 +167,7 @@ class Pipeline:
         return next(iter(self._obstacles.copy().values()), None)
 
     def wait_delivered(self, number: int, seconds: float) -> bool:
-        """Wait until all batches up to ``number`` are uploaded and registered.
+        """Wait until all portions up to ``number`` are uploaded and registered.
 
         Returns:
             Whether they are. ``False`` after ``seconds``, and at once when ``failure`` is set.
@@ -202,35 +217,99 @@ class Pipeline:
                 return FatalError("writing a batch", repr(error), hint)
 
     def _stage_next(self) -> None:
-        batch = self._waiting_rows.get()
-        if batch is None:
+        portion = self._waiting_rows.get()
+        if portion is None:
             raise Stopped
-        staged = self._stage(batch)
-        del batch  # this frame would keep the rows while the next step is busy
-        self._staged.put(staged)
+        self._gather(portion)
+        reason = portion.reason
+        with self._changed:
+            self._held_bytes -= portion.size
+            self._changed.notify_all()
+        del portion  # this frame would keep the rows while the next step is busy
+        if reason is None and (reason := self._reason_to_close()):
+            self._expect_writer()
+        if reason:
+            self._close(reason)
 
-    def _stage(self, batch: Batch) -> tuple[BatchInFlight, StagedFile | None]:
-        in_flight = BatchInFlight(batch.number, batch.reason, batch.parts, self._scratch / f"batch-{batch.number}")
-        in_flight.folder.mkdir()
-        path = in_flight.folder / "staged.parquet"
-        staged = self._stager.stage(batch, path, partial(self._until_it_works, "schema"), in_flight.timed)
-        in_flight.rescued = staged.rescued
+    def _gather(self, portion: Batch) -> None:
+        """Convert the portion and append it to the open batch; where it does not fit to that, this is closed first."""
+        in_flight, batch = self._opened()
+        if portion.parts:
+            patiently = partial(self._until_it_works, "schema")
+            try:
+                converted = in_flight.timed("convert", lambda: self._stager.convert(portion, patiently))
+            except ConnectorError:
+                if in_flight.last_portion:
+                    self._expect_writer()
+                    self._close(BEFORE_FAILURE)
+                raise
+            if not batch.takes(converted.rows):
+                self._expect_writer()
+                self._close(OTHER_COLUMNS)
+                in_flight, batch = self._opened()
+            if in_flight.last_portion and not self._has_room(converted, batch):
+                self._expect_writer()
+                self._close(LITTLE_ROOM)
+                self._wait_for_room(converted)
+                in_flight, batch = self._opened()
+            try:
+                in_flight.timed("stage", lambda: batch.append(portion, converted))
+            except OSError as error:
+                raise FatalError("gathering rows in the temporary folder", str(error), _MORE_ROOM) from None
+        in_flight.last_portion = portion.number
+
+    def _has_room(self, converted: Converted, batch: OpenBatch | None = None) -> bool:
+        """Whether the scratch folder takes these rows, and then what Spark makes of them and of the open batch."""
+        rows = converted.rows.table.nbytes if converted.rows else 0
+        return self._free_bytes(self._scratch) >= 2 * rows + (batch.staged_bytes if batch else 0)
+
+    def _wait_for_room(self, converted: Converted) -> None:
+        """Wait until there is room, or until no batch is left whose end would make any."""
+        if self._has_room(converted):
+            return
+        logger.warning("the temporary folder %s is nearly full: waiting until batches are in the lake", self._scratch)
+        with self._changed:
+            while self._ended < self._begun and not self._has_room(converted):
+                if self._stop.is_set():
+                    raise Stopped
+                self._changed.wait(_STOP_LOOK_SECONDS)
+
+    def _opened(self) -> tuple[BatchInFlight, OpenBatch]:
+        if self._open is None:
+            self._begun += 1
+            in_flight = BatchInFlight(self._begun, self._scratch / f"batch-{self._begun}")
+            in_flight.folder.mkdir()
+            self._open = in_flight, self._stager.open(in_flight.folder / "staged.parquet")
+        return self._open
+
+    def _reason_to_close(self) -> str | None:
+        _, batch = self._opened()
+        return self._close_rules.reason(batch, is_writer_idle=self.is_idle, stored_share=self._stored_share)
+
+    def _expect_writer(self) -> None:
+        with self._changed:
+            self._waiting_for_writer += 1
+
+    def _close(self, reason: str) -> None:
+        """Hand the open batch on, and forget it: this frame would keep it while the next step is busy."""
+        (in_flight, batch), self._open = self._opened(), None
+        in_flight.reason = reason
+        staged = batch.close()
+        in_flight.parts, in_flight.rescued = staged.parts, staged.rescued
         in_flight.rejected = sum(len(records) for _, records in staged.rejected)
         in_flight.dead_letters = self._destination.dead_letters(staged.rejected, in_flight.folder)
-        with self._changed:
-            self._held_bytes -= batch.size
-            self._changed.notify_all()
-        return in_flight, staged.file
+        self._staged.put((in_flight, staged.file))
 
     def _write_next(self) -> None:
         self._wait_for_writer()
         batch, staged = _unless_failed(self._staged.get())
         with self._changed:
-            self._taken_by_writer = batch.number
+            self._waiting_for_writer -= 1
             self._changed.notify_all()
         files = []
         if staged:
             files = batch.timed("spark", lambda: self._writer.write(staged, batch.folder / "written"))
+            self._stored_share = sum(file.size for file in files) / staged.path.stat().st_size
             staged.path.unlink()
         self._written.put((batch, files))
 
@@ -279,6 +358,15 @@ class Pipeline:
             logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
 
     def _deliver(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
+        if batch.parts:  # else the consumer ended a batch that was closed before
+            self._store(batch, files)
+        shutil.rmtree(batch.folder)
+        with self._changed:
+            self._ended += 1
+            self._delivered = batch.last_portion
+            self._changed.notify_all()
+
+    def _store(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
         self._confirm_topics(batch)
         to = self._destination
         upload_items = [to.data_file(file) for file in files] + batch.dead_letters + to.sidecars(files, batch.folder)
@@ -303,11 +391,7 @@ class Pipeline:
         self._ownership.registered(announced)
         if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
             batch.timed("done", lambda: self._until_it_works("journal", self._ownership.done))
-        shutil.rmtree(batch.folder)
         self._metrics.delivered(batch.delivered(stored, dropped=len(upload_items) - len(uploaded)))
-        with self._changed:
-            self._delivered = batch.number
-            self._changed.notify_all()
 
     def _until_it_works(self, step: str, work: Callable[[], _T]) -> _T:
         return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), timings=self._timings)

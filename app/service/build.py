@@ -1,6 +1,7 @@
 """Builds the parts from the settings; with the other modules of ``service``, the only ones that know the settings."""
 
 import logging
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,10 @@ from app.journal.ownership import AssignmentOwnership, JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.monitoring.metrics import Metrics
+from app.pipeline.close_rules import CloseRules
 from app.pipeline.stage import Stager
 from app.service.lake import Lake
+from app.spark.scratch import is_in_memory
 from app.table.layout import PartitionSpec, object_roots
 from app.table.location import TableLocation
 from app.table.schema_store import SchemaStore
@@ -40,6 +43,10 @@ logger = logging.getLogger(__name__)
 
 # Half of the client's default: what a message takes beside its bytes does not count there.
 _FETCHED_AHEAD_KB = 32 * 1024
+_MB = 2**20
+_SHARE_OF_HEAP = 8
+_SHARE_OF_DISK = 8
+_IN_MEMORY_BYTES = 32 * _MB
 _SWEEP_SECONDS = 600.0
 # How often the topic's id and the group's members are looked at.
 _WATCH_SECONDS = 20.0
@@ -93,7 +100,17 @@ def new_stager(
 def sink_limits(settings: Settings) -> SinkLimits:
     """The limits of the sink's buffer."""
     memory = settings.memory
-    return SinkLimits(settings.batch_size, memory.buffer_mb * 2**20, memory.max_record_bytes)
+    return SinkLimits(settings.batch_size, memory.buffer_mb * _MB, memory.max_record_bytes, not settings.target_file_mb)
+
+
+def new_close_rules(settings: Settings, scratch: Path) -> CloseRules:
+    """When a batch ends that is still gathered.
+
+    Spark sorts it in its heap, else on the disk. Of three batches there may be files in the scratch folder at once, and
+    what Spark has made of them; in a folder that is memory they count as the container's.
+    """
+    room = _IN_MEMORY_BYTES if is_in_memory(scratch) else shutil.disk_usage(scratch).total // _SHARE_OF_DISK
+    return CloseRules(min(settings.memory.heap_mb * _MB // _SHARE_OF_HEAP, room), settings.target_file_mb * _MB)
 
 
 def new_ownership(

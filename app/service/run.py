@@ -40,6 +40,7 @@ from app.service.build import (
     new_bad_records,
     new_claims,
     new_client_id,
+    new_close_rules,
     new_group_offsets,
     new_ownership,
     new_stager,
@@ -170,6 +171,7 @@ class _Service:
             writer=self._spark,
             writer_up=spark_up,
             stager=stager,
+            close_rules=new_close_rules(settings, self._scratch),
             destination=Destination(
                 lake.store, lake.location.root, lake.spec.virtual, frozenset(settings.stats_columns) or None
             ),

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.model import OutputFile
 from app.spark.staged_file import columns_without_dictionary, largest_row, with_large_values
 
 _BYTES_BETWEEN_CHECKS = 2**20
@@ -65,19 +64,18 @@ def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:
     return {f"parquet.column.statistics.enabled#{path}": "false" for path in paths}
 
 
-def without_dictionary(table: pa.Table, ids: pa.Array, groups: Sequence[OutputFile]) -> list[str]:
-    """Names of the columns for which Parquet would give its dictionary up, judged by the largest file.
+def without_dictionary(table: pa.Table, ids: pa.Array) -> list[str]:
+    """Names of the columns for which Parquet would give its dictionary up, judged by the file with the most rows.
 
     Parquet tries a dictionary for every column: it looks up each value of a column's first page, and where that saved
     nothing it writes the page again without. Files of a batch often have one page, so columns whose values hardly
     repeat are written twice. The same question is answered here from a sample.
 
     Args:
-        table: the rows of a batch.
-        ids: the file of every row, as an index of ``groups``.
-        groups: at least one.
+        table: rows of a batch, at least one.
+        ids: the number of every row's file.
     """
-    largest = max(range(len(groups)), key=lambda index: groups[index].rows)
+    [largest] = pc.mode(ids).field("mode")
     candidates = [name for name in table.column_names if _has_dictionary(table.schema.field(name).type)]
     rows = pc.indices_nonzero(pc.equal(ids, largest)).slice(0, _FIRST_PAGE_ROWS)
     sample = table.select(candidates).take(rows)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _PREFIX = "quix-datalake-"
+_MOUNTS = Path("/proc/self/mounts")
 
 
 def make_scratch() -> Path:
@@ -40,6 +41,24 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_in_memory(folder: Path, mounts: Path = _MOUNTS) -> bool:
+    """Whether the folder is on a file system that is memory, so that its files count as the container's memory.
+
+    Args:
+        folder: an existing one.
+        mounts: the system's list; where there is none, the answer is no.
+    """
+    try:
+        listed = [line.split() for line in mounts.read_text().splitlines()]
+    except OSError:
+        return False
+    path = folder.resolve()
+    above = [(len(point), kind) for _, point, kind, *_ in listed if path.is_relative_to(point)]
+    # Of two mounts at the same place the later one is seen.
+    _, kind = max(reversed(above), key=lambda mount: mount[0], default=(0, ""))
+    return kind in {"tmpfs", "ramfs"}
 
 
 def _remove_if_left_over(folder: Path) -> None:

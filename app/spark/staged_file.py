@@ -19,27 +19,61 @@ _LARGE_VALUES = b"large_values"
 _WITHOUT_DICTIONARY = b"without_dictionary"
 
 
-def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] = ()) -> None:
-    """Write for a reader that takes in a row group at once: in one, or several where the rows are large.
+class StagedWriter:
+    """Writes a staged file, table by table, for a reader that takes in a row group at once.
 
     Args:
-        table: the rows.
         path: of the new file.
-        without_dictionary: columns to hold as they are; see ``app.spark.parquet_options.without_dictionary``.
+        schema: of all tables.
     """
-    largest = _largest_row(table)
-    large = _with_large_values(table) if largest > _LARGE_VALUE_BYTES else []  # no value exceeds the largest row
-    metadata = {
-        _LARGEST_ROW: str(largest),
-        _LARGE_VALUES: json.dumps(large),
-        _WITHOUT_DICTIONARY: json.dumps([*without_dictionary]),
-    }
-    table = table.replace_schema_metadata(metadata)
-    with pq.ParquetWriter(
-        path, table.schema, compression="none", use_dictionary=False, write_statistics=False
-    ) as writer:
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.schema = schema.remove_metadata()
+        self.nbytes = 0  # of all rows, in Arrow's memory
+        self.path = path
+        self._writer = pq.ParquetWriter(
+            path, self.schema, compression="none", use_dictionary=False, write_statistics=False
+        )
+        self._largest = 0
+        self._large: set[tuple[str, ...]] = set()
+
+    def append(self, table: pa.Table) -> None:
+        """Append rows, in one row group, or in several where the rows are large."""
+        largest = _largest_row(table)
+        if largest > _LARGE_VALUE_BYTES:  # no value exceeds the largest row
+            self._large.update(_with_large_values(table))
+        self._largest = max(self._largest, largest)
+        self.nbytes += table.nbytes
+        table = table.replace_schema_metadata()
         for group in _row_groups(table):
-            writer.write_table(group, row_group_size=group.num_rows)
+            self._writer.write_table(group, row_group_size=group.num_rows)
+
+    def close(self, without_dictionary: Sequence[str] = ()) -> None:
+        """Finish the file.
+
+        Args:
+            without_dictionary: columns to hold as they are; see ``app.spark.parquet_options.without_dictionary``.
+        """
+        facts = {
+            _LARGEST_ROW: str(self._largest),
+            _LARGE_VALUES: json.dumps(sorted(self._large)),
+            _WITHOUT_DICTIONARY: json.dumps([*without_dictionary]),
+        }
+        self._writer.add_key_value_metadata(facts)
+        self._writer.close()
+
+
+def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] = ()) -> None:
+    """Write a table as a staged file; arguments as for ``StagedWriter``."""
+    writer = StagedWriter(path, table.schema)
+    writer.append(table)
+    writer.close(without_dictionary)
+
+
+def read_staged_schema(path: Path) -> pa.Schema:
+    """The schema of a staged file, or of another Parquet file, with the facts in its metadata."""
+    metadata = pq.read_metadata(path)
+    return metadata.schema.to_arrow_schema().with_metadata(metadata.metadata)
 
 
 def largest_row(schema: pa.Schema) -> int | None:

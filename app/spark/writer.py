@@ -34,7 +34,7 @@ from app.spark.java import find_java
 from app.spark.launch import START_HINT, connect, java_log, start_java
 from app.spark.parquet_options import parquet_options
 from app.spark.session import spark_conf, use_scratch_file_system
-from app.spark.staged_file import write_staged
+from app.spark.staged_file import read_staged_schema, write_staged
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ class SparkWriter:
         staged.unlink()
 
     def _write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
-        schema = pq.read_schema(staged.path)
+        schema = read_staged_schema(staged.path)
         frame = self._read(staged.path, schema)
         # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file. It leaves that
         # sort out where the rows come in such an order already.

@@ -26,6 +26,7 @@ from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.model import TopicPartition
+from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.storage.base import ObjectStore
@@ -194,6 +195,7 @@ class Member:
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
             stager=stager(spec("p"), "fail", table_root=table.root),
+            close_rules=CloseRules(max_staged_bytes=2**40, target_file_bytes=2**40),
             destination=Destination(self._store, table.root),
             registrar=registrar,
             scratch=self._folder,

@@ -29,6 +29,7 @@ from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.model import TopicPartition
+from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.retry import Stopped
@@ -72,9 +73,10 @@ class SteppedPipeline(Pipeline):
         return self.failure is None and not self._waiting_rows.empty() and self._written.is_empty
 
     def prepare(self) -> None:
-        """Steps 1 to 3 of the next batch."""
+        """Steps 1 and 2 of the next portion, and step 3 if it ends a batch."""
         self._stage_next()
-        self._write_next()
+        if not self._staged.is_empty:
+            self._write_next()
 
     @property
     def can_deliver(self) -> bool:
@@ -139,6 +141,7 @@ class Member:
             clock,
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT, metadata=("__offset",)),
+            close_rules=CloseRules(max_staged_bytes=2**40, target_file_bytes=2**40),
             destination=Destination(store, ROOT),
             registrar=registrar,
             scratch=scratch,
@@ -150,7 +153,9 @@ class Member:
         self.sink = LakeSink(
             pipeline=self.pipeline,
             assignments=self.assignments,
-            limits=SinkLimits(batch_size=3, max_buffer_bytes=MAX_BUFFER_BYTES, max_record_bytes=1_000_000),
+            limits=SinkLimits(
+                batch_size=3, max_buffer_bytes=MAX_BUFFER_BYTES, max_record_bytes=1_000_000, in_any_size=True
+            ),
             bad_records=bad_records,
             on_sealed=self.application.checkpoints.in_flight.sealed,
             timings=timings,

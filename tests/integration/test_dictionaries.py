@@ -56,8 +56,7 @@ def _with_dictionary(metadata: pq.FileMetaData) -> set[str]:
 
 def test_parquet_comes_to_the_same_by_itself(writer: SparkWriter, tmp_path: Path) -> None:
     ids = pa.array([0] * ROWS, pa.int32())
-    part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, ROWS), "0badcafe", 0)
-    told = without_dictionary(TABLE, ids, (OutputFile(part, {}, ROWS),))
+    told = without_dictionary(TABLE, ids)
     assert told == ["Unique", "fraction", "a text", "a.b", "#", "moment"]
     by_itself, as_told = (_written(writer, tmp_path / str(len(names)), names) for names in ([], told))
     assert _with_dictionary(by_itself) == _with_dictionary(as_told) == {"few", "text"}

@@ -40,9 +40,13 @@ class Mutant:
         return text.replace(self.old, self.new)
 
 
-_STAGE = "app/pipeline/stage.py"
+_STAGE = "app/pipeline/open_batch.py"
 _PIPELINE = "app/pipeline/pipeline.py"
-_OF_STAGE = ("tests/unit/pipeline/test_stage.py", "tests/unit/pipeline/test_stage_rejects.py")
+_OF_STAGE = (
+    "tests/unit/pipeline/test_stage.py",
+    "tests/unit/pipeline/test_stage_rejects.py",
+    "tests/unit/pipeline/test_open_batch.py",
+)
 _OF_PIPELINE = ("tests/unit/pipeline/test_pipeline.py", "tests/unit/pipeline/test_pipeline_journal.py")
 _OF_JOURNAL = (
     "tests/unit/journal/test_journal.py",
@@ -54,36 +58,36 @@ MUTANTS = (
     Mutant(
         "a row is lost",
         _STAGE,
-        "write_staged(with_groups, path,",
-        "write_staged(with_groups[:-1], path,",
+        "_in_schema(table, self._writer.schema))",
+        "_in_schema(table, self._writer.schema)[:-1])",
         _OF_STAGE,
     ),
     Mutant(
         "a row is doubled",
         _STAGE,
-        "write_staged(with_groups, path,",
-        "write_staged(with_groups.take([0, *range(len(ids))]), path,",
+        "_in_schema(table, self._writer.schema))",
+        "_in_schema(table, self._writer.schema).take([0, *range(len(ids))]))",
         _OF_STAGE,
     ),
     Mutant(
         "the values of rows are swapped",
         _STAGE,
-        "rows.table.append_column(group_column, ids)",
-        "rows.table.set_column(0, rows.table.schema[0], rows.table[0][::-1]).append_column(group_column, ids)",
+        "rows.table.append_column(self._group_column, ids)",
+        "rows.table.set_column(0, rows.table.schema[0], rows.table[0][::-1]).append_column(self._group_column, ids)",
         _OF_STAGE,
     ),
     Mutant(
         "rows are written into other rows' folders",
         _STAGE,
-        "append_column(group_column, ids)",
-        "append_column(group_column, ids[::-1])",
+        "append_column(self._group_column, ids)",
+        "append_column(self._group_column, ids[::-1])",
         _OF_STAGE,
     ),
     Mutant(
         "a bad record is in no dead letter",
         _STAGE,
-        "rejected = _by_part(batch, converted.rejected)",
-        "rejected = ()",
+        "self._close_file(), rejected, self.rescued",
+        "self._close_file(), (), self.rescued",
         _OF_STAGE,
     ),
     Mutant(

@@ -14,6 +14,7 @@ from app.consumer.assignment import Assignments
 from app.consumer.sink import LakeSink
 from app.journal.ownership import AssignmentOwnership
 from app.model import Rejected, TopicPartition
+from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline, Writer
 from app.pipeline.upload import Destination
 from app.service.build import new_bad_records, new_stager, sink_limits
@@ -66,6 +67,7 @@ class Ours:
         self._pipeline = Pipeline(
             writer=writer,
             stager=new_stager(settings, place, self.spec, self.schema, bad_records),
+            close_rules=CloseRules(max_staged_bytes=2**40, target_file_bytes=2**40),
             destination=Destination(store, place.root, self.spec.virtual, frozenset(settings.stats_columns) or None),
             registrar=new_registrar(settings, catalog_client, place, known, self._query_api),
             scratch=scratch,

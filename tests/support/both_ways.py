@@ -20,7 +20,8 @@ from app.convert.chunks import FEW
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
-from app.pipeline.stage import Staged, Stager
+from app.pipeline.open_batch import Staged
+from app.pipeline.stage import Stager
 from app.table.layout import RESCUED_COLUMN, PartitionSpec
 from app.table.null_folder import HIVE_NULL
 from app.table.schema import TableSchema

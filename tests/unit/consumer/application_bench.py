@@ -66,7 +66,7 @@ class Bench:
         self.sink = LakeSink(
             pipeline=self.pipeline,
             assignments=self.assignments,
-            limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000),
+            limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000, in_any_size=True),
             bad_records=BadRecords(choice, self.reported.append),
             on_sealed=self.application.checkpoints.in_flight.sealed,
             timings=timings,

@@ -31,6 +31,7 @@ class Bench:
         batch_size: int = 3,
         max_buffer_bytes: int = 1_000_000,
         gather_seconds: float = 0.0,
+        in_any_size: bool = True,
         clock: Clock | None = None,
         observer: SinkObserver | None = None,
     ) -> None:
@@ -41,7 +42,7 @@ class Bench:
         self.sink = LakeSink(
             pipeline=self.pipeline,
             assignments=self.assignments,
-            limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000),
+            limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000, in_any_size=in_any_size),
             bad_records=BadRecords("dead-letter", lambda _: None),
             observer=observer,
             timings=self.timings,

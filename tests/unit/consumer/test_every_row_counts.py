@@ -25,6 +25,7 @@ from app.consumer.sink import LakeSink, SinkLimits
 from app.errors import ConnectorError, RetryableError
 from app.journal.ownership import AssignmentOwnership
 from app.model import TopicPartition
+from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.table.location import TableLocation
@@ -62,6 +63,7 @@ class World:
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT),
+            close_rules=CloseRules(max_staged_bytes=2**40, target_file_bytes=2**40),
             destination=Destination(self.store, ROOT),
             registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
@@ -72,7 +74,9 @@ class World:
         self.sink = LakeSink(
             pipeline=self.pipeline,
             assignments=self.assignments,
-            limits=SinkLimits(self.dice.choice([3, 10, 40]), self.dice.choice([5_000, 1_000_000]), 1_000_000),
+            limits=SinkLimits(
+                self.dice.choice([3, 10, 40]), self.dice.choice([5_000, 1_000_000]), 1_000_000, in_any_size=True
+            ),
             bad_records=BadRecords("fail", lambda _: None),
             timings=timings,
         )

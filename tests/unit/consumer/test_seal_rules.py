@@ -4,56 +4,53 @@ import pytest
 
 from app.consumer.seal_rules import SealRules
 
-RULES = SealRules(batch_size=3_000, max_buffer_bytes=1_001, gather_seconds=1.0)
+RULES = SealRules(batch_size=3_000, max_buffer_bytes=8_008, gather_seconds=1.0, in_any_size=False)
+IN_ANY_SIZE = SealRules(batch_size=3_000, max_buffer_bytes=8_008, gather_seconds=1.0, in_any_size=True)
 IDLE, BUSY = True, False
 DUE, NOT_DUE = True, False
 
 
 @pytest.mark.parametrize(
-    ("rows", "size", "is_idle", "is_due", "gathered", "reason"),
+    ("rules", "rows", "is_idle", "is_due", "gathered", "quiet", "reason"),
     [
-        # The buffer is half full: nothing else counts.
-        (1, 500, IDLE, NOT_DUE, 0.0, "buffer half full"),
-        (1, 500, BUSY, NOT_DUE, 0.0, "buffer half full"),
-        (9_000, 2_000, BUSY, DUE, 9.0, "buffer half full"),
-        (9_000, 2_000, IDLE, DUE, 9.0, "buffer half full"),
         # A batch waits for the writer: the next one grows.
-        (9_000, 499, BUSY, NOT_DUE, 9.0, None),
-        (9_000, 499, BUSY, DUE, 9.0, None),
+        (IN_ANY_SIZE, 9_000, BUSY, NOT_DUE, 9.0, 9.0, None),
+        (RULES, 9_000, BUSY, DUE, 9.0, 9.0, None),
         # A checkpoint is due: the number of rows and the time do not count.
-        (1, 1, IDLE, DUE, 0.0, "checkpoint"),
-        (9_000, 499, IDLE, DUE, 9.0, "checkpoint"),
-        # Enough rows, gathered for long enough.
-        (3_000, 499, IDLE, NOT_DUE, 1.0, "3,000 rows waiting, writer idle"),
-        (12_345, 499, IDLE, NOT_DUE, 60.0, "12,345 rows waiting, writer idle"),
-        (2_999, 499, IDLE, NOT_DUE, 60.0, None),
-        (3_000, 499, IDLE, NOT_DUE, 0.999, None),
-        (0, 0, IDLE, NOT_DUE, 60.0, None),
+        (RULES, 1, IDLE, DUE, 0.0, 0.0, "checkpoint"),
+        (RULES, 9_000, IDLE, DUE, 9.0, 9.0, "checkpoint"),
+        # Enough rows, and no more come.
+        (RULES, 3_000, IDLE, NOT_DUE, 1.0, 1.0, "3,000 rows, and no more come"),
+        (IN_ANY_SIZE, 12_345, IDLE, NOT_DUE, 0.5, 60.0, "12,345 rows, and no more come"),
+        (RULES, 2_999, IDLE, NOT_DUE, 60.0, 60.0, None),
+        (RULES, 3_000, IDLE, NOT_DUE, 60.0, 0.999, None),
+        (RULES, 0, IDLE, NOT_DUE, 60.0, 60.0, None),
+        # Enough rows, gathered for long enough, where the size of files does not matter.
+        (IN_ANY_SIZE, 3_000, IDLE, NOT_DUE, 1.0, 0.0, "3,000 rows"),
+        (IN_ANY_SIZE, 3_000, IDLE, NOT_DUE, 0.999, 0.0, None),
+        (IN_ANY_SIZE, 2_999, IDLE, NOT_DUE, 60.0, 0.0, None),
     ],
 )
 def test_at_a_turn_of_the_loop(
-    rows: int, size: int, is_idle: bool, is_due: bool, gathered: float, reason: str | None
+    rules: SealRules, rows: int, is_idle: bool, is_due: bool, gathered: float, quiet: float, reason: str | None
 ) -> None:
-    found = RULES.at_turn(
-        waiting_rows=rows,
-        waiting_bytes=size,
+    found = rules.at_turn(
+        gathered_rows=rows,
         is_writer_idle=is_idle,
         is_checkpoint_due=is_due,
         gathered_seconds=gathered,
+        quiet_seconds=quiet,
     )
     assert found == reason
 
 
-@pytest.mark.parametrize(
-    ("rows", "is_idle", "reason"),
-    [(1, IDLE, "buffer full"), (1, BUSY, None), (0, IDLE, None), (0, BUSY, None)],
-)
-def test_while_the_buffer_is_full(rows: int, is_idle: bool, reason: str | None) -> None:
-    assert RULES.while_full(waiting_rows=rows, is_writer_idle=is_idle) == reason
+@pytest.mark.parametrize(("waiting_bytes", "is_portion"), [(0, False), (1_000, False), (1_001, True), (9_000, True)])
+def test_what_is_worth_a_portion(waiting_bytes: int, is_portion: bool) -> None:
+    assert RULES.is_portion(waiting_bytes) == is_portion
 
 
 @pytest.mark.parametrize(
-    ("held_bytes", "reason"), [(0, "checkpoint"), (1_000, "checkpoint"), (1_001, "buffer full"), (9_000, "buffer full")]
+    ("held_bytes", "reason"), [(0, "checkpoint"), (8_007, "checkpoint"), (8_008, "buffer full"), (9_000, "buffer full")]
 )
 def test_a_flush_always_seals(held_bytes: int, reason: str) -> None:
     assert RULES.at_flush(held_bytes=held_bytes) == reason

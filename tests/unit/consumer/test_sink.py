@@ -29,7 +29,7 @@ def test_a_batch_is_sealed_when_enough_rows_wait_and_the_writer_is_idle(bench: B
     assert bench.sealed == []
     bench.consume(2)
     assert bench.sealed == [{TP: [0, 1, 2]}]
-    assert bench.pipeline.batches[0].reason == "3 rows waiting, writer idle"
+    assert bench.pipeline.batches[0].reason == "3 rows"
 
 
 def test_rows_of_all_partitions_count_together_and_stay_apart(bench: Bench) -> None:
@@ -318,17 +318,15 @@ def test_what_comes_in_while_the_writer_is_busy_is_gathered_for_a_second_after_i
     assert bench.sealed == [{TP: [0, 1, 2, 3, 4, 5]}]
 
 
-def test_a_full_buffer_is_sealed_as_soon_as_the_writer_is_idle() -> None:
+def test_a_full_buffer_ends_no_batch() -> None:
+    """What fills it is in the pipeline; there is room again as soon as that is converted."""
     bench = Bench(max_buffer_bytes=1_000)
     bench.add(0)
     bench.pipeline.held_bytes = 1_000
-    bench.pipeline.is_idle = False
-    assert bench.sink.wait_for_room()
+    for is_idle in (False, True):
+        bench.pipeline.is_idle = is_idle
+        assert bench.sink.wait_for_room()
     assert bench.sealed == []
-    bench.pipeline.is_idle = True
-    assert bench.sink.wait_for_room()
-    assert bench.sealed == [{TP: [0]}]
-    assert bench.pipeline.batches[0].reason == "buffer full"
 
 
 def test_a_full_buffer_is_waited_for_a_minute_each_time() -> None:
@@ -370,16 +368,53 @@ def test_the_headers_of_a_rejected_record_take_memory() -> None:
     assert heavy.sink.held_bytes - plain.sink.held_bytes > len(b"x" * 5_000)
 
 
-def test_half_a_buffer_is_a_batch_even_if_the_writer_is_busy() -> None:
+def test_an_eighth_of_the_buffer_is_a_portion_of_a_batch_even_if_the_writer_is_busy() -> None:
     bench = Bench(batch_size=1_000_000, max_buffer_bytes=1_000_000)
     bench.pipeline.is_idle = False
-    bench.add(*range(20), value={"text": "x" * 20_000}, size=20_000)
+    bench.add(*range(5), value={"text": "x" * 20_000}, size=20_000)
     bench.sink.turn()
     assert bench.sealed == []
-    bench.add(*range(20, 30), value={"text": "x" * 20_000}, size=20_000)
+    bench.add(*range(5, 10), value={"text": "x" * 20_000}, size=20_000)
     bench.sink.turn()
-    assert bench.sealed == [{TP: list(range(30))}]
+    assert bench.sealed == [{TP: list(range(10))}]
+    assert bench.pipeline.batches[0].reason is None
     assert not bench.sink.is_full
+
+
+def test_a_checkpoint_ends_a_batch_of_which_all_rows_are_in_the_pipeline() -> None:
+    bench = Bench(batch_size=1_000_000, max_buffer_bytes=1_000)
+    bench.add(0, value={"text": "x" * 200})
+    bench.sink.turn()
+    assert bench.pipeline.batches[0].reason is None
+    assert bench.sink.begin_checkpoint()
+    bench.sink.turn()
+    assert [(portion.reason, portion.records) for portion in bench.pipeline.batches] == [(None, 1), ("checkpoint", 0)]
+    assert bench.sink.begin_checkpoint()
+    bench.sink.turn()
+    assert len(bench.pipeline.batches) == 2, "a batch without rows needs no end"
+
+
+def test_a_flush_waits_for_the_portions_of_its_batch() -> None:
+    bench = Bench(batch_size=1_000_000, max_buffer_bytes=1_000)
+    bench.add(0, value={"text": "x" * 200})
+    bench.sink.turn()
+    assert not bench.sink.is_empty
+    bench.after(0.0, bench.pipeline.deliver_all)
+    bench.sink.flush()
+    assert [portion.reason for portion in bench.pipeline.batches] == [None, "checkpoint"]
+    assert bench.sink.is_empty
+
+
+def test_with_a_size_that_is_wanted_rows_wait_until_no_more_come() -> None:
+    bench = Bench(gather_seconds=1.0, in_any_size=False)
+    for offset in range(6):
+        bench.consume(offset)
+        bench.clock.advance(0.9)
+    assert bench.sealed == []
+    bench.clock.advance(0.2)
+    bench.sink.turn()
+    assert bench.sealed == [{TP: list(range(6))}]
+    assert bench.pipeline.batches[0].reason == "6 rows, and no more come"
 
 
 def test_what_waits_for_its_second_goes_with_the_checkpoint() -> None:

@@ -14,6 +14,7 @@ from app.catalog.registrar import Registrar
 from app.errors import ConnectorError
 from app.journal.ownership import AssignmentOwnership, Ownership
 from app.model import Batch, TopicPartition
+from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.table.location import TableLocation
@@ -26,6 +27,8 @@ from tests.support.batches import batch, properties, spec, stager
 ROOT = "data/t"
 HURRY = Timings(first_retry_seconds=0.001, longest_retry_seconds=0.01)
 WAIT = 10.0
+
+UNBOUNDED = CloseRules(max_staged_bytes=2**40, target_file_bytes=2**40)  # a batch ends when its rows say so
 
 
 class Line:
@@ -51,6 +54,8 @@ class Line:
         virtual: Sequence[str] = (),
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
         writer_up: Future[None] | None = None,
+        close_rules: CloseRules = UNBOUNDED,
+        free_bytes: Callable[[Path], int] = lambda _: 2**40,
     ) -> None:
         self.lake = tmp_path / "lake"
         self.scratch = tmp_path / "scratch"
@@ -65,12 +70,14 @@ class Line:
             writer=self.writer,
             writer_up=writer_up,
             stager=stager(wanted, choice, table_root=ROOT),
+            close_rules=close_rules,
             destination=Destination(self.store, ROOT, virtual),
             registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
             ownership=ownership or AssignmentOwnership(lambda token: token not in self.ended),
             recreated=recreated,
+            free_bytes=free_bytes,
             timings=HURRY,
         )
 

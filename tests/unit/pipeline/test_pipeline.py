@@ -1,14 +1,18 @@
 """The three threads between the sink and the lake: order, overlap, memory and failures."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.errors import ConfigError, ConnectorError, DataError, FatalError, SparkLostError
 from app.model import Batch
+from app.pipeline.close_rules import CloseRules
 from tests.support.batches import batch
 from tests.unit.pipeline.pipeline_line import ROOT, WAIT, Gate, Line, bad, one, own_threads, wait_until
 
@@ -111,6 +115,113 @@ def test_waiting_ends_with_its_time(line: Line) -> None:
     assert not line.pipeline.wait_delivered(1, 0.01)
     gate.open()
     assert line.delivered(1)
+
+
+# --- portions of a batch --------------------------------------------------------------------------------------------
+
+
+def portion(number: int, *values: dict[str, Any], reason: str | None = None) -> Batch:
+    """Rows with the offsets from ten times the number on."""
+    return replace(batch(*values, first=number * 10, number=number), reason=reason)
+
+
+def test_portions_are_gathered_into_the_files_of_one_batch(line: Line) -> None:
+    line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}, {"p": "b", "v": 3}))
+    wait_until(lambda: line.pipeline.held_bytes == 0)
+    assert line.rows() == []
+    assert line.pipeline.is_idle, "a batch that is gathered does not wait for the writer"
+    assert line.pipeline.under_way == 1
+    assert not line.pipeline.wait_delivered(1, 0.0)
+    line.submit(portion(3, {"p": "a", "v": 4}, reason="enough"))
+    assert line.delivered(3)
+    name = "data_sensors-0_0000000000000000010-30_0a1b2c3d-2.parquet"
+    assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
+    assert line.values() == [1, 2, 3, 4]
+    assert line.pipeline.under_way == 0
+
+
+def test_a_batch_may_end_after_its_last_portion(line: Line) -> None:
+    line.submit(portion(1, {"p": "a", "v": 1}), Batch(2, "enough"))
+    assert line.delivered(2)
+    assert line.values() == [1]
+
+
+def test_the_end_of_a_batch_without_rows_is_no_batch(line: Line, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        line.submit(Batch(1, "enough"), portion(2, {"p": "a", "v": 1}, reason="enough"))
+        assert line.delivered(2)
+    assert len(re.findall(r"batch \d", caplog.text)) == 1
+    assert list(line.scratch.iterdir()) == []
+
+
+def test_rows_of_another_type_begin_another_batch(line: Line, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        line.submit(
+            portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 1.5}), portion(3, {"p": "a", "v": 2}, reason="x")
+        )
+        assert line.delivered(3)
+    assert line.values() == [1, 1.5, 2]
+    assert re.findall(r"batch (\d) \((.*?)\)", caplog.text) == [("1", "a column's type changed"), ("2", "x")]
+    assert [len(request) for request in line.catalog.requests] == [1, 1]
+
+
+def test_portions_before_a_record_that_ends_the_process_arrive(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}), bad(3))
+    assert line.failure()
+    assert line.values() == [1, 2]
+    assert line.pipeline.wait_delivered(2, 0.0)
+    assert not line.pipeline.wait_delivered(3, 0.0)
+    line.pipeline.stop()
+
+
+def test_a_batch_ends_by_itself_when_its_staged_file_is_large(tmp_path: Path) -> None:
+    line = Line(tmp_path, close_rules=CloseRules(max_staged_bytes=1, target_file_bytes=2**40))
+    line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}))
+    assert line.delivered(2)
+    assert line.values() == [1, 2]
+    assert len(line.catalog.requests) == 2
+    line.pipeline.stop()
+
+
+def test_a_batch_ends_by_itself_when_its_files_are_large_enough(tmp_path: Path) -> None:
+    line = Line(tmp_path, close_rules=CloseRules(max_staged_bytes=2**40, target_file_bytes=1))
+    line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}, reason="how large files are is unknown"))
+    assert line.delivered(2)
+    line.submit(portion(3, {"p": "a", "v": 3}))
+    assert line.delivered(3)
+    assert line.values() == [1, 2, 3]
+    line.pipeline.stop()
+
+
+def test_a_disk_that_is_nearly_full_ends_the_batch_and_is_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # As if the files of the first batch took all the room.
+    line = Line(tmp_path, free_bytes=lambda folder: 0 if any(folder.glob("batch-1/*")) else 2**40)
+    uploading = Gate()
+    line.store.refuse = uploading
+    with caplog.at_level("INFO"):
+        line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}, reason="enough"))
+        uploading.wait_reached()
+        assert line.pipeline.held_bytes > 0, "the second portion waits"
+        uploading.open()
+        assert line.delivered(2)
+    assert line.values() == [1, 2]
+    assert re.findall(r"batch (\d) \((.*?)\)", caplog.text) == [
+        ("1", "little room in the temporary folder"),
+        ("2", "enough"),
+    ]
+    assert f"the temporary folder {line.scratch} is nearly full" in caplog.text
+    line.pipeline.stop()
+
+
+def test_a_disk_that_stays_full_is_tried_once_nothing_is_under_way(tmp_path: Path) -> None:
+    line = Line(tmp_path, free_bytes=lambda _: 0)
+    line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}, reason="enough"))
+    assert line.delivered(2)
+    assert line.values() == [1, 2]
+    line.pipeline.stop()
 
 
 # --- the writer starts ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.model import Rejected, TopicPartition
-from app.pipeline.stage import Staged
+from app.pipeline.open_batch import Staged
 from app.table.schema import TableSchema
 from tests.fakes.memory_schema import MemorySchema
 from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stager

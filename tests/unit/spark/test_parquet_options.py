@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from app.spark.parquet_options import parquet_options
-from app.spark.staged_file import write_staged
+from app.spark.staged_file import read_staged_schema, write_staged
 
 TEXTS = pa.table({"text": pa.array(["x" * 96] * 10)})  # with its length, a row has 100 bytes
 
@@ -15,7 +14,7 @@ TEXTS = pa.table({"text": pa.array(["x" * 96] * 10)})  # with its length, a row 
 @pytest.fixture
 def schema(tmp_path: Path) -> pa.Schema:
     write_staged(TEXTS, tmp_path / "staged.parquet")
-    return pq.read_schema(tmp_path / "staged.parquet")
+    return read_staged_schema(tmp_path / "staged.parquet")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def test_a_file_that_tells_nothing_is_left_to_parquet() -> None:
 )
 def test_columns_with_large_values_have_no_statistics(tmp_path: Path, columns: list[str], without: list[str]) -> None:
     write_staged(pa.table({"small": ["x"]} | {name: ["x" * 100_000] for name in columns}), tmp_path / "staged.parquet")
-    options = parquet_options(pq.read_schema(tmp_path / "staged.parquet"), 1)
+    options = parquet_options(read_staged_schema(tmp_path / "staged.parquet"), 1)
     prefix = "parquet.column.statistics.enabled"
     assert {name: value for name, value in options.items() if name.startswith(prefix)} == {
         f"{prefix}{name}": "false" for name in without

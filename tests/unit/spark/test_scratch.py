@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.spark.scratch import make_scratch
+from app.spark.scratch import is_in_memory, make_scratch
 
 REPOSITORY = Path(__file__).parents[3]
 MAKE_AND_WAIT = (
@@ -107,3 +107,20 @@ def test_what_a_killed_process_left_is_removed_also_while_a_process_it_started_l
         assert not other.folder.exists()
     finally:
         os.kill(heir, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [("tmp", True), ("tmp/data", True), ("disk", False), ("tmp/disk", False), ("tmp/both", True)],
+)
+def test_a_folder_that_is_memory_is_known(tmp_path: Path, folder: str, expected: bool) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    kinds = {"": "ext4", "tmp": "tmpfs", "disk": "ext4", "tmp/disk": "overlay", "tmp/both": "ext4"}
+    lines = [f"none {tmp_path / place} {kind} rw 0 0\n" for place, kind in [*kinds.items(), ("tmp/both", "tmpfs")]]
+    mounts = tmp_path / "mounts"
+    mounts.write_text("none / ext4 rw 0 0\n" + "".join(lines))
+    assert is_in_memory(tmp_path / folder, mounts) is expected
+
+
+def test_a_system_without_a_list_of_mounts(tmp_path: Path) -> None:
+    assert not is_in_memory(tmp_path, tmp_path / "none")

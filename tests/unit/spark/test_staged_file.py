@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.spark.staged_file import largest_row, with_large_values, write_staged
+from app.spark.staged_file import largest_row, read_staged_schema, with_large_values, write_staged
 
 GROUP = 4  # bytes of the group column
 
@@ -19,7 +19,7 @@ def told(folder: Path, columns: dict[str, Any]) -> int | None:
     table = pa.table({**columns, "group": pa.array([0] * rows, pa.int32())})
     write_staged(table, path)
     assert pq.read_table(path).equals(table), "all rows as they were"
-    return largest_row(pq.read_schema(path))
+    return largest_row(read_staged_schema(path))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_one_large_value_among_many_small_ones_is_seen(tmp_path: Path) -> None:
 
 def test_another_file_tells_nothing(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": [1]}), tmp_path / "other.parquet")
-    assert largest_row(pq.read_schema(tmp_path / "other.parquet")) is None
+    assert largest_row(read_staged_schema(tmp_path / "other.parquet")) is None
 
 
 LARGE, SMALL = "x" * 65_537, "x" * 65_536
@@ -78,4 +78,4 @@ def test_it_tells_which_columns_have_large_values(
     tmp_path: Path, columns: dict[str, Any], paths: list[tuple[str, ...]]
 ) -> None:
     told(tmp_path, columns)
-    assert with_large_values(pq.read_schema(tmp_path / "staged.parquet")) == paths
+    assert with_large_values(read_staged_schema(tmp_path / "staged.parquet")) == paths

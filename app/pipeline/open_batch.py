@@ -1,0 +1,211 @@
+"""The batch that is being gathered: converted rows are appended to its staged file until the batch is closed.
+
+So Python holds the rows of a portion only, and a batch may be larger than memory. What it takes is room in the scratch
+folder.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.convert.batch import Converted
+from app.convert.chunks import Rows
+from app.convert.partition_values import group_ids, values_of
+from app.model import Batch, BatchPart, OffsetRange, OutputFile, Rejected, StagedFile, TopicPartition
+from app.spark.parquet_options import without_dictionary
+from app.spark.staged_file import StagedWriter
+from app.table.layout import PartitionSpec
+
+_GROUP_COLUMN = "__file_group"
+
+_Source = tuple[TopicPartition, str]
+"""A topic-partition and the token of its assignment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What became of a batch.
+
+    ``parts`` are its offsets by assignment. ``file`` is ``None`` when no row is left; ``rejected`` are the records for
+    the dead letter, by their part; ``rescued`` counts the values that fit no column.
+    """
+
+    parts: tuple[BatchPart, ...]
+    file: StagedFile | None
+    rejected: tuple[tuple[BatchPart, list[Rejected]], ...]
+    rescued: int
+
+
+@dataclass(slots=True)
+class _Group:
+    """The rows of one file: those of one Hive partition and one assignment."""
+
+    source: _Source
+    partition_values: Mapping[str, str]
+    rows: int = 0
+
+
+class OpenBatch:
+    """Gathers rows of one assignment or several; to be used by one thread.
+
+    Args:
+        path: of the new staged file.
+        spec: names the partition columns.
+        sort_column: orders the rows of a file, where they have it.
+
+    Attributes:
+        rescued: how many values fit no column.
+        rejected_bytes: about what the rejected records take in memory.
+    """
+
+    def __init__(self, path: Path, spec: PartitionSpec, sort_column: str | None) -> None:
+        self._path = path
+        self._spec = spec
+        self._sort_column = sort_column
+        self._writer: StagedWriter | None = None
+        self._group_column = _GROUP_COLUMN
+        self._without_dictionary: Sequence[str] = ()
+        self._groups: list[_Group] = []
+        self._numbers: dict[tuple[_Source, tuple[str, ...]], int] = {}  # of the groups, by their values
+        self._parts: dict[_Source, BatchPart] = {}
+        self._rejected: dict[_Source, list[Rejected]] = {}
+        self.rescued = 0
+        self.rejected_bytes = 0
+
+    @property
+    def staged_bytes(self) -> int:
+        """What the rows take in Arrow's memory, and about the size of the staged file."""
+        return self._writer.nbytes if self._writer else 0
+
+    @property
+    def files(self) -> int:
+        """How many files the rows will make."""
+        return len(self._groups)
+
+    def takes(self, rows: Rows | None) -> bool:
+        """Whether the rows fit into the file: their columns have the types of those that are in it."""
+        if rows is None or self._writer is None:
+            return True
+        schema = self._writer.schema
+        if _is_taken(self._group_column, rows.table.column_names):
+            return False
+        return all(name not in schema.names or schema.field(name).type == kind for name, kind in _types(rows.table))
+
+    def append(self, portion: Batch, converted: Converted) -> None:
+        """Append a portion; its offsets follow those that an assignment has in this batch.
+
+        Args:
+            portion: as the consumer handed it over.
+            converted: what became of it; ``takes`` has said yes to its rows.
+        """
+        for part in portion.parts:
+            self._parts[_source(part)] = _joined(self._parts.get(_source(part)), part)
+        if converted.rejected:
+            sources = {part.offsets.tp: _source(part) for part in portion.parts}
+            for record in converted.rejected:
+                self._rejected.setdefault(sources[record.tp], []).append(record)
+            self.rejected_bytes += portion.size * len(converted.rejected) // portion.records
+        if converted.rows is not None:
+            self.rescued += sum(rescue.count for rescue in converted.rescued.values())
+            self._append(converted.rows, [_source(part) for part in portion.parts])
+
+    def close(self) -> Staged:
+        """Finish the staged file."""
+        # In the order of the topic, whichever step refused them: who sends them again keeps the order of each key.
+        rejected = tuple(
+            (self._parts[source], sorted(records, key=lambda record: record.offset))
+            for source, records in self._rejected.items()
+        )
+        return Staged(tuple(self._parts.values()), self._close_file(), rejected, self.rescued)
+
+    def _close_file(self) -> StagedFile | None:
+        if self._writer is None:
+            return None
+        self._writer.close(self._without_dictionary)
+        groups = tuple(OutputFile(self._parts[each.source], each.partition_values, each.rows) for each in self._groups)
+        sort_column = self._sort_column if self._sort_column in self._writer.schema.names else None
+        return StagedFile(self._path, self._group_column, groups, sort_column)
+
+    def _append(self, rows: Rows, sources: Sequence[_Source]) -> None:
+        ids = self._group(rows, sources)
+        if self._writer is None:
+            self._group_column = _unused_name(rows.table.column_names)
+            self._without_dictionary = without_dictionary(rows.table, ids)
+        table = rows.table.append_column(self._group_column, ids)
+        if self._writer is None:
+            self._writer = StagedWriter(self._path, table.schema)
+        elif new := [field for field in table.schema if field.name not in self._writer.schema.names]:
+            self._writer = _with_columns(self._writer, new)
+        self._writer.append(_in_schema(table, self._writer.schema))
+
+    def _group(self, rows: Rows, sources: Sequence[_Source]) -> pa.Array:
+        """The number of every row's file (int32)."""
+        values = rows.partition_values
+        ids = group_ids([*values, rows.parts])
+        counted = pa.table({"id": ids, "row": pa.arange(0, len(ids))})
+        counted = counted.group_by("id").aggregate([("row", "min"), ("row", "count")]).sort_by("id")
+        numbers = []
+        for first, count in zip(counted["row_min"].to_pylist(), counted["row_count"].to_pylist(), strict=True):
+            number = self._number(sources[rows.parts[first].as_py()], values_of(first, values, self._spec))
+            self._groups[number].rows += count
+            numbers.append(number)
+        if numbers == [*range(len(numbers))]:
+            return ids
+        return pa.array(numbers, pa.int32()).take(ids)
+
+    def _number(self, source: _Source, values: Mapping[str, str]) -> int:
+        key = source, tuple(values.values())
+        number = self._numbers.setdefault(key, len(self._groups))
+        if number == len(self._groups):
+            self._groups.append(_Group(source, values))
+        return number
+
+
+def _source(part: BatchPart) -> _Source:
+    return part.offsets.tp, part.owner
+
+
+def _joined(before: BatchPart | None, part: BatchPart) -> BatchPart:
+    if before is None:
+        return part
+    first, last = min(before.offsets.first, part.offsets.first), max(before.offsets.last, part.offsets.last)
+    return replace(part, offsets=OffsetRange(part.offsets.tp, first, last))
+
+
+def _types(table: pa.Table) -> Sequence[tuple[str, pa.DataType]]:
+    return [(field.name, field.type) for field in table.schema]
+
+
+def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with all columns of the schema, in its order."""
+    if table.column_names == schema.names:
+        return table
+    columns = [table[f.name] if f.name in table.column_names else pa.nulls(len(table), f.type) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _with_columns(writer: StagedWriter, new: Sequence[pa.Field]) -> StagedWriter:
+    """The staged file with more columns, which its rows so far do not have."""
+    writer.close()
+    former = writer.path.rename(writer.path.with_suffix(".former"))
+    fields = [*writer.schema, *new]
+    wider = StagedWriter(writer.path, pa.schema(fields))
+    with pq.ParquetFile(former) as file:
+        for index in range(file.num_row_groups):
+            wider.append(_in_schema(file.read_row_group(index), wider.schema))
+    former.unlink()
+    return wider
+
+
+def _is_taken(name: str, columns: Sequence[str]) -> bool:
+    return name in {column.casefold() for column in columns}
+
+
+def _unused_name(taken: Sequence[str]) -> str:
+    name = _GROUP_COLUMN
+    while _is_taken(name, taken):
+        name += "_"
+    return name

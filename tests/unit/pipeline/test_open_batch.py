@@ -1,0 +1,134 @@
+"""A batch that is gathered: portions go into one staged file, and each row into the file that it belongs to."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from app.model import Batch, Rejected, StagedFile, TopicPartition
+from app.pipeline.open_batch import OpenBatch, Staged
+from app.pipeline.stage import Stager
+from app.table.schema import TableSchema
+from tests.support.batches import TP, batch, batch_of, row, spec, stager
+
+OTHER = TopicPartition("sensors", 1)
+
+
+def at_once(work: Any) -> TableSchema:
+    found: TableSchema = work()
+    return found
+
+
+class Gathering:
+    """A batch in a new folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.stager: Stager = stager(spec("p"), sort_column="at")
+        self.batch: OpenBatch = self.stager.open(path / "staged.parquet")
+
+    def add(self, portion: Batch) -> bool:
+        """Whether it was taken."""
+        converted = self.stager.convert(portion, at_once)
+        if not self.batch.takes(converted.rows):
+            return False
+        self.batch.append(portion, converted)
+        return True
+
+
+@pytest.fixture
+def gathering(tmp_path: Path) -> Gathering:
+    return Gathering(tmp_path)
+
+
+def rows_by_file(staged: Staged) -> list[tuple[str, list[Any]]]:
+    """The folder of each file with its rows, in the order of the staged file."""
+    file = staged.file
+    assert isinstance(file, StagedFile)
+    groups: list[list[Any]] = [[] for _ in file.groups]
+    for values in pq.ParquetFile(file.path).read().to_pylist():
+        values.pop("ts_ms")  # each row has it
+        groups[values.pop(file.group_column)].append(values)
+    assert [len(rows) for rows in groups] == [group.rows for group in file.groups]
+    return [(group.partition_values["p"], rows) for group, rows in zip(file.groups, groups, strict=True)]
+
+
+def test_portions_come_together_in_one_file_for_each_folder(gathering: Gathering) -> None:
+    gathering.add(batch({"p": "a", "v": 1}, {"p": "b", "v": 2}, first=10))
+    gathering.add(batch({"p": "b", "v": 3}, {"p": "c", "v": 4}, first=12))
+    gathering.add(batch({"p": "a", "v": 5}, first=14))
+    staged = gathering.batch.close()
+    assert rows_by_file(staged) == [("a", [{"v": 1}, {"v": 5}]), ("b", [{"v": 2}, {"v": 3}]), ("c", [{"v": 4}])]
+    [part] = staged.parts
+    assert (part.offsets.first, part.offsets.last) == (10, 14)
+    assert staged.file is not None
+    assert {group.part for group in staged.file.groups} == {part}
+
+
+def test_each_partition_and_each_assignment_of_it_has_files_of_its_own(gathering: Gathering) -> None:
+    for owner, first in (("old", 0), ("new", 0), ("new", 1)):
+        owners = {TP: f"{owner}-0", OTHER: f"{owner}-1"}
+        rows = {tp: [row({"p": "a", "v": first}, first)] for tp in (TP, OTHER)}
+        gathering.add(batch_of(rows, owners=owners))
+    staged = gathering.batch.close()
+    assert staged.file is not None
+    found = [(part.offsets.tp, part.owner, part.offsets.first, part.offsets.last) for part in staged.parts]
+    assert found == [(TP, "old-0", 0, 0), (OTHER, "old-1", 0, 0), (TP, "new-0", 0, 1), (OTHER, "new-1", 0, 1)]
+    assert [(group.part.owner, group.rows) for group in staged.file.groups] == [
+        ("old-0", 1),
+        ("old-1", 1),
+        ("new-0", 2),
+        ("new-1", 2),
+    ]
+
+
+def test_a_column_that_comes_later_is_empty_in_the_rows_before(gathering: Gathering) -> None:
+    gathering.add(batch({"p": "a", "v": 1}))
+    gathering.add(batch({"p": "a", "w": "x"}, first=1))
+    gathering.add(batch({"p": "b", "v": 2}, first=2))
+    assert rows_by_file(gathering.batch.close()) == [
+        ("a", [{"v": 1, "w": None}, {"v": None, "w": "x"}]),
+        ("b", [{"v": 2, "w": None}]),
+    ]
+
+
+def test_rows_of_another_type_are_not_taken(gathering: Gathering) -> None:
+    assert gathering.add(batch({"p": "a", "v": 1}))
+    assert not gathering.add(batch({"p": "a", "v": 1.5}, first=1))
+    assert rows_by_file(gathering.batch.close()) == [("a", [{"v": 1}])]
+
+
+def test_a_column_by_the_name_of_the_helper_column_is_not_taken(gathering: Gathering) -> None:
+    assert gathering.add(batch({"p": "a", "v": 1}))
+    assert not gathering.add(batch({"p": "a", "__FILE_GROUP": 1}, first=1))
+
+
+def test_rows_without_values_keep_their_place(gathering: Gathering) -> None:
+    gathering.add(batch({"p": "a"}))
+    gathering.add(batch({"p": "a", "v": 1}, {"p": "b"}, first=1))
+    assert rows_by_file(gathering.batch.close()) == [("a", [{"v": None}, {"v": 1}]), ("b", [{"v": None}])]
+
+
+def test_the_sort_column_may_come_later(gathering: Gathering) -> None:
+    gathering.add(batch({"p": "a", "v": 1}))
+    gathering.add(batch({"p": "a", "at": 1}, first=1))
+    staged = gathering.batch.close()
+    assert staged.file is not None
+    assert staged.file.sort_column == "at"
+
+
+def test_rejected_records_are_in_the_order_of_the_topic(gathering: Gathering) -> None:
+    for first in (0, 10):
+        rejected = [Rejected(TP, first + offset, None, b"k", b"v", None, "no object") for offset in (3, 2)]
+        rows = batch({"p": "a", "v": 1}, first=first)
+        gathering.add(Batch(1, None, rows.parts, rows.rows, 300, tuple(rejected)))
+    assert gathering.batch.rejected_bytes == 400
+    [(part, records)] = gathering.batch.close().rejected
+    assert (part.offsets.first, [record.offset for record in records]) == (0, [2, 3, 12, 13])
+
+
+def test_records_that_were_all_rejected_make_no_file(gathering: Gathering) -> None:
+    gathering.add(Batch(1, None, batch({"p": "a"}).parts, ([],), 100, (Rejected(TP, 0, None, b"", b"", None, "bad"),)))
+    staged = gathering.batch.close()
+    assert staged.file is None
+    assert len(staged.rejected) == 1
