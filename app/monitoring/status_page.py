@@ -94,7 +94,9 @@ def _memory_parts(view: View) -> str:
 def _oddities(counts: Counts, live: Live) -> str:
     words = [formatting.counted(counts.rescued, "value") + " rescued"]
     words += [formatting.counted(live.skipped, "record") + " skipped"] if live.skipped else []
-    words += [formatting.counted(sum(counts.retries.values()), "retry", "retries")] if counts.retries else []
+    words += (
+        [formatting.counted(sum(counts.retries.values()), "retry", "retries")] if any(counts.retries.values()) else []
+    )
     return ", ".join(words)
 
 

@@ -29,7 +29,7 @@ from app.catalog.registrar import Registrar
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
-from app.monitoring.metrics import Metrics
+from app.monitoring.metrics import Metrics, Operation
 from app.pipeline.in_flight import BatchInFlight, Handover
 from app.pipeline.stage import Stager
 from app.pipeline.upload import Destination, Upload, UploadItem
@@ -309,10 +309,10 @@ class Pipeline:
             self._delivered = batch.number
             self._changed.notify_all()
 
-    def _until_it_works(self, step: str, work: Callable[[], _T]) -> _T:
+    def _until_it_works(self, step: Operation, work: Callable[[], _T]) -> _T:
         return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), timings=self._timings)
 
-    def _set_obstacle(self, step: str, error: RetryableError | None) -> None:
+    def _set_obstacle(self, step: Operation, error: RetryableError | None) -> None:
         if error:
             self._metrics.failed_try(step)
         with self._changed:

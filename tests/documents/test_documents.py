@@ -18,7 +18,7 @@ from app.config.settings import Settings
 from app.config.variables import Variables
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.metrics import Identity, Live, Metrics
+from app.monitoring.metrics import OPERATIONS, Identity, Live, Metrics
 from app.service import run as service
 from dev.image import DEFAULT_TAG, HARDENED
 
@@ -253,10 +253,16 @@ def test_every_metric_has_a_row() -> None:
     partition = TopicPartition("sensors", 0)
     metrics.begins(partition, 0)
     metrics.committed({partition: 1})
-    text = Exposition(Identity("sensors", "group", "s3://lake", "data", {}), metrics.counts, Live).text().decode()
+    identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0)
+    text = Exposition(lambda: identity, metrics.counts, lambda: Live(commit_due_in=1.0)).text().decode()
     served = set(re.findall(r"^# TYPE (lake_sink_\w+) ", text, re.MULTILINE))
     cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))
     assert served == {one for one in re.findall(r"`(lake_sink_\w+)", cells) if "_java_" not in one}
+
+
+def test_every_operation_that_is_tried_again_has_a_row() -> None:
+    cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))
+    assert sorted(re.findall(r"`([a-z]+)`", cells)) == sorted(OPERATIONS)
 
 
 # --- links ----------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def view(
     history: History | None = None,
 ) -> View:
     return View(
-        identity=Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3"}),
+        identity=Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3"}, 30.0),
         live=live or Live("consuming", ""),
         counts=counts or Counts(),
         history=history or History(),
@@ -154,7 +154,7 @@ def test_nothing_from_outside_becomes_part_of_the_page() -> None:
     metrics.delivered(replace(batch(), reason=HOSTILE, last_files=[file]))
     shown = view(metrics.counts(), Live("failing", HOSTILE), warned=(Warned(NOW, "ERROR", HOSTILE),))
     identity = Identity(
-        HOSTILE, HOSTILE, HOSTILE, HOSTILE, {"version": HOSTILE}
+        HOSTILE, HOSTILE, HOSTILE, HOSTILE, {"version": HOSTILE}, 30.0
     )  # the table's address is the catalog's
     hostile = render(replace(shown, identity=identity))
     harmless = Tags(render(view(counted(), Live("failing", "x"), warned=(Warned(NOW, "ERROR", "x"),))))
