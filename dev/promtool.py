@@ -15,7 +15,7 @@ from dev.machine import ServiceError, cache_folder, make_once
 _OWN = "A promtool of your own can be named with PROMTOOL"
 
 
-def promtool() -> str:
+def promtool_program() -> str:
     """Return the path of promtool, fetched on the first call when the machine has none.
 
     ``PROMTOOL`` wins, then one that the user has, then that of the distribution's package.

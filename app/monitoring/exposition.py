@@ -19,7 +19,7 @@ class Exposition:
     """All metrics of this process.
 
     Args:
-        identity: which connector this is; the table may be found elsewhere than the settings say.
+        identity: which connector this is.
         counts: what was counted so far.
         live: how things are now.
     """
@@ -157,8 +157,9 @@ def _of_identity(identity: Identity) -> Iterator[Metric]:
         "How often offsets are committed: COMMIT_INTERVAL.",
         identity.commit_interval,
     )
-    names = {"topic": identity.topic, "consumer_group": identity.group, "table": identity.table}
-    yield _info("lake_sink_deployment_info", "Topic, consumer group and table, as labels of the value 1.", names)
+    if identity.is_found:  # two tables in turn would look like a deployment that is gone
+        names = {"topic": identity.topic, "consumer_group": identity.group, "table": identity.table}
+        yield _info("lake_sink_deployment_info", "Topic, consumer group and table, as labels of the value 1.", names)
     yield _info("lake_sink_build_info", "Versions, as labels of the value 1.", identity.versions)
 
 

@@ -153,7 +153,8 @@ class Counts:
 class Identity:
     """The identity of this connector: topic, group, table, versions, and how often it commits.
 
-    ``table`` is the table's address, ``root`` the key of its folder in the store, ``commit_interval`` in seconds.
+    ``table`` is the table's address, ``root`` the key of its folder in the store, ``commit_interval`` in seconds. Before
+    ``is_found`` they are as the settings say; the catalog may have the table elsewhere.
     """
 
     topic: str
@@ -162,6 +163,7 @@ class Identity:
     root: str
     versions: dict[str, str]
     commit_interval: float
+    is_found: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Monitor:
 
     def found(self, table: str, root: str) -> None:
         """Show this table: the catalog may have it elsewhere than the settings say."""
-        self._identity = replace(self._identity, table=table, root=root)
+        self._identity = replace(self._identity, table=table, root=root, is_found=True)
 
     def serve(self, host: str, port: int) -> None:
         """Open the port, and answer on threads from now on.

@@ -109,7 +109,7 @@ def test_what_is_consumed_and_not_committed_has_an_age(bench: Bench) -> None:
     assert bench.assignments.oldest_uncommitted == {}
 
 
-def test_messages_count_once_unless_they_are_read_again_after_a_pause(lenient: Bench) -> None:
+def test_messages_count_once_though_the_client_goes_back(lenient: Bench) -> None:
     lenient.turn(record(0), record(1), record(0), record(2))  # the client went back by a slip
     assert lenient.checkpoints.consumed == 3
 

@@ -134,15 +134,15 @@ def test_every_operation_is_there_before_it_fails(scrape: Callable[..., Scraped]
     assert [scraped.of("lake_sink_retries_total", operation=operation) for operation in OPERATIONS] == [0] * 7
 
 
-def test_the_deployment_is_told_and_may_find_its_table_elsewhere(metrics: Metrics) -> None:
+def test_the_deployment_is_told_once_its_table_is_found(metrics: Metrics) -> None:
     identity = IDENTITY
     exposition = Exposition(lambda: identity, metrics.counts, Live)
     scraped = Scraped(exposition.text())
-    labels = {"topic": "sensors", "consumer_group": "group"}
-    assert scraped.of("lake_sink_deployment_info", table="s3://lake/data/t", **labels) == 1
     assert scraped["lake_sink_commit_interval_seconds"] == 30
-    identity = replace(IDENTITY, table="s3://other/t")
-    assert Scraped(exposition.text()).of("lake_sink_deployment_info", table="s3://other/t", **labels) == 1
+    assert "lake_sink_deployment_info" not in scraped.kinds, "the table of the settings would be another deployment"
+    identity = replace(IDENTITY, table="s3://other/t", is_found=True)
+    labels = {"topic": "sensors", "consumer_group": "group", "table": "s3://other/t"}
+    assert Scraped(exposition.text()).of("lake_sink_deployment_info", **labels) == 1
 
 
 def test_how_things_are_now(scrape: Callable[..., Scraped]) -> None:
