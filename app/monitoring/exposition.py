@@ -45,7 +45,7 @@ class Exposition:
         counts, live = self._counts(), self._live()
         yield from _of_batches(counts)
         yield from _of_partitions(counts, live)
-        yield from _of_commits(counts, live)
+        yield from _of_kafka(counts, live)
         yield from _of_now(live)
         yield from _of_identity(self._identity())
 
@@ -123,11 +123,16 @@ def _of_partitions(counts: Counts, live: Live) -> Iterator[Metric]:
     )
 
 
-def _of_commits(counts: Counts, live: Live) -> Iterator[Metric]:
+def _of_kafka(counts: Counts, live: Live) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "lake_sink_last_commit_timestamp_seconds",
         "When offsets were last committed, Unix time; before the first commit, when consuming began.",
         counts.consuming_since if counts.last_commit is None else counts.last_commit,
+    )
+    yield GaugeMetricFamily(
+        "lake_sink_kafka_answer_timestamp_seconds",
+        "When Kafka last told the end of a partition, Unix time; before the first answer, when consuming began.",
+        counts.consuming_since if counts.last_answer is None else counts.last_answer,
     )
     if live.commit_due_in is not None:
         yield GaugeMetricFamily(

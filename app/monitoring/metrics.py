@@ -120,8 +120,9 @@ class Position:
 class Counts:
     """The counts up to a moment, since the process began; ``size`` is that of the Parquet files in bytes.
 
-    Times are in seconds since the epoch: ``at`` is that moment, ``last_commit`` that of the last commit of offsets, and
-    ``consuming_since`` when consuming began, or the process as long as it starts.
+    Times are in seconds since the epoch: ``at`` is that moment, ``last_commit`` that of the last commit of offsets,
+    ``last_answer`` that of Kafka's last answer about ends of partitions, and ``consuming_since`` when consuming began, or
+    the process as long as it starts.
     """
 
     at: float = 0.0
@@ -135,6 +136,7 @@ class Counts:
     fenced: int = 0
     consuming_since: float = 0.0
     last_commit: float | None = None
+    last_answer: float | None = None
     retries: Mapping[Operation, int] = field(default_factory=lambda: dict.fromkeys(OPERATIONS, 0))
     steps: Mapping[str, Durations] = field(default_factory=lambda: dict.fromkeys(STEPS, Durations()))
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
@@ -275,7 +277,8 @@ class Metrics:
         with self._lock:
             positions = self._counts.positions
             known = {tp: positions[tp].moved(now, end=end) for tp, end in ends.items() if tp in positions}
-            self._counts = replace(self._counts, positions={**positions, **known})
+            last_answer = now if known else self._counts.last_answer
+            self._counts = replace(self._counts, positions={**positions, **known}, last_answer=last_answer)
 
     def ended(self, tps: Iterable[TopicPartition]) -> None:
         """Forget partitions that are not assigned any more."""

@@ -130,6 +130,23 @@ def a_store_that_is_away_for_three_minutes() -> Case:
 
 
 @case
+def a_kafka_that_is_away_for_three_minutes() -> Case:
+    one = replica()
+    world = World(one)
+    world.at(10 * MINUTE, turned(one, is_cut_off=True))
+    world.at(13 * MINUTE, turned(one, is_cut_off=False))
+    return Case(world)
+
+
+@case
+def a_spare_replica_that_gets_a_partition_after_hours() -> Case:
+    one, spare = replica("a"), replica_without_partitions("b")
+    world = World(one, spare, every=60)
+    world.at(3 * HOUR, turned(spare, partitions={7: Partition()}, state="consuming"))
+    return Case(world, end=5 * HOUR)
+
+
+@case
 def a_backlog_that_shrinks() -> Case:
     return Case(World(replica("a", Partition(end=50_000_000, rate=100), most=3_000), every=60), end=4 * HOUR)
 
@@ -195,6 +212,23 @@ def a_commit_each_hour_that_does_not_come() -> Case:
     world = World(one, every=60)
     world.at(2 * HOUR, turned(one, is_hung=True))
     return Case(world, end=4 * HOUR, breaks=2 * HOUR, fires={"LakeSinkStuck": ["a"]})
+
+
+@case
+def a_connector_cut_off_from_kafka_with_nothing_to_read_before() -> Case:
+    one = replica("a", Partition(rate=0))
+    world = World(one, replica("b"))
+    world.at(10 * MINUTE, turned(one, is_cut_off=True))
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkKafkaAway": ["a"]})
+
+
+@case
+def a_connector_cut_off_from_kafka_under_load() -> Case:
+    one = replica()
+    world = World(one, replica("b"))
+    world.at(10 * MINUTE + 30, turned(one, is_cut_off=True))  # before a commit
+    fires = {"LakeSinkKafkaAway": ["a"], "LakeSinkStuck": ["a"]}
+    return Case(world, breaks=10 * MINUTE, fires=fires)
 
 
 @case

@@ -34,7 +34,7 @@ class Replica:
     """One process. Attributes may be changed while it runs.
 
     ``most`` is how many messages it can take in a second; ``is_hung`` says that its loop does not turn, so that it
-    consumes and commits nothing, though its other threads go on.
+    consumes and commits nothing, though its other threads go on. ``is_cut_off`` says that Kafka does not answer it.
     """
 
     instance: str
@@ -46,6 +46,7 @@ class Replica:
     state: StateName = "consuming"
     claiming: int = 0
     is_hung: bool = False
+    is_cut_off: bool = False
     is_up: bool = True
     is_known: bool = True
     now: float = 0.0
@@ -74,7 +75,7 @@ class Replica:
     def step(self, now: float) -> None:
         """Live until then."""
         self.now = now
-        if not self.is_up:
+        if not self.is_up or self.is_cut_off:
             return
         if self.state != "starting":
             self._follow_assignment()

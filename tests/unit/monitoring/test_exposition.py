@@ -121,6 +121,24 @@ def test_before_the_first_commit_its_time_is_when_consuming_began() -> None:
     assert told() == 1_600
 
 
+def test_before_kafka_has_answered_its_time_is_when_consuming_began() -> None:
+    now = 1_000.0
+    metrics = Metrics(lambda: now)
+    exposition = Exposition(lambda: IDENTITY, metrics.counts, Live)
+
+    def told() -> float:
+        return Scraped(exposition.text())["lake_sink_kafka_answer_timestamp_seconds"]
+
+    assert told() == 1_000
+    metrics.begins(TP, 0)
+    now = 1_100.0
+    metrics.reaches({TP: 5})
+    assert told() == 1_100
+    now = 1_200.0
+    metrics.reaches({})
+    assert told() == 1_100
+
+
 def test_the_age_of_what_is_not_committed(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
     labels = {"topic": "sensors", "partition": "3"}
     metrics.begins(TP, 100)
