@@ -121,8 +121,8 @@ class Counts:
     """The counts up to a moment, since the process began; ``size`` is that of the Parquet files in bytes.
 
     Times are in seconds since the epoch: ``at`` is that moment, ``last_commit`` that of the last commit of offsets,
-    ``last_answer`` that of Kafka's last answer about ends of partitions, and ``consuming_since`` when consuming began, or
-    the process as long as it starts.
+    ``last_answer`` that of Kafka's last answer about the end of a partition, and ``consuming_since`` when consuming
+    began, or the process as long as it starts.
     """
 
     at: float = 0.0
@@ -155,8 +155,8 @@ class Counts:
 class Identity:
     """The identity of this connector: topic, group, table, versions, and how often it commits.
 
-    ``table`` is the table's address, ``root`` the key of its folder in the store, ``commit_interval`` in seconds. Before
-    ``is_found`` they are as the settings say; the catalog may have the table elsewhere.
+    ``table`` is the table's address, ``root`` the key of its folder in the store, ``commit_interval`` in seconds. As
+    long as ``is_found`` is false, the table is where the settings say; the catalog may have it elsewhere.
     """
 
     topic: str

@@ -36,5 +36,5 @@ def test_one_on_the_path_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_without_debian_the_message_says_what_to_do() -> None:
-    with pytest.raises(ServiceError, match="Debian's package prometheus.*can be named with PROMTOOL"):
+    with pytest.raises(ServiceError, match=r"Debian's package prometheus.*can be named with PROMTOOL"):
         promtool_program()

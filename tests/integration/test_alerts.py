@@ -1,4 +1,4 @@
-"""The rules of docs/alerts.yml, tried by promtool on connectors that are played: when they fire, and when they must not.
+"""The rules of docs/alerts.yml, tried by promtool on connectors that are played: when they fire, and when not.
 
 Each case plays some connectors for a while. Before something breaks no alert fires; at the end those of the case do,
 and at no time any other one.
@@ -45,7 +45,12 @@ def three(**how: Any) -> list[Replica]:
 
 def turned(one: Replica, **values: Any) -> Callable[[], None]:
     """An event that sets these attributes."""
-    return lambda: [setattr(one, name, value) for name, value in values.items()] and None
+
+    def set_them() -> None:
+        for name, value in values.items():
+            setattr(one, name, value)
+
+    return set_them
 
 
 CASES: dict[str, Callable[[], Case]] = {}
@@ -355,10 +360,10 @@ def trial(played: Case) -> dict[str, Any]:
     """The case as promtool takes it."""
     names = {word for rule in ALL for word in _words(rule["expr"])}
     series = played.world.series(played.end, names)
-    until = played.end if played.breaks is None else played.breaks
+    until = played.end + 1 if played.breaks is None else played.breaks
     others = f", alertname!~'{'|'.join(played.fires)}'"
     queries: list[tuple[str, int, list[dict[str, Any]]]]
-    queries = [(firing("" if now <= until else others), now, []) for now in range(0, played.end + 1, MINUTE)]
+    queries = [(firing("" if now < until else others), now, []) for now in range(0, played.end + 1, MINUTE)]
     queries += [(firing(), played.end, samples(played.fires))]
     return {
         "rule_files": [str(RULES)],

@@ -85,6 +85,7 @@ class Replica:
         self._consume()
         if now - self._last >= self.interval:
             self._commit(now - self._last)
+            self._consume()
             self._last = now
 
     def _follow_assignment(self) -> None:

@@ -83,9 +83,9 @@ def test_what_waits_and_when_the_next_commit_is_due() -> None:
     tp = TopicPartition("sensors", 0)
     page = render(view(counted(), Live("consuming", "", under_way=2, commit_due_in=12.4)))
     assert "12 s ago next in 12 s, 2 batches under way" in text(page)
-    page = render(view(counted(), Live("paused", "", oldest={tp: NOW - 7_200}, commit_due_in=-90.0)))
+    page = render(view(counted(), Live("paused", "", oldest={tp: NOW - 7_260}, commit_due_in=-90.0)))
     assert "next late by 1 min 30 s, 0 batches under way" in text(page)
-    assert "sensors[0] 8,045 4,300 12,345 12 s ago 2 h 0 min" in text(page)
+    assert "sensors[0] 8,045 4,300 12,345 12 s ago 2 h 1 min" in text(page)
 
 
 def test_before_there_is_anything() -> None:
