@@ -367,7 +367,7 @@ def trial(played: Case) -> dict[str, Any]:
     queries += [(firing(), played.end, samples(played.fires))]
     return {
         "rule_files": [str(RULES)],
-        "evaluation_interval": "30s",
+        "evaluation_interval": f"{max(30, played.world.every)}s",
         "tests": [
             {
                 "interval": f"{played.world.every}s",

@@ -8,8 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import DeliveredBatch, Identity, Live, Metrics, StateName
@@ -52,6 +50,7 @@ class Replica:
     now: float = 0.0
     began: float = 0.0
     metrics: Metrics = field(init=False)
+    _exposition: Exposition = field(init=False)
     _last: float = 0.0
     _assigned: set[int] = field(default_factory=set)
     _oldest: dict[TopicPartition, float] = field(default_factory=dict)
@@ -63,6 +62,7 @@ class Replica:
         """Begin as a new process."""
         self.now = self.began = self._last = now
         self.metrics = Metrics(lambda: self.now)
+        self._exposition = Exposition(self._identity, self.metrics.counts, self._live)
         self.is_up = True
         self._assigned = set()
         self._oldest = {}
@@ -114,14 +114,17 @@ class Replica:
 
     def scrape(self) -> Iterable[Sample]:
         """What it exports, and when its process began: that of the tests is another one."""
-        is_found = self.state != "starting"
-        identity = Identity("sensors", self.group, self.table, "data", {"version": "1"}, self.interval, is_found)
-        live = Live(self.state, oldest=self._oldest, claiming=self.claiming, commit_due_in=1.0)
-        text = Exposition(lambda: identity, self.metrics.counts, lambda: live).text().decode()
-        for family in text_string_to_metric_families(text):
+        for family in self._exposition.collect():
             for sample in family.samples:
                 yield sample.name, sample.labels, sample.value
         yield "process_start_time_seconds", {}, self.began
+
+    def _identity(self) -> Identity:
+        is_found = self.state != "starting"
+        return Identity("sensors", self.group, self.table, "data", {"version": "1"}, self.interval, is_found)
+
+    def _live(self) -> Live:
+        return Live(self.state, oldest=self._oldest, claiming=self.claiming)
 
 
 Event = Callable[[], None]
