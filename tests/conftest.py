@@ -6,7 +6,7 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -24,6 +24,7 @@ from dev.kafka_jars import KAFKA_VERSION
 from dev.machine import ServiceError, make_once
 from dev.minio import LocalMinio
 from dev.parsed_classes import archive_variables, make_archive
+from dev.promtool import promtool_program
 from tests import side_by_side, targets
 from tests.services.kafka_container import docker_engine, kafka_container
 from tests.services.shared import shared_broker
@@ -152,6 +153,13 @@ def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
     """A real browser."""
     with _service(Browser, pytestconfig) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def promtool(pytestconfig: pytest.Config) -> Iterator[str]:
+    """The path of promtool, which tests rules for Prometheus."""
+    with _service(lambda: nullcontext(promtool_program()), pytestconfig) as program:
+        yield program
 
 
 @pytest.fixture(scope="session")

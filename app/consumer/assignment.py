@@ -6,6 +6,7 @@ from itertools import count
 
 from quixstreams.sinks import SinkBackpressureError
 
+from app.consumer.uncommitted import Uncommitted
 from app.errors import RetryableError
 from app.model import BatchPart, Message, OffsetRange, Rejected, Row, TopicPartition
 from app.monitoring.metrics import Metrics
@@ -31,6 +32,7 @@ class Assignment:
     Attributes:
         expected: the next offset to read; a record before it is dropped.
         fenced: why its rows must not be written any more, and since when (monotonic seconds).
+        uncommitted: how old the first record is that is not committed.
     """
 
     __slots__ = (
@@ -45,6 +47,7 @@ class Assignment:
         "rows",
         "token",
         "tp",
+        "uncommitted",
     )
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -61,6 +64,7 @@ class Assignment:
         self._next_number = 0
         self.expected = 0
         self.fenced: tuple[str, float] | None = None
+        self.uncommitted = Uncommitted()
 
     @property
     def waiting(self) -> int:
@@ -184,6 +188,26 @@ class Assignments:
         """The next offset to read from this partition."""
         assignment = self.by_tp.get(tp)
         return assignment.expected if assignment else 0
+
+    def consumed(self, tp: TopicPartition, offset: int, timestamp: int | None) -> None:
+        """Note a consumed record; the first of a poll is enough. See ``Uncommitted.consumed``."""
+        self.by_tp[tp].uncommitted.consumed(offset, timestamp)
+
+    def committed(self, following: Mapping[TopicPartition, int]) -> None:
+        """Note the committed offset of each partition; those that are not assigned any more are left out."""
+        for tp, offset in following.items():
+            assignment = self.by_tp.get(tp)
+            if assignment:
+                assignment.uncommitted.committed(offset, is_all=offset >= assignment.expected)
+
+    @property
+    def oldest_uncommitted(self) -> dict[TopicPartition, float]:
+        """When the first record came into being that is consumed and not committed, in seconds since the epoch.
+
+        Partitions without such a record are left out. Safe from any thread.
+        """
+        known = ((assignment.tp, assignment.uncommitted.oldest) for assignment in self._by_token.values())
+        return {tp: oldest for tp, oldest in known if oldest is not None}
 
     # --- partitions that turned out to be written by another member -------------------------------------------------
 

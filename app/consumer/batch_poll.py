@@ -18,7 +18,7 @@ from app.consumer.errors import cannot_be_decompressed
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.rejections import RejectedMessages
 from app.consumer.sink import LakeSink
-from app.model import Message, TopicPartition
+from app.model import Message, TopicPartition, known_timestamp
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,9 @@ class BatchPoll:
                 self._add_in_turn(tp, messages)
             else:
                 self._sink.add_messages(tp, messages)
-            self._checkpoints.store_offsets(*tp, messages[0].offset(), messages[-1].offset())
+            first = messages[0]
+            self._assignments.consumed(tp, first.offset(), known_timestamp(first.timestamp()[1]))
+            self._checkpoints.store_offsets(*tp, first.offset(), messages[-1].offset(), count=len(messages))
 
     def _add_in_turn(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
         """Reject messages that are too big, which frees their memory; the dead letter keeps their beginning."""

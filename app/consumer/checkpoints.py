@@ -76,7 +76,9 @@ class Checkpoints(ProcessingContext):
 
     has_started_sinks: bool = False  # before the loop, where a failure is still one of the start
     last_chance: bool = False  # the process ends: no later turn of the loop can try again
+    consumed: int = 0  # messages whose offsets were stored; one that is read again after a pause counts again
     _next_try: float = 0.0
+    _due_at: float = 0.0
     _is_due_when_asked: bool = False  # else when the commit interval is over
 
     def __init__(
@@ -110,10 +112,19 @@ class Checkpoints(ProcessingContext):
         """See ``ProcessingContext.init_checkpoint``."""
         former = self._checkpoint
         super().init_checkpoint()  # type: ignore[no-untyped-call]
+        self._due_at = self._timings.clock() + self.commit_interval
         self.in_flight.begin(self.checkpoint._tp_offsets)
         if former and self.consumer.backpressured_tps:
             for tp, offset in former._starting_tp_offsets.items():  # the pause seeks these partitions and no others
                 self._assignments.expect(TopicPartition(*tp), offset)
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds until the next commit is due, negative where it is late; ``None`` before consuming begins.
+
+        Safe from any thread.
+        """
+        return self._due_at - self._timings.clock() if self._checkpoint else None
 
     def wait_for_room(self) -> bool:
         """Wait a moment for the pipeline, because the buffer is full; ``False`` if only a checkpoint can empty it."""
@@ -126,13 +137,16 @@ class Checkpoints(ProcessingContext):
             if offset < assignment.expected:
                 return
             assignment.expected = offset + 1
+        self.consumed += 1
         super().store_offset(topic, partition, offset)
 
-    def store_offsets(self, topic: str, partition: int, first: int, last: int) -> None:
-        """Store the offsets of messages in one call, from the first to the last."""
+    def store_offsets(self, topic: str, partition: int, first: int, last: int, *, count: int) -> None:
+        """Store the offsets of so many messages in one call, from the first to the last."""
+        before = self.consumed
         self.store_offset(topic, partition, first)
         if last > first:
             self.store_offset(topic, partition, last)
+        self.consumed = before + count
 
     def answered(self, error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
         """Take Kafka's answer to a commit, on the consumer's thread. Ignored here: each commit waits for its answer."""
@@ -224,7 +238,6 @@ class BatchCheckpoints(Checkpoints):
     def __init__(self, *, lake: LakeSink, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._lake = lake
-        self._due_at = 0.0
         self._under_way: _UnderWay | None = None
 
     @classmethod
@@ -244,7 +257,6 @@ class BatchCheckpoints(Checkpoints):
         """See ``ProcessingContext.init_checkpoint``."""
         super().init_checkpoint()
         self._under_way = None
-        self._due_at = self._timings.clock() + self.commit_interval
 
     def wait_for_room(self) -> bool:
         """See ``Checkpoints.wait_for_room``."""

@@ -88,6 +88,11 @@ class ConsumerLoop:
         """Whether consuming is paused because the store or the catalog is away."""
         return self._is_paused
 
+    @property
+    def claiming(self) -> int:
+        """How many assigned partitions are not claimed yet."""
+        return self._paused.count
+
     # --- called by the application ----------------------------------------------------------------------------------
 
     def turn(self, executors: dict[str, Callable[..., None]]) -> None:
@@ -174,7 +179,9 @@ class ConsumerLoop:
     def committed(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Record these committed offsets; after a flush that asked for a pause, nothing was committed."""
         if self._sink.last_flush_ok:
-            self._metrics.committed({TopicPartition(*tp): offset + 1 for tp, offset in offsets.items()})
+            following = {TopicPartition(*tp): offset + 1 for tp, offset in offsets.items()}
+            self._metrics.committed(following)
+            self._assignments.committed(following)
             tokens = {self._assignments.token(TopicPartition(*tp)): offset for tp, offset in offsets.items()}
             self._claims.advance({token: offset for token, offset in tokens.items() if token})
 

@@ -54,6 +54,11 @@ class PausedPartitions:
         """Whether no partition waits for its claim."""
         return not self._waiting
 
+    @property
+    def count(self) -> int:
+        """How many partitions wait for their claims; safe from any thread."""
+        return len(self._waiting)
+
     def waits(self, tp: TopicPartition) -> bool:
         """Whether this partition waits for its claim."""
         return tp in self._waiting

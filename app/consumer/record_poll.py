@@ -9,6 +9,7 @@ from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.sink import LakeSink
+from app.model import known_timestamp
 from app.timings import DEFAULT, Timings
 
 _TURN_MESSAGES = 64
@@ -72,9 +73,12 @@ class RecordPoll:
             self._has_begun = True
             message = message_context()
             assignment = find(message.topic, message.partition)
-            if assignment is not None and message.offset < assignment.expected:
-                seek_to_expected(assignment.tp, message.offset, assignment.expected)
-                return
+            if assignment is not None:
+                if message.offset < assignment.expected:
+                    seek_to_expected(assignment.tp, message.offset, assignment.expected)
+                    return
+                if assignment.uncommitted.oldest is None:  # each commit here is of all that was consumed
+                    assignment.uncommitted.consumed(message.offset, known_timestamp(timestamp))
             begin(current.message)
             try:
                 execute(value, key, timestamp, headers)

@@ -207,4 +207,5 @@ class RejectedMessages:
         rejected = refusal.rejected
         self._sink.begin_record()
         self._sink.reject(rejected, refusal.hint)
+        self._assignments.consumed(rejected.tp, rejected.offset, rejected.timestamp)
         self._checkpoints.store_offset(*rejected.tp, rejected.offset)

@@ -4,7 +4,7 @@ The text is made at each scrape, from numbers in memory: nothing is asked over t
 anything between two scrapes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -24,7 +24,9 @@ class Exposition:
         live: how things are now.
     """
 
-    def __init__(self, identity: Identity, counts: Callable[[], Counts], live: Callable[[], Live]) -> None:
+    def __init__(
+        self, identity: Callable[[], Identity], counts: Callable[[], Counts], live: Callable[[], Live]
+    ) -> None:
         self._identity = identity
         self._counts = counts
         self._live = live
@@ -40,16 +42,12 @@ class Exposition:
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry."""
-        yield from _of_batches(self._counts())
-        yield from _of_partitions(self._counts())
-        yield from _of_now(self._live())
-        yield self._build()
-
-    def _build(self) -> Metric:
-        versions = self._identity.versions
-        info = GaugeMetricFamily("lake_sink_build_info", "Versions, as labels of the value 1.", labels=list(versions))
-        info.add_metric(list(versions.values()), 1)
-        return info
+        counts, live = self._counts(), self._live()
+        yield from _of_batches(counts)
+        yield from _of_partitions(counts, live)
+        yield from _of_kafka(counts, live)
+        yield from _of_now(live)
+        yield from _of_identity(self._identity())
 
 
 def _of_batches(counts: Counts) -> Iterator[Metric]:
@@ -93,7 +91,7 @@ def _cumulated(durations: Durations) -> list[tuple[str, float]]:
     return cumulated
 
 
-def _of_partitions(counts: Counts) -> Iterator[Metric]:
+def _of_partitions(counts: Counts, live: Live) -> Iterator[Metric]:
     labels = ["topic", "partition"]
     lag = GaugeMetricFamily(
         "lake_sink_lag_messages", "Messages of an assigned partition that are not committed yet.", labels=labels
@@ -102,19 +100,45 @@ def _of_partitions(counts: Counts) -> Iterator[Metric]:
         "lake_sink_committed_offset", "Offset after the last one that is committed.", labels=labels
     )
     end = GaugeMetricFamily("lake_sink_end_offset", "Offset of the next message to be produced.", labels=labels)
+    freshness = GaugeMetricFamily(
+        "lake_sink_freshness_seconds",
+        "Age of the oldest message that is not committed, 0 if none waits.",
+        labels=labels,
+    )
     for tp, position in sorted(counts.positions.items()):
         names = [tp.topic, str(tp.partition)]
         committed.add_metric(names, position.committed)
         if position.end is not None and position.lag is not None:
             end.add_metric(names, position.end)
             lag.add_metric(names, position.lag)
-    yield from (lag, committed, end)
+        age = position.freshness(counts.at, live.oldest.get(tp))
+        if age is not None:
+            freshness.add_metric(names, age)
+    yield from (lag, committed, end, freshness)
     yield GaugeMetricFamily("lake_sink_assigned_partitions", "Partitions that are consumed.", len(counts.positions))
-    if counts.last_commit is not None:
+    yield GaugeMetricFamily(
+        "lake_sink_claiming_partitions",
+        "Partitions that are assigned and whose journals are not claimed yet.",
+        live.claiming,
+    )
+
+
+def _of_kafka(counts: Counts, live: Live) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "lake_sink_last_commit_timestamp_seconds",
+        "When offsets were last committed, Unix time; before the first commit, when consuming began.",
+        counts.consuming_since if counts.last_commit is None else counts.last_commit,
+    )
+    yield GaugeMetricFamily(
+        "lake_sink_kafka_answer_timestamp_seconds",
+        "When Kafka last told the end of a partition, Unix time; before the first answer, when consuming began.",
+        counts.consuming_since if counts.last_answer is None else counts.last_answer,
+    )
+    if live.commit_due_in is not None:
         yield GaugeMetricFamily(
-            "lake_sink_last_commit_timestamp_seconds",
-            "When offsets were last committed, Unix time.",
-            counts.last_commit,
+            "lake_sink_next_commit_seconds",
+            "Seconds until the next commit is due, negative where it is late.",
+            live.commit_due_in,
         )
 
 
@@ -123,9 +147,28 @@ def _of_now(live: Live) -> Iterator[Metric]:
     for name in STATES:
         state.add_metric([name], float(name == live.state))
     yield state
+    yield CounterMetricFamily("lake_sink_consumed_records", "Records that were read from Kafka.", live.consumed)
     yield GaugeMetricFamily("lake_sink_buffer_bytes", "Size of the rows held in Python, as estimated.", live.buffered)
     yield GaugeMetricFamily("lake_sink_buffer_limit_bytes", "The size at which consuming waits.", live.buffer_limit)
     yield GaugeMetricFamily("lake_sink_batches_under_way", "Batches begun and not in the lake yet.", live.under_way)
     yield CounterMetricFamily(
         "lake_sink_skipped_records", "Bad records left out, with ON_BAD_RECORD=skip.", live.skipped
     )
+
+
+def _of_identity(identity: Identity) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "lake_sink_commit_interval_seconds",
+        "How often offsets are committed: COMMIT_INTERVAL.",
+        identity.commit_interval,
+    )
+    if identity.is_found:  # two tables in turn would look like a deployment that is gone
+        names = {"topic": identity.topic, "consumer_group": identity.group, "table": identity.table}
+        yield _info("lake_sink_deployment_info", "Topic, consumer group and table, as labels of the value 1.", names)
+    yield _info("lake_sink_build_info", "Versions, as labels of the value 1.", identity.versions)
+
+
+def _info(name: str, documentation: str, labels: Mapping[str, str]) -> Metric:
+    info = GaugeMetricFamily(name, documentation, labels=list(labels))
+    info.add_metric(list(labels.values()), 1)
+    return info

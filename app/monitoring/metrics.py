@@ -17,6 +17,11 @@ from app.model import TopicPartition
 STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
 # Upper bounds in seconds. A step takes tens of milliseconds where all is well, and minutes while a store is away.
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+# What is tried again after a failure; the page on operations says what each of them needs.
+Operation = Literal["schema", "journal", "upload", "register", "claim", "commit", "kafka"]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+# The end of a transaction takes an offset, and no message comes for it. So one offset alone may be nothing to read.
+_TRANSACTION_END = 1
 _REMEMBERED = 10  # batches, and files
 
 StateName = Literal["starting", "waiting", "consuming", "paused", "failing", "stopping"]
@@ -69,24 +74,58 @@ class Durations:
 class Position:
     """The offsets of the consumer group in an assigned partition.
 
-    ``committed`` is the committed offset, ``committed_at`` the time of that commit (seconds since the epoch,
-    ``None`` before the first time), ``end`` the next offset to be produced, ``None`` as long as it is unknown.
+    Times are in seconds since the epoch. ``committed`` is the committed offset, ``committed_at`` the time of that
+    commit (``None`` before the first one), ``end`` the next offset to be produced (``None`` as long as it is unknown).
+    ``waits_since`` is when messages were first seen to wait, or the last commit that left some; ``None`` if none wait.
     """
 
     committed: int
     committed_at: float | None = None
     end: int | None = None
+    waits_since: float | None = None
 
     @property
     def lag(self) -> int | None:
         """Messages that are not committed yet; ``None`` as long as it is unknown."""
         return None if self.end is None else max(0, self.end - self.committed)
 
+    def moved(self, now: float, *, committed: int | None = None, end: int | None = None) -> "Position":
+        """The position after a commit, or after Kafka was asked for the end."""
+        found = replace(
+            self,
+            committed=self.committed if committed is None else committed,
+            committed_at=self.committed_at if committed is None else now,
+            end=self.end if end is None else end,
+        )
+        if (found.lag or 0) <= _TRANSACTION_END:
+            return replace(found, waits_since=None)
+        is_new = committed is not None or self.waits_since is None
+        return replace(found, waits_since=now) if is_new else found
+
+    def freshness(self, now: float, oldest: float | None) -> float | None:
+        """Age of the oldest message that is not committed, in seconds; 0 if none waits, ``None`` if that is unknown.
+
+        Args:
+            now: seconds since the epoch.
+            oldest: time of the oldest consumed message that is not committed, seconds since the epoch. Without one,
+                the messages that wait in Kafka count from when they were first seen: they are at least that old.
+        """
+        since = self.waits_since if oldest is None else oldest
+        if since is None:
+            return None if self.end is None else 0.0
+        return max(0.0, now - since)
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The counts up to a moment, since the process began; ``size`` is that of the Parquet files in bytes."""
+    """The counts up to a moment, since the process began; ``size`` is that of the Parquet files in bytes.
 
+    Times are in seconds since the epoch: ``at`` is that moment, ``last_commit`` that of the last commit of offsets,
+    ``last_answer`` that of Kafka's last answer about the end of a partition, and ``consuming_since`` when consuming
+    began, or the process as long as it starts.
+    """
+
+    at: float = 0.0
     rows: int = 0
     files: int = 0
     size: int = 0
@@ -95,8 +134,10 @@ class Counts:
     rescued: int = 0
     pauses: int = 0
     fenced: int = 0
+    consuming_since: float = 0.0
     last_commit: float | None = None
-    retries: Mapping[str, int] = field(default_factory=dict)
+    last_answer: float | None = None
+    retries: Mapping[Operation, int] = field(default_factory=lambda: dict.fromkeys(OPERATIONS, 0))
     steps: Mapping[str, Durations] = field(default_factory=lambda: dict.fromkeys(STEPS, Durations()))
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     last_batches: tuple[DeliveredBatch, ...] = ()
@@ -112,9 +153,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity of this connector: topic, group, table, and versions.
+    """The identity of this connector: topic, group, table, versions, and how often it commits.
 
-    ``table`` is the table's address, ``root`` the key of its folder in the store.
+    ``table`` is the table's address, ``root`` the key of its folder in the store, ``commit_interval`` in seconds. As
+    long as ``is_found`` is false, the table is where the settings say; the catalog may have it elsewhere.
     """
 
     topic: str
@@ -122,11 +164,18 @@ class Identity:
     table: str
     root: str
     versions: dict[str, str]
+    commit_interval: float
+    is_found: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The state of the running parts. Sizes are in bytes; ``detail`` gives the reason for the state."""
+    """The state of the running parts. Sizes are in bytes; ``detail`` gives the reason for the state.
+
+    ``consumed`` counts records since the process began, and ``claiming`` the assigned partitions that are not claimed
+    yet. ``oldest`` has the time of each partition's first record that is consumed and not committed, in seconds since
+    the epoch. ``commit_due_in`` are the seconds until the next commit is due, ``None`` before consuming begins.
+    """
 
     state: StateName = "starting"
     detail: str = "Java, the store, the catalog and Kafka are being reached"
@@ -134,6 +183,10 @@ class Live:
     buffer_limit: int = 0
     under_way: int = 0
     skipped: int = 0
+    consumed: int = 0
+    claiming: int = 0
+    oldest: Mapping[TopicPartition, float] = field(default_factory=dict)
+    commit_due_in: float | None = None
     java_pid: int | None = None
 
 
@@ -147,7 +200,7 @@ class Metrics:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._counts = Counts()
+        self._counts = Counts(consuming_since=clock())
         self._last_batches: deque[DeliveredBatch] = deque(maxlen=_REMEMBERED)
         self._last_files: deque[DeliveredFile] = deque(maxlen=_REMEMBERED)
 
@@ -156,6 +209,7 @@ class Metrics:
         with self._lock:
             return replace(
                 self._counts,
+                at=self._clock(),
                 last_batches=tuple(reversed(self._last_batches)),
                 last_files=tuple(reversed(self._last_files)),
             )
@@ -178,11 +232,16 @@ class Metrics:
                 steps={**counts.steps, **taken},
             )
 
-    def failed_try(self, operation: str) -> None:
-        """Count a failed try of an operation (``upload``, ``register``, …) that is followed by others."""
+    def consuming(self) -> None:
+        """Note that consuming begins: a commit is expected from now on."""
+        with self._lock:
+            self._counts = replace(self._counts, consuming_since=self._clock())
+
+    def failed_try(self, operation: Operation) -> None:
+        """Count a failed try of an operation that is followed by others."""
         with self._lock:
             retries = self._counts.retries
-            self._counts = replace(self._counts, retries={**retries, operation: retries.get(operation, 0) + 1})
+            self._counts = replace(self._counts, retries={**retries, operation: retries[operation] + 1})
 
     def paused(self) -> None:
         """Count a pause of consuming: the destination takes too long."""
@@ -209,15 +268,17 @@ class Metrics:
         with self._lock:
             positions = self._counts.positions
             ours = {tp: offset for tp, offset in following.items() if tp in positions}
-            moved = {tp: replace(positions[tp], committed=offset, committed_at=now) for tp, offset in ours.items()}
+            moved = {tp: positions[tp].moved(now, committed=offset) for tp, offset in ours.items()}
             self._counts = replace(self._counts, positions={**positions, **moved}, last_commit=now)
 
     def reaches(self, ends: Mapping[TopicPartition, int]) -> None:
         """Note the end offset of each partition."""
+        now = self._clock()
         with self._lock:
             positions = self._counts.positions
-            known = {tp: replace(positions[tp], end=end) for tp, end in ends.items() if tp in positions}
-            self._counts = replace(self._counts, positions={**positions, **known})
+            known = {tp: positions[tp].moved(now, end=end) for tp, end in ends.items() if tp in positions}
+            last_answer = now if known else self._counts.last_answer
+            self._counts = replace(self._counts, positions={**positions, **known}, last_answer=last_answer)
 
     def ended(self, tps: Iterable[TopicPartition]) -> None:
         """Forget partitions that are not assigned any more."""

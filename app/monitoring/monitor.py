@@ -53,7 +53,7 @@ class Monitor:
 
     def found(self, table: str, root: str) -> None:
         """Show this table: the catalog may have it elsewhere than the settings say."""
-        self._identity = replace(self._identity, table=table, root=root)
+        self._identity = replace(self._identity, table=table, root=root, is_found=True)
 
     def serve(self, host: str, port: int) -> None:
         """Open the port, and answer on threads from now on.
@@ -72,9 +72,10 @@ class Monitor:
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
 
     def started(self, look: Callable[[], Live], ends: Ends) -> None:
-        """From now on sample the running parts with ``look``, and ask ``ends`` how much is left to consume."""
+        """Consuming begins: sample the running parts with ``look``, and ask ``ends`` how much is left to consume."""
         self._look = look
         self._ends = ends
+        self._metrics.consuming()
 
     # --- on a thread of its own -------------------------------------------------------------------------------------
 
@@ -100,7 +101,7 @@ class Monitor:
     def _exposition(self) -> "Exposition":
         from app.monitoring.exposition import Exposition  # noqa: PLC0415 - a start without any scrape need not load it
 
-        return Exposition(self._identity, self._metrics.counts, self._live)
+        return Exposition(lambda: self._identity, self._metrics.counts, self._live)
 
     def _live(self) -> Live:
         return self._look()

@@ -77,7 +77,11 @@ def render(view: View) -> str:
         memory=_memory(view),
         memory_parts=_memory_parts(view),
         oddities=_oddities(view.counts, live),
-        partitions=positions[:_MOST_PARTITIONS],
+        next_commit=_next_commit(live),
+        partitions=[
+            (tp, position, _age(position.freshness(view.now, live.oldest.get(tp))))
+            for tp, position in positions[:_MOST_PARTITIONS]
+        ],
         partitions_left_out=len(positions[_MOST_PARTITIONS:]),
     )
 
@@ -94,8 +98,23 @@ def _memory_parts(view: View) -> str:
 def _oddities(counts: Counts, live: Live) -> str:
     words = [formatting.counted(counts.rescued, "value") + " rescued"]
     words += [formatting.counted(live.skipped, "record") + " skipped"] if live.skipped else []
-    words += [formatting.counted(sum(counts.retries.values()), "retry", "retries")] if counts.retries else []
+    words += (
+        [formatting.counted(sum(counts.retries.values()), "retry", "retries")] if any(counts.retries.values()) else []
+    )
     return ", ".join(words)
+
+
+def _next_commit(live: Live) -> str:
+    if live.commit_due_in is None:
+        return ""
+    seconds = formatting.duration(abs(live.commit_due_in))
+    return f"next in {seconds}, " if live.commit_due_in >= 0 else f"next late by {seconds}, "
+
+
+def _age(seconds: float | None) -> str:
+    if seconds is None:
+        return _UNKNOWN
+    return formatting.duration(seconds) if seconds else "none"
 
 
 def _ago(now: float, at: float | None) -> str:

@@ -30,7 +30,7 @@ from app.convert.batch import Converted
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
-from app.monitoring.metrics import Metrics
+from app.monitoring.metrics import Metrics, Operation
 from app.pipeline.close_rules import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, CloseRules
 from app.pipeline.in_flight import BatchInFlight, Handover
 from app.pipeline.open_batch import OpenBatch
@@ -393,10 +393,10 @@ class Pipeline:
             batch.timed("done", lambda: self._until_it_works("journal", self._ownership.done))
         self._metrics.delivered(batch.delivered(stored, dropped=len(upload_items) - len(uploaded)))
 
-    def _until_it_works(self, step: str, work: Callable[[], _T]) -> _T:
+    def _until_it_works(self, step: Operation, work: Callable[[], _T]) -> _T:
         return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), timings=self._timings)
 
-    def _set_obstacle(self, step: str, error: RetryableError | None) -> None:
+    def _set_obstacle(self, step: Operation, error: RetryableError | None) -> None:
         if error:
             self._metrics.failed_try(step)
         with self._changed:

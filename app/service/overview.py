@@ -56,6 +56,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java
             "quixstreams": version("quixstreams"),
             "python": platform.python_version(),
         },
+        commit_interval=settings.commit_interval,
     )
     return Monitor(identity, metrics, health, lambda: Live(java_pid=java.jvm_pid()))
 
@@ -95,6 +96,10 @@ def _look(parts: Parts, buffer_limit: int) -> Live:
         buffer_limit=buffer_limit,
         under_way=parts.pipeline.under_way,
         skipped=parts.bad_records.skipped,
+        consumed=parts.loop.checkpoints.consumed,
+        claiming=parts.loop.claiming,
+        oldest=parts.assignments.oldest_uncommitted,
+        commit_due_in=parts.loop.checkpoints.due_in,
         java_pid=parts.java.jvm_pid(),
     )
 

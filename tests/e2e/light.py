@@ -39,6 +39,9 @@ class LightWriter(ArrowWriter):
         started.set_result(None)
         return started
 
+    def jvm_pid(self) -> None:
+        """There is no Java whose memory could be told."""
+
     def close(self) -> None:
         """Nothing was started."""
 

@@ -340,3 +340,28 @@ def test_of_several_errors_about_one_message_the_first_counts(line: Line) -> Non
     line.poll(*of(TP, 6), broken, broken)
     assert line.passed_over == [broken]
     assert line.failures == []
+
+
+def test_each_message_counts_and_the_first_of_each_partition_gives_the_age(line: Line) -> None:
+    line.poll(*of(TP, 0, 1, 2), *of(OTHER, 10))
+    line.poll(*of(TP, 2, 3))  # the client went back to 2
+    assert line.checkpoints.consumed == 5
+    times = set(line.assignments.oldest_uncommitted.values())
+    assert sorted(line.assignments.oldest_uncommitted) == [TP, OTHER]
+    assert times == {KafkaMessage(None).timestamp()[1] / 1000}
+
+
+def test_messages_that_are_read_again_after_a_pause_count_again(line: Line) -> None:
+    line.poll(*of(TP, 0, 1, 2))
+    line.pause()
+    line.poll(*of(TP, 0, 1, 2))
+    assert line.checkpoints.consumed == 6
+
+
+def test_a_commit_in_the_middle_leaves_the_age_of_the_poll_behind_it(line: Line) -> None:
+    for first, timestamp in ((0, 1_000), (10, 2_000), (20, 3_000)):
+        line.poll(*(KafkaMessage(b"{}", at=first + index, timestamp_ms=timestamp) for index in range(10)))
+    line.assignments.committed({TP: 20, LOST: 3})
+    assert line.assignments.oldest_uncommitted == {TP: 3.0}
+    line.assignments.committed({TP: 30})
+    assert line.assignments.oldest_uncommitted == {}

@@ -99,3 +99,30 @@ def test_a_full_buffer_forces_a_commit(bench: Bench) -> None:
     bench.turn(record(1))
     assert bench.commits == [{TP: 2}]
     assert bench.pipeline.batches[0].reason == "buffer full"
+
+
+def test_what_is_consumed_and_not_committed_has_an_age(bench: Bench) -> None:
+    assert bench.assignments.oldest_uncommitted == {}
+    bench.turn(record(5), record(6), record(3, partition=1))
+    assert sorted(bench.assignments.oldest_uncommitted) == [TP, TopicPartition(TOPIC, 1)]
+    bench.checkpoint()
+    assert bench.assignments.oldest_uncommitted == {}
+
+
+def test_messages_count_once_though_the_client_goes_back(lenient: Bench) -> None:
+    lenient.turn(record(0), record(1), record(0), record(2))  # the client went back by a slip
+    assert lenient.checkpoints.consumed == 3
+
+
+def test_the_next_commit_is_due_after_the_interval_and_late_from_then_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = Clock()
+    bench = Bench(monkeypatch, tmp_path, clock=clock)
+    bench.assign()
+    assert bench.checkpoints.due_in == 3600
+    clock.advance(3610)
+    assert bench.checkpoints.due_in == -10
+    bench.turn(record(0))
+    bench.checkpoint()
+    assert bench.checkpoints.due_in == 3600

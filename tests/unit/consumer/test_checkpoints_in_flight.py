@@ -266,3 +266,19 @@ def test_a_pipeline_that_failed_while_the_buffer_was_full_ends_the_process_at_on
     bench.pipeline.failure = FatalError("uploading to the lake", "access denied")
     with pytest.raises(FatalError, match="access denied"):
         bench.turn()
+
+
+def test_records_of_a_batch_in_the_lake_have_no_age_once_it_is_committed(bench: Bench) -> None:
+    in_the_lake(bench, 0)
+    assert list(bench.assignments.oldest_uncommitted) == [TP]
+    bench.turn()
+    bench.turn()
+    assert bench.commits == [{TP: 1}]
+    assert bench.assignments.oldest_uncommitted == {}
+
+
+def test_a_checkpoint_with_nothing_to_commit_puts_off_the_next_one(bench: Bench, clock: Clock) -> None:
+    clock.advance(3_650)
+    assert bench.checkpoints.due_in == -50
+    bench.turn()
+    assert bench.checkpoints.due_in == 3_600

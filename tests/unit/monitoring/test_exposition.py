@@ -2,16 +2,17 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.metrics import Identity, Live, Metrics
+from app.monitoring.metrics import OPERATIONS, Identity, Live, Metrics
 from tests.unit.monitoring.test_metrics import batch
 
-IDENTITY = Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3", "spark": "4.0.0"})
+IDENTITY = Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3", "spark": "4.0.0"}, 30.0)
 TP = TopicPartition("sensors", 3)
 
 
@@ -43,7 +44,7 @@ def metrics() -> Metrics:
 @pytest.fixture
 def scrape(metrics: Metrics) -> Callable[..., Scraped]:
     def scrape(**live: object) -> Scraped:
-        return Scraped(Exposition(IDENTITY, metrics.counts, lambda: Live(**live)).text())  # type: ignore[arg-type]
+        return Scraped(Exposition(lambda: IDENTITY, metrics.counts, lambda: Live(**live)).text())  # type: ignore[arg-type]
 
     return scrape
 
@@ -98,17 +99,81 @@ def test_what_is_unknown_is_left_out(metrics: Metrics, scrape: Callable[..., Scr
     metrics.begins(TP, 100)
     names = {str(key[0]) for key in scrape().values}
     assert "lake_sink_committed_offset" in names
-    assert not {"lake_sink_lag_messages", "lake_sink_last_commit_timestamp_seconds"} & names
+    assert not {"lake_sink_lag_messages", "lake_sink_freshness_seconds", "lake_sink_next_commit_seconds"} & names
     assert not {name for name in names if name.startswith("lake_sink_java")}
 
 
+def test_before_the_first_commit_its_time_is_when_consuming_began() -> None:
+    now = 1_000.0
+    metrics = Metrics(lambda: now)
+    exposition = Exposition(lambda: IDENTITY, metrics.counts, Live)
+
+    def told() -> float:
+        return Scraped(exposition.text())["lake_sink_last_commit_timestamp_seconds"]
+
+    assert told() == 1_000
+    now = 1_030.0
+    metrics.consuming()
+    now = 1_600.0
+    assert told() == 1_030, "a connector that never commits becomes stale"
+    metrics.begins(TP, 0)
+    metrics.committed({TP: 5})
+    assert told() == 1_600
+
+
+def test_before_kafka_has_answered_its_time_is_when_consuming_began() -> None:
+    now = 1_000.0
+    metrics = Metrics(lambda: now)
+    exposition = Exposition(lambda: IDENTITY, metrics.counts, Live)
+
+    def told() -> float:
+        return Scraped(exposition.text())["lake_sink_kafka_answer_timestamp_seconds"]
+
+    assert told() == 1_000
+    metrics.begins(TP, 0)
+    now = 1_100.0
+    metrics.reaches({TP: 5})
+    assert told() == 1_100
+    now = 1_200.0
+    metrics.reaches({})
+    assert told() == 1_100
+
+
+def test_the_age_of_what_is_not_committed(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
+    labels = {"topic": "sensors", "partition": "3"}
+    metrics.begins(TP, 100)
+    metrics.reaches({TP: 101})
+    assert scrape().of("lake_sink_freshness_seconds", **labels) == 0
+    assert scrape(oldest={TP: 1_699_999_990.0}).of("lake_sink_freshness_seconds", **labels) == 10
+
+
+def test_every_operation_is_there_before_it_fails(scrape: Callable[..., Scraped]) -> None:
+    scraped = scrape()
+    assert [scraped.of("lake_sink_retries_total", operation=operation) for operation in OPERATIONS] == [0] * 7
+
+
+def test_the_deployment_is_told_once_its_table_is_found(metrics: Metrics) -> None:
+    identity = IDENTITY
+    exposition = Exposition(lambda: identity, metrics.counts, Live)
+    scraped = Scraped(exposition.text())
+    assert scraped["lake_sink_commit_interval_seconds"] == 30
+    assert "lake_sink_deployment_info" not in scraped.kinds, "the table of the settings would be another deployment"
+    identity = replace(IDENTITY, table="s3://other/t", is_found=True)
+    labels = {"topic": "sensors", "consumer_group": "group", "table": "s3://other/t"}
+    assert Scraped(exposition.text()).of("lake_sink_deployment_info", **labels) == 1
+
+
 def test_how_things_are_now(scrape: Callable[..., Scraped]) -> None:
-    scraped = scrape(state="paused", buffered=5, buffer_limit=10, under_way=2)
+    now = {"consumed": 70, "claiming": 4, "commit_due_in": -2.5}
+    scraped = scrape(state="paused", buffered=5, buffer_limit=10, under_way=2, **now)
     assert scraped.of("lake_sink_state", state="paused") == 1
     assert sum(value for (name, *_), value in scraped.values.items() if name == "lake_sink_state") == 1
     assert scraped["lake_sink_buffer_bytes"] == 5
     assert scraped["lake_sink_buffer_limit_bytes"] == 10
     assert scraped["lake_sink_batches_under_way"] == 2
+    assert scraped["lake_sink_consumed_records_total"] == 70
+    assert scraped["lake_sink_claiming_partitions"] == 4
+    assert scraped["lake_sink_next_commit_seconds"] == -2.5
     assert scraped.of("lake_sink_build_info", version="1.2.3", spark="4.0.0") == 1
 
 

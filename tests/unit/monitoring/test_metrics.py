@@ -1,7 +1,16 @@
 """What is counted, and what of it is remembered."""
 
 from app.model import TopicPartition
-from app.monitoring.metrics import BUCKETS, STEPS, DeliveredBatch, DeliveredFile, Durations, Metrics, Position
+from app.monitoring.metrics import (
+    BUCKETS,
+    OPERATIONS,
+    STEPS,
+    DeliveredBatch,
+    DeliveredFile,
+    Durations,
+    Metrics,
+    Position,
+)
 
 TP, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 
@@ -51,7 +60,7 @@ def test_what_was_taken_does_not_change_any_more() -> None:
     metrics.delivered(batch())
     metrics.begins(TP, 5)
     metrics.failed_try("upload")
-    assert (before.rows, before.positions, before.retries) == (0, {}, {})
+    assert (before.rows, before.positions, before.retries["upload"]) == (0, {}, 0)
 
 
 def test_the_last_ten_batches_and_files_are_remembered_newest_first() -> None:
@@ -94,12 +103,13 @@ def test_the_seconds_of_each_step_are_counted_by_bucket() -> None:
 
 def test_failures_are_counted_by_what_failed() -> None:
     metrics = Metrics()
-    for of in ("upload", "upload", "register"):
-        metrics.failed_try(of)
+    metrics.failed_try("upload")
+    metrics.failed_try("upload")
+    metrics.failed_try("register")
     metrics.paused()
     metrics.fenced()
     counts = metrics.counts()
-    assert counts.retries == {"upload": 2, "register": 1}
+    assert counts.retries == dict.fromkeys(OPERATIONS, 0) | {"upload": 2, "register": 1}
     assert (counts.pauses, counts.fenced) == (1, 1)
 
 
@@ -115,7 +125,7 @@ def test_the_lag_is_what_is_not_committed() -> None:
     assert metrics.counts().positions[TP].lag == 150
     metrics.committed({TP: 240})
     counts = metrics.counts()
-    assert counts.positions[TP] == Position(240, 1_000.0, 250)
+    assert counts.positions[TP] == Position(240, 1_000.0, 250, waits_since=1_000.0)
     assert (counts.lag, counts.last_commit) == (10, 1_000.0)
 
 
@@ -151,3 +161,72 @@ def test_an_empty_commit_is_none() -> None:
     metrics = Metrics()
     metrics.committed({})
     assert metrics.counts().last_commit is None
+
+
+def test_consuming_begins_later_than_the_process() -> None:
+    clock = Clock()
+    metrics = Metrics(clock)
+    assert metrics.counts().consuming_since == 1_000.0
+    clock.now += 30
+    metrics.consuming()
+    clock.now += 5
+    counts = metrics.counts()
+    assert (counts.at, counts.consuming_since, counts.last_commit) == (1_035.0, 1_030.0, None)
+
+
+# --- freshness ------------------------------------------------------------------------------------------------------
+
+
+def freshness(metrics: Metrics, oldest: float | None = None) -> float | None:
+    counts = metrics.counts()
+    return counts.positions[TP].freshness(counts.at, oldest)
+
+
+def test_the_age_of_what_waits_in_kafka_counts_from_when_it_was_first_seen() -> None:
+    clock = Clock()
+    metrics = Metrics(clock)
+    metrics.begins(TP, 100)
+    assert freshness(metrics) is None, "nobody has asked Kafka yet"
+    metrics.reaches({TP: 100})
+    assert freshness(metrics) == 0
+    clock.now += 10
+    metrics.reaches({TP: 105})
+    assert freshness(metrics) == 0
+    clock.now += 10
+    metrics.reaches({TP: 200})
+    assert freshness(metrics) == 10
+
+
+def test_a_commit_that_leaves_messages_begins_their_age_anew() -> None:
+    clock = Clock()
+    metrics = Metrics(clock)
+    metrics.begins(TP, 100)
+    metrics.reaches({TP: 200})
+    clock.now += 60
+    metrics.committed({TP: 150})
+    assert freshness(metrics) == 0
+    clock.now += 5
+    assert freshness(metrics) == 5
+    metrics.committed({TP: 200})
+    clock.now += 5
+    assert freshness(metrics) == 0
+
+
+def test_the_age_of_consumed_records_is_their_own() -> None:
+    clock = Clock()
+    metrics = Metrics(clock)
+    metrics.begins(TP, 100)
+    assert freshness(metrics, oldest=400.0) == 600
+    metrics.reaches({TP: 200})
+    assert freshness(metrics, oldest=400.0) == 600
+    assert freshness(metrics, oldest=1_000.5) == 0
+
+
+def test_the_end_of_a_transaction_does_not_wait() -> None:
+    clock = Clock()
+    metrics = Metrics(clock)
+    metrics.begins(TP, 100)
+    metrics.reaches({TP: 101})
+    clock.now += 3_600
+    metrics.reaches({TP: 101})
+    assert freshness(metrics) == 0

@@ -28,7 +28,7 @@ def view(
     history: History | None = None,
 ) -> View:
     return View(
-        identity=Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3"}),
+        identity=Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3"}, 30.0),
         live=live or Live("consuming", ""),
         counts=counts or Counts(),
         history=history or History(),
@@ -77,6 +77,15 @@ def test_the_figures() -> None:
     assert "7 12 s ago checkpoint 4,200 2 200 bytes 1.75 spark 1.50, upload 0.25" in said
     assert " 7-1.parquet 2,100 100 bytes" in said
     assert "3 values rescued, 1 retry" in said
+
+
+def test_what_waits_and_when_the_next_commit_is_due() -> None:
+    tp = TopicPartition("sensors", 0)
+    page = render(view(counted(), Live("consuming", "", under_way=2, commit_due_in=12.4)))
+    assert "12 s ago next in 12 s, 2 batches under way" in text(page)
+    page = render(view(counted(), Live("paused", "", oldest={tp: NOW - 7_260}, commit_due_in=-90.0)))
+    assert "next late by 1 min 30 s, 0 batches under way" in text(page)
+    assert "sensors[0] 8,045 4,300 12,345 12 s ago 2 h 1 min" in text(page)
 
 
 def test_before_there_is_anything() -> None:
@@ -154,7 +163,7 @@ def test_nothing_from_outside_becomes_part_of_the_page() -> None:
     metrics.delivered(replace(batch(), reason=HOSTILE, last_files=[file]))
     shown = view(metrics.counts(), Live("failing", HOSTILE), warned=(Warned(NOW, "ERROR", HOSTILE),))
     identity = Identity(
-        HOSTILE, HOSTILE, HOSTILE, HOSTILE, {"version": HOSTILE}
+        HOSTILE, HOSTILE, HOSTILE, HOSTILE, {"version": HOSTILE}, 30.0
     )  # the table's address is the catalog's
     hostile = render(replace(shown, identity=identity))
     harmless = Tags(render(view(counted(), Live("failing", "x"), warned=(Warned(NOW, "ERROR", "x"),))))

@@ -1,0 +1,424 @@
+"""The rules of docs/alerts.yml, tried by promtool on connectors that are played: when they fire, and when not.
+
+Each case plays some connectors for a while. Before something breaks no alert fires; at the end those of the case do,
+and at no time any other one.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.played_connectors import HOUR, MINUTE, Partition, Replica, World, selector
+
+RULES = Path(__file__).parents[2] / "docs" / "alerts.yml"
+GROUPS: list[dict[str, Any]] = yaml.safe_load(RULES.read_text())["groups"]
+ALL = [rule for group in GROUPS for rule in group["rules"]]
+ALERTS = [rule["alert"] for rule in ALL if "alert" in rule]
+OTHER_TABLE = "s3://lake/data/orders"
+
+Firing = Mapping[str, Sequence[str]]  # alert → instances, or tables where it is about a deployment
+
+
+@dataclass
+class Case:
+    """``breaks`` is when it begins, in seconds; without it nothing may fire until ``end``."""
+
+    world: World
+    end: int = 40 * MINUTE
+    breaks: int | None = None
+    fires: Firing = field(default_factory=dict)
+
+
+def replica(name: str = "a", *partitions: Partition, **how: Any) -> Replica:
+    return Replica(name, dict(enumerate(partitions or [Partition(), Partition()])), **how)
+
+
+def three(**how: Any) -> list[Replica]:
+    return [Replica(name, {number: Partition()}, **how) for number, name in enumerate("abc")]
+
+
+def turned(one: Replica, **values: Any) -> Callable[[], None]:
+    """An event that sets these attributes."""
+
+    def set_them() -> None:
+        for name, value in values.items():
+            setattr(one, name, value)
+
+    return set_them
+
+
+CASES: dict[str, Callable[[], Case]] = {}
+
+
+def case(make: Callable[[], Case]) -> Callable[[], Case]:
+    CASES[make.__name__.replace("_", " ")] = make
+    return make
+
+
+# --- silent ---------------------------------------------------------------------------------------------------------
+
+
+@case
+def a_commit_each_interval() -> Case:
+    return Case(World(replica()))
+
+
+@case
+def a_commit_each_hour() -> Case:
+    return Case(World(replica(interval=HOUR), every=60), end=4 * HOUR)
+
+
+@case
+def an_idle_topic() -> Case:
+    return Case(World(replica("a", Partition(rate=0)), every=60), end=4 * HOUR)
+
+
+@case
+def an_idle_topic_after_a_transaction() -> Case:
+    return Case(World(replica("a", Partition(rate=0, end=1_001)), every=60), end=4 * HOUR)
+
+
+@case
+def records_after_hours_of_silence_and_a_commit_each_hour() -> Case:
+    partition = Partition(rate=0)
+    world = World(replica("a", partition, interval=HOUR), every=60)
+
+    def produce() -> None:
+        partition.end += 5
+
+    world.at(5 * HOUR + MINUTE, produce)
+    return Case(world, end=7 * HOUR)
+
+
+@case
+def a_start_of_half_a_minute() -> Case:
+    one = replica(state="starting")
+    world = World(one)
+    world.at(30, one.begin_consuming)
+    return Case(world)
+
+
+@case
+def rebalances_of_20_seconds() -> Case:
+    replicas = three()
+    world = World(*replicas)
+    for begin in (5, 15, 25):
+        for one in replicas:
+            world.at(begin * MINUTE, turned(one, state="waiting", claiming=1))
+            world.at(begin * MINUTE + 30, turned(one, state="consuming", claiming=0))  # the next scrape
+    return Case(world)
+
+
+@case
+def a_restart() -> Case:
+    one = replica()
+    world = World(one)
+    world.at(10 * MINUTE, turned(one, is_up=False, state="starting"))
+    world.at(11 * MINUTE, lambda: one.start(11 * MINUTE))
+    world.at(11 * MINUTE + 30, one.begin_consuming)
+    return Case(world)
+
+
+@case
+def a_store_that_is_away_for_three_minutes() -> Case:
+    one = replica()
+    world = World(one)
+    world.at(10 * MINUTE, turned(one, state="paused"))
+    world.at(13 * MINUTE, turned(one, state="consuming"))
+    return Case(world)
+
+
+@case
+def a_kafka_that_is_away_for_three_minutes() -> Case:
+    one = replica()
+    world = World(one)
+    world.at(10 * MINUTE, turned(one, is_cut_off=True))
+    world.at(13 * MINUTE, turned(one, is_cut_off=False))
+    return Case(world)
+
+
+@case
+def a_spare_replica_that_gets_a_partition_after_hours() -> Case:
+    one, spare = replica("a"), replica_without_partitions("b")
+    world = World(one, spare, every=60)
+    world.at(3 * HOUR, turned(spare, partitions={7: Partition()}, state="consuming"))
+    return Case(world, end=5 * HOUR)
+
+
+@case
+def a_backlog_that_shrinks() -> Case:
+    return Case(World(replica("a", Partition(end=50_000_000, rate=100), most=3_000), every=60), end=4 * HOUR)
+
+
+@case
+def records_of_last_year() -> Case:
+    return Case(World(replica("a", Partition(age=365 * 24 * HOUR)), every=60), end=4 * HOUR)
+
+
+@case
+def a_spare_replica() -> Case:
+    return Case(World(replica("a"), replica_without_partitions("b")))
+
+
+@case
+def a_replica_that_is_scaled_away() -> Case:
+    first, last, _ = replicas = three()
+    world = World(*replicas)
+    world.at(10 * MINUTE, turned(last, is_known=False, is_up=False))
+    world.at(10 * MINUTE, turned(first, partitions=first.partitions | last.partitions))
+    return Case(world)
+
+
+def replica_without_partitions(name: str, **how: Any) -> Replica:
+    return Replica(name, {}, state="waiting", **how)
+
+
+# --- firing ---------------------------------------------------------------------------------------------------------
+
+
+@case
+def one_of_three_replicas_hangs() -> Case:
+    one, hung, _ = replicas = three()
+    world = World(*replicas)
+    world.at(10 * MINUTE, turned(hung, is_hung=True))
+    # Kafka gives its partition to another one after five minutes, and the hung one does not notice.
+    world.at(15 * MINUTE, turned(one, partitions=one.partitions | hung.partitions))
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkStuck": ["b"]})
+
+
+@case
+def one_of_two_deployments_in_a_job_hangs() -> Case:
+    stuck = replica("a")
+    world = World(stuck, replica("b", group="orders", table=OTHER_TABLE))
+    world.at(10 * MINUTE, turned(stuck, is_hung=True))
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkStuck": ["a"]})
+
+
+@case
+def a_connector_that_never_committed() -> Case:
+    return Case(World(replica("a", is_hung=True), replica("b")), breaks=0, fires={"LakeSinkStuck": ["a"]})
+
+
+@case
+def a_connector_that_never_committed_what_was_there_before() -> Case:
+    waiting = Partition(rate=0, end=2_000)
+    return Case(World(replica("a", waiting, is_hung=True)), breaks=0, fires={"LakeSinkStuck": ["a"]})
+
+
+@case
+def a_commit_each_hour_that_does_not_come() -> Case:
+    one = replica(interval=HOUR)
+    world = World(one, every=60)
+    world.at(2 * HOUR, turned(one, is_hung=True))
+    return Case(world, end=4 * HOUR, breaks=2 * HOUR, fires={"LakeSinkStuck": ["a"]})
+
+
+@case
+def a_connector_cut_off_from_kafka_with_nothing_to_read_before() -> Case:
+    one = replica("a", Partition(rate=0))
+    world = World(one, replica("b"))
+    world.at(10 * MINUTE, turned(one, is_cut_off=True))
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkKafkaAway": ["a"]})
+
+
+@case
+def a_connector_cut_off_from_kafka_under_load() -> Case:
+    one = replica()
+    world = World(one, replica("b"))
+    world.at(10 * MINUTE + 30, turned(one, is_cut_off=True))  # before a commit
+    fires = {"LakeSinkKafkaAway": ["a"], "LakeSinkStuck": ["a"]}
+    return Case(world, breaks=10 * MINUTE, fires=fires)
+
+
+@case
+def a_store_that_stays_away() -> Case:
+    one = replica()
+    world = World(one, replica("b"))
+    world.at(10 * MINUTE, turned(one, state="paused"))
+    fires = {"LakeSinkStuck": ["a"], "LakeSinkNotConsuming": ["a"]}
+    return Case(world, breaks=10 * MINUTE, fires=fires)
+
+
+@case
+def a_start_that_does_not_end() -> Case:
+    return Case(World(replica(state="starting"), replica("b")), breaks=0, fires={"LakeSinkNotConsuming": ["a"]})
+
+
+@case
+def one_of_three_replicas_never_claims() -> Case:
+    replicas = three()
+    replicas[2].state, replicas[2].claiming = "waiting", 1
+    return Case(World(*replicas), breaks=0, fires={"LakeSinkNotConsuming": ["c"]})
+
+
+@case
+def no_replica_gets_partitions() -> Case:
+    world = World(replica_without_partitions("a"), replica("b", group="orders", table=OTHER_TABLE))
+    return Case(world, breaks=0, fires={"LakeSinkNotConsuming": ["a"]})
+
+
+@case
+def more_records_than_the_connector_can_take() -> Case:
+    world = World(replica("a", most=5), replica("b", group="orders", table=OTHER_TABLE), every=60)
+    return Case(world, end=6 * HOUR, breaks=0, fires={"LakeSinkFallsBehind": ["s3://lake/data/sensors"]})
+
+
+@case
+def one_of_three_replicas_is_down() -> Case:
+    replicas = three()
+    world = World(*replicas)
+    world.at(10 * MINUTE, turned(replicas[0], is_up=False))
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkDown": ["a"]})
+
+
+@case
+def one_of_two_deployments_is_gone() -> Case:
+    gone = replica("a")
+    world = World(gone, replica("b", group="orders", table=OTHER_TABLE))
+    world.at(10 * MINUTE, turned(gone, is_known=False))
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkDeploymentAbsent": ["s3://lake/data/sensors"]})
+
+
+@case
+def a_second_deployment_with_the_same_group_and_topic_is_gone() -> Case:
+    gone = replica("a", table=OTHER_TABLE)
+    world = World(gone, replica("b"))
+    world.at(10 * MINUTE, turned(gone, is_known=False))
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkDeploymentAbsent": [OTHER_TABLE]})
+
+
+@case
+def the_only_connector_is_down() -> Case:
+    one = replica()
+    world = World(one)
+    world.at(10 * MINUTE, turned(one, is_up=False))
+    absent = {"LakeSinkDeploymentAbsent": ["s3://lake/data/sensors"], "LakeSinkAbsent": [""]}
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkDown": ["a"], **absent})
+
+
+@case
+def no_connector_was_ever_there() -> Case:
+    return Case(World(), breaks=0, fires={"LakeSinkAbsent": [""]})
+
+
+@case
+def a_connector_that_starts_again_and_again() -> Case:
+    one = replica()
+    world = World(one, replica("b"))
+    for minute in (10, 15, 20, 25):
+        world.at(minute * MINUTE, turned(one, is_up=False))
+        world.at(minute * MINUTE + 30, lambda now=minute * MINUTE + 30: one.start(now))  # type: ignore[misc]
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkRestarts": ["a"]})
+
+
+@case
+def bad_records() -> Case:
+    one = replica()
+    world = World(one, replica("b"))
+    world.at(10 * MINUTE, lambda: one.count_bad_records(dead_letters=2, rescued=1))
+    fires = {"LakeSinkDeadLetters": ["a"], "LakeSinkRescuedValues": ["a"]}
+    return Case(world, breaks=10 * MINUTE, fires=fires)
+
+
+@case
+def partitions_that_change_their_owner_again_and_again() -> Case:
+    one = replica()
+    world = World(one, replica("b"))
+    for minute in range(10, 17):
+        world.at(minute * MINUTE, one.metrics.fenced)
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkFenced": ["a"]})
+
+
+# --- the trial ------------------------------------------------------------------------------------------------------
+
+
+def samples(fires: Firing) -> list[dict[str, Any]]:
+    """What is expected of the query for firing alerts."""
+    found = []
+    for alert, places in fires.items():
+        for place in places:
+            kind = "table" if "://" in place else "instance"
+            labels = selector(alertname=alert, **({kind: place} if place else {}))
+            found.append({"labels": labels, "value": 1})
+    return found
+
+
+def firing(others: str = "") -> str:
+    """The query for firing alerts: by instance where they are about one, else by table."""
+    chosen = f"alertstate='firing'{others}"
+    by_instance = f"count by (alertname, instance) (ALERTS{{{chosen}, instance!=''}})"
+    return f"{by_instance} or count by (alertname, table) (ALERTS{{{chosen}, instance=''}})"
+
+
+def trial(played: Case) -> dict[str, Any]:
+    """The case as promtool takes it."""
+    names = {word for rule in ALL for word in _words(rule["expr"])}
+    series = played.world.series(played.end, names)
+    until = played.end + 1 if played.breaks is None else played.breaks
+    others = f", alertname!~'{'|'.join(played.fires)}'"
+    queries: list[tuple[str, int, list[dict[str, Any]]]]
+    queries = [(firing("" if now < until else others), now, []) for now in range(0, played.end + 1, MINUTE)]
+    queries += [(firing(), played.end, samples(played.fires))]
+    return {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": f"{max(30, played.world.every)}s",
+        "tests": [
+            {
+                "interval": f"{played.world.every}s",
+                "input_series": [{"series": key, "values": values} for key, values in series.items()],
+                "promql_expr_test": [
+                    {"expr": expr, "eval_time": f"{now}s", "exp_samples": expected} for expr, now, expected in queries
+                ],
+            }
+        ],
+    }
+
+
+def _words(expr: str) -> set[str]:
+    return set("".join(char if char.isalnum() or char in "_:" else " " for char in expr).split())
+
+
+def promtool_test(promtool: str, trials: Any, folder: Path) -> subprocess.CompletedProcess[str]:
+    file = folder / "trial.yml"
+    file.write_text(json.dumps(trials))  # JSON is YAML
+    return subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)
+
+
+def test_the_rules_are_well_formed(promtool: str) -> None:
+    checked = subprocess.run([promtool, "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_alerts_of(name: str, promtool: str, tmp_path: Path) -> None:
+    tried = promtool_test(promtool, trial(CASES[name]()), tmp_path)
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+
+
+def test_every_alert_fires_in_a_case() -> None:
+    assert {alert for make in CASES.values() for alert in make().fires} == set(ALERTS)
+
+
+def test_an_alert_names_its_replica_and_table(promtool: str, tmp_path: Path) -> None:
+    played = one_of_three_replicas_hangs()
+    trials = trial(played)
+    labels = {
+        "job": "connectors",
+        "instance": "b",
+        "topic": "sensors",
+        "consumer_group": "lake",
+        "table": "s3://lake/data/sensors",
+        "severity": "critical",
+    }
+    said = "b has committed nothing for ten minutes, and records wait for s3://lake/data/sensors"
+    fired = [{"exp_labels": labels, "exp_annotations": {"summary": said}}]
+    at_end = {"alertname": "LakeSinkStuck", "eval_time": f"{played.end}s", "exp_alerts": fired}
+    trials["tests"][0]["alert_rule_test"] = [at_end]
+    tried = promtool_test(promtool, trials, tmp_path)
+    assert tried.returncode == 0, tried.stdout + tried.stderr
