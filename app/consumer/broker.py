@@ -13,6 +13,8 @@ from quixstreams.kafka import ConnectionConfig
 from quixstreams.models.topics import Topic
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
+from app.consumer.connection import client_words
+from app.consumer.login_errors import login_hint
 from app.errors import ConfigError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
@@ -23,8 +25,18 @@ _REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION
 
 
 def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
-    """A client for questions to the broker, with a logger: without one it writes to standard error."""
-    return AdminClient({**connection.as_librdkafka_dict(), "logger": logger, **options})
+    """A client for questions to the broker, with a logger: without one it writes to standard error.
+
+    Raises:
+        ConfigError: librdkafka refuses the properties of the connection.
+    """
+    try:
+        client = AdminClient({**connection.as_librdkafka_dict(), "logger": logger, **options})
+    except (KafkaException, TypeError, ValueError) as error:
+        cause = client_words(error)
+        raise ConfigError("setting up the Kafka client", cause, login_hint(cause)) from None
+    client.poll(0)  # a login by callback makes its first token in here
+    return client
 
 
 def find_topics(
@@ -52,17 +64,11 @@ def find_topics(
             client.poll(0)  # the client reports the causes only here, through ``error_cb``
             refused = next((seen for seen in errors if seen.code() in _REFUSED), None)
             if refused is not None:
-                raise ConfigError(doing, refused.str(), _CREDENTIALS_HINT) from None
+                raise ConfigError(doing, refused.str(), login_hint(refused.str())) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
             cause = (specific[-1] if specific else error.args[0]).str()
         if stop.is_set() or clock() - begin > wait_seconds:
             raise RetryableError(doing, cause, "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up")
-
-
-_CREDENTIALS_HINT = (
-    "Check KAFKA_SECURITY_PROTOCOL, KAFKA_SASL_MECHANISM, KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD and "
-    "KAFKA_SSL_CA_LOCATION"
-)
 
 
 def open_topic(
