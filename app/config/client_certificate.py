@@ -1,4 +1,4 @@
-"""Checks that a client certificate and its key belong together, before a broker refuses them for a reason of its own."""
+"""Checks that a client certificate and its key belong together, before a broker refuses them."""
 
 from pathlib import Path
 
@@ -43,4 +43,4 @@ def _content(value: str) -> bytes:
 
 
 def _wrong(variable: str, problem: str) -> PydanticCustomError:
-    return PydanticCustomError("client_certificate", problem, {"variable": variable})  # type: ignore[arg-type]
+    return PydanticCustomError("client_certificate", problem, {"variable": variable})

@@ -81,6 +81,6 @@ def parse_client_config(text: str) -> dict[str, str]:
         if "_" in name and name != "log_level":
             raise ValueError(f"must not set {name}: it is no property of librdkafka with a text as its value")
         if not isinstance(value, str | int | float):
-            raise ValueError(f"must give {name} a text, a number, true or false")
+            raise ValueError(f"must give {name} a text, a number, true or false")  # noqa: TRY004
         properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return properties

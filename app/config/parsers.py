@@ -214,7 +214,7 @@ def is_pem(text: str) -> bool:
 
 
 def pem_or_path(text: str) -> str:
-    """Parse the path of a file that can be read, or a text in PEM; in the latter, line ends may be written as ``\\n``."""
+    r"""Parse the path of a file that can be read, or a text in PEM, whose line ends may be written as ``\n``."""
     if is_pem(text):
         return text.replace("\\n", "\n") + "\n"
     try:

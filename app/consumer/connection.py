@@ -8,9 +8,12 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from pydantic import PrivateAttr
 from quixstreams.kafka import ConnectionConfig
 
+from app.consumer.msk_token import MskToken
 from app.errors import ConfigError, one_line
 
-logger = logging.getLogger(__name__)
+# librdkafka writes to standard error what no logger takes.
+_silent = logging.getLogger(__name__)
+_silent.setLevel(logging.CRITICAL)
 
 
 class KafkaConnection(ConnectionConfig):
@@ -40,10 +43,16 @@ def uses_callback(connection: ConnectionConfig) -> bool:
     return "oauth_cb" in connection.as_librdkafka_dict()
 
 
+def token_failure(connection: ConnectionConfig) -> str | None:
+    """Why the callback of the login has made no token; ``None`` if it did, or if the login has none."""
+    callback = connection.as_librdkafka_dict().get("oauth_cb")
+    return callback.failure if isinstance(callback, MskToken) else None
+
+
 def check_properties(properties: Mapping[str, str], of_consumer: Mapping[str, Any]) -> None:
     """Check that librdkafka takes these properties of ``KAFKA_CLIENT_CONFIG``, for a consumer and for a producer.
 
-    Some of their names are tried with a client that connects to nobody: only those of a login need a broker.
+    The clients of the check connect to nobody, so they show no mistake in a login.
 
     Args:
         properties: by their names.
@@ -55,8 +64,8 @@ def check_properties(properties: Mapping[str, str], of_consumer: Mapping[str, An
     if not properties:
         return
     try:
-        Producer({**properties, "logger": logger})
-        Consumer({**of_consumer, **properties, "group.id": "check", "logger": logger}).close()
+        Producer({**properties, "logger": _silent})
+        Consumer({**of_consumer, **properties, "group.id": "check", "logger": _silent}).close()
     except (KafkaException, TypeError, ValueError) as error:
         raise ConfigError("reading KAFKA_CLIENT_CONFIG", client_words(error), "Check KAFKA_CLIENT_CONFIG") from None
 

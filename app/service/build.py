@@ -20,7 +20,6 @@ from app.consumer.sink import SinkLimits
 from app.convert.batch import BatchConverter
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
-from app.errors import ConfigError
 from app.journal.claims import Claims
 from app.journal.entry import journal_key
 from app.journal.first_offsets import FirstOffsets

@@ -38,7 +38,8 @@ def _login(settings: Settings) -> dict[str, Any]:
                 "sasl.oauthbearer.token.endpoint.url": settings.oauth_token_url,
                 "sasl.oauthbearer.scope": settings.oauth_scope,
                 "sasl.oauthbearer.extensions": settings.oauth_extensions,
-                **pem_properties("https.ca", settings.oauth_ca),
+                # The client's own default is a file that Debian does not have.
+                **(pem_properties("https.ca", settings.oauth_ca) or {"https.ca.location": "probe"}),
             }
         case "AWS_MSK_IAM":  # the brokers take the token by the other mechanism too, which librdkafka knows
             return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": MskToken(settings.msk_region)}
