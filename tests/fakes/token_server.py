@@ -14,7 +14,7 @@ import trustme
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-CLIENT, SECRET, SCOPE, AUDIENCE = "connector", "right-secret", "kafka", "the-brokers"
+CLIENT, SECRET, SCOPE = "connector", "right-secret", "kafka"
 
 
 class TokenServer:
@@ -23,13 +23,14 @@ class TokenServer:
     Attributes:
         url: where clients ask.
         seconds: how long the next tokens are valid.
+        secret: of the client.
         scopes: that were asked for.
     """
 
     def __init__(self, authority: trustme.CA) -> None:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self.seconds = 3600
-        self.audience = AUDIENCE
+        self.secret = SECRET
         self.scopes: list[str] = []
         owner = self
 
@@ -68,11 +69,11 @@ class TokenServer:
         path.write_text(json.dumps({"keys": [key]}))
 
     def _answer(self, login: str, form: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
-        if login != f"{CLIENT}:{SECRET}":
+        if login != f"{CLIENT}:{self.secret}":
             return 401, {"error": "invalid_client", "error_description": "the client or its secret is wrong"}
         self.scopes += form.get("scope", [])
         now = int(time.time())
-        claims = {"iss": "tests", "sub": CLIENT, "aud": self.audience, "iat": now, "exp": now + self.seconds}
+        claims = {"iss": "tests", "sub": CLIENT, "iat": now, "exp": now + self.seconds}
         signed = f"{_part({'alg': 'RS256', 'typ': 'JWT', 'kid': '1'})}.{_part(claims)}"
         signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
         token = f"{signed}.{_encoded(signature)}"

@@ -9,7 +9,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization as form
 
 from dev.kafka import LocalKafka
-from tests.fakes.token_server import AUDIENCE, TokenServer
+from tests.fakes.token_server import TokenServer
 
 USER, PASSWORD = "alice", "right-password"
 KEY_PASSWORD = "key-password"
@@ -64,9 +64,6 @@ def _settings(folder: Path, jwks: str) -> dict[str, str]:
         f"{oidc}oauthbearer.sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required;",
         f"{oidc}oauthbearer.sasl.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
         f"{oidc}oauthbearer.sasl.oauthbearer.jwks.endpoint.url": jwks,
-        f"{oidc}oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
-        "sasl.oauthbearer.jwks.endpoint.url": jwks,
-        "sasl.oauthbearer.expected.audience": AUDIENCE,
         f"{unsigned}sasl.enabled.mechanisms": "OAUTHBEARER",
         f"{unsigned}oauthbearer.sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required;",
         # A token that expires ends the connection, as at Amazon MSK: the client has to have another one by then.
