@@ -53,6 +53,8 @@ _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "py4j", "s3transfer",
 # While a broker or the store is away, these say so several times a second or at every try.
 _REPETITIVE = (
     "app.consumer.broker",
+    "app.consumer.login_errors",
+    "app.consumer.msk_token",
     "quixstreams.checkpointing.checkpoint",
     "quixstreams.kafka.consumer",
     "quixstreams.kafka.producer",
@@ -92,6 +94,7 @@ def set_up_logging(level: str, log_format: LogFormat = "text") -> None:
     # When Java ends, py4j logs stack traces beside the errors it raises, and some of them on the root logger.
     logging.getLogger().addFilter(_is_not_of_py4j)
     for name in _REPETITIVE:
+        logging.getLogger(name).addFilter(_is_for_this_client)
         logging.getLogger(name).addFilter(_repetitions)
     sys.excepthook = _log_uncaught
     threading.excepthook = lambda ended: _log_uncaught(ended.exc_type, ended.exc_value, ended.exc_traceback)
@@ -105,6 +108,12 @@ def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace:
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
+
+
+def _is_for_this_client(record: logging.LogRecord) -> bool:
+    """KAFKA_CLIENT_CONFIG is for all clients, and each warns of the properties that are for another kind."""
+    message = record.getMessage()
+    return not ("CONFWARN" in message and "will be ignored by this" in message)
 
 
 def announce_connected() -> None:

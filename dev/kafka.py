@@ -50,12 +50,19 @@ class LocalKafka(NativeServer, Broker):
         heap: the most memory Java may take for its heap, as in ``-Xmx``.
         detour: a port of ours that something else forwards to ``detour_port``: who bootstraps there stays there.
         settings: further properties of the broker.
+        listeners: further ones of clients, name → security protocol; ``ports`` has the port of each.
+        java_options: further ones of Java.
     """
 
     name: ClassVar[str] = "kafka"
 
     def __init__(
-        self, heap: str = "512m", detour: int | None = None, settings: Mapping[str, str] | None = None
+        self,
+        heap: str = "512m",
+        detour: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
     ) -> None:
         NativeServer.__init__(self)
         self._port, self._controller_port, self.detour_port = free_ports(3)
@@ -63,6 +70,9 @@ class LocalKafka(NativeServer, Broker):
         Broker.__init__(self, f"127.0.0.1:{self._port}")
         self._heap = heap
         self._settings = settings or {}
+        self._listeners = listeners or {}
+        self._java_options = java_options
+        self.ports = dict(zip(self._listeners, free_ports(len(self._listeners)), strict=True))
         self._cluster = _new_cluster_id()
         self._data = self.folder / "data"
         self._properties = self.folder / "server.properties"
@@ -70,7 +80,8 @@ class LocalKafka(NativeServer, Broker):
     def _command(self) -> Sequence[str]:
         if not self._data.exists():
             self._format()
-        return [*self._java(f"-Xmx{self._heap}", "-XX:+ExitOnOutOfMemoryError"), "kafka.Kafka", str(self._properties)]
+        options = (f"-Xmx{self._heap}", "-XX:+ExitOnOutOfMemoryError", *self._java_options)
+        return [*self._java(*options), "kafka.Kafka", str(self._properties)]
 
     def _environment(self) -> Mapping[str, str]:
         return {}
@@ -88,11 +99,17 @@ class LocalKafka(NativeServer, Broker):
             settings["advertised.listeners"] += f",DETOUR://127.0.0.1:{self._detour}"
             settings["listener.security.protocol.map"] += ",DETOUR:PLAINTEXT"
             settings["inter.broker.listener.name"] = "PLAINTEXT"
+        for name, protocol in self._listeners.items():
+            address = f",{name}://127.0.0.1:{self.ports[name]}"
+            settings["listeners"] += address
+            settings["advertised.listeners"] += address
+            settings["listener.security.protocol.map"] += f",{name}:{protocol}"
+            settings["inter.broker.listener.name"] = "PLAINTEXT"
         settings |= {"log.dirs": str(self._data), **self._settings}
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         told = subprocess.run(
             [
-                *self._java("-Xmx128m", "-XX:TieredStopAtLevel=1"),
+                *self._java("-Xmx128m", "-XX:TieredStopAtLevel=1", *self._java_options),
                 *("kafka.tools.StorageTool", "format", "-t", self._cluster, "-c", str(self._properties)),
             ],
             capture_output=True,

@@ -208,12 +208,41 @@ def brokers(text: str) -> str:
     return ",".join(addresses)
 
 
-def existing_file(text: str) -> Path:
-    """Parse the path of a file that can be found."""
-    path = Path(text)
-    if not path.is_file():
-        raise ValueError("must be a file that exists where the connector runs")
-    return path
+def is_pem(text: str) -> bool:
+    """Return whether this is a text in PEM, and not the path of a file."""
+    return "-----BEGIN " in text
+
+
+def pem_or_path(text: str) -> str:
+    r"""Parse the path of a file that can be read, or a text in PEM, whose line ends may be written as ``\n``."""
+    if is_pem(text):
+        return text.replace("\\n", "\n") + "\n"
+    try:
+        with Path(text).open("rb"):
+            return text
+    except FileNotFoundError:
+        raise ValueError("must be a file that exists where the connector runs, or its text in PEM") from None
+    except (OSError, ValueError) as error:  # a directory, missing rights, a name that is too long or has a NUL
+        reason = getattr(error, "strerror", None) or "it is no path"
+        raise ValueError(f"must be a file that can be read, or its text in PEM: {reason}") from None
+
+
+def endpoint(text: str) -> str:
+    """Parse an http(s) address without credentials; path and query stay as they are."""
+    parts = _split(text)
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", text):
+        raise ValueError("must be an address such as https://host/oauth2/token")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold a user or password")
+    return text
+
+
+def oauth_extensions(text: str) -> str:
+    """Parse a comma separated list of ``name=value``."""
+    pairs = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"[A-Za-z]+=.+", pair) for pair in pairs):
+        raise ValueError("must be name=value, several with commas between them; a name has letters only")
+    return ",".join(pairs)
 
 
 def local_folder(path: str) -> Path:

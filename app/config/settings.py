@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
+from app.config.kafka_login import KafkaLoginVariables, region_of_msk
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.parsers import VIRTUAL_MARK, megabytes
 from app.config.platform_connection import parse_connection
@@ -51,6 +52,11 @@ class Settings(Variables):
     def broker_address(self) -> str | None:
         """``host:port,…`` of the brokers; ``None`` when the platform's token leads to them."""
         return self.bootstrap_servers or self.platform_broker_address
+
+    @property
+    def msk_region(self) -> str:
+        """The region to sign the IAM login of Amazon MSK for: that in the brokers' names, else ``AWS_REGION``."""
+        return region_of_msk(self.broker_address or "") or self.aws_region
 
     @property
     def uses_platform_storage(self) -> bool:
@@ -145,8 +151,8 @@ class Settings(Variables):
 
     def offline(self, folder: Path) -> "Settings":
         """The same for a table in this folder, and for no broker at all."""
-        nobody = ("sdk_token", "portal_api", "security_protocol", "sasl_mechanism", "sasl_username", "sasl_password")
-        changed = dict.fromkeys((*nobody, "ssl_ca_location", "s3_bucket", "platform_connection"))
+        login = set(KafkaLoginVariables.model_fields) - {"bootstrap_servers", "platform_broker_address"}
+        changed = dict.fromkeys((*login, "s3_bucket", "platform_connection"))
         address = StorageAddress("file", str(folder))
         return self.model_copy(update=changed | {"bootstrap_servers": _NOWHERE, "storage_url": address})
 
@@ -172,7 +178,15 @@ class Settings(Variables):
     def _broker_in_words(self) -> str:
         if self.broker_address is None:
             return "the Quix workspace"
-        login = [word for word in (self.security_protocol, self.sasl_mechanism) if word]
+        login: list[str] = [word for word in (self.security_protocol, self.sasl_mechanism) if word]
+        if self.oauth_token_url:
+            login.append(f"tokens from {self.oauth_token_url.partition('?')[0]}")
+        if self.sasl_mechanism == "AWS_MSK_IAM":
+            login.append(f"region {self.msk_region}")
+        if self.ssl_certificate:
+            login.append("client certificate as set")
+        if self.client_config:
+            login.append(f"KAFKA_CLIENT_CONFIG sets {', '.join(self.client_properties) or 'nothing'}")
         return self.broker_address + (f" ({', '.join(login)})" if login else "")
 
     def _silence_in_words(self) -> str:

@@ -25,6 +25,7 @@ from app.consumer.broker import new_admin
 from app.consumer.checkpoints import Checkpoints, OffsetsInFlight
 from app.consumer.errors import of_rebalance, producing_failed, recovering_failed
 from app.consumer.internal_topics import check_internal_rights, create_internal_topics, pretend_internal_topics
+from app.consumer.login_errors import told_of_refusals
 from app.consumer.other_sinks import OtherSinks
 from app.consumer.rejections import CurrentMessage, refuse_too_big
 from app.consumer.user_code import NotedStream
@@ -101,6 +102,7 @@ class LakeApplication(Application):
         )
         # The framework's application has no argument for it; the client is created when the loop begins.
         self._consumer._consumer_config["on_commit"] = self._commit_answered
+        self._consumer._user_error_cb = told_of_refusals(self._consumer._user_error_cb)  # there is no argument either
         self._does_more_than_rows = False
         self._other_sinks: OtherSinks | None = None
         # The loop cannot be an argument: it needs the sink, the pipeline and the claims, which are built after

@@ -13,18 +13,30 @@ from quixstreams.kafka import ConnectionConfig
 from quixstreams.models.topics import Topic
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
+from app.consumer.connection import client_words, token_failure
+from app.consumer.login_errors import is_refused, login_hint
+from app.consumer.msk_token import MSK_HINT
 from app.errors import ConfigError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 5.0
 _SHOWN_TOPICS = 5
-_REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
 
 
 def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
-    """A client for questions to the broker, with a logger: without one it writes to standard error."""
-    return AdminClient({**connection.as_librdkafka_dict(), "logger": logger, **options})
+    """A client for questions to the broker, with a logger: without one it writes to standard error.
+
+    Raises:
+        ConfigError: librdkafka refuses the properties of the connection.
+    """
+    try:
+        client = AdminClient({**connection.as_librdkafka_dict(), "logger": logger, **options})
+    except (KafkaException, TypeError, ValueError) as error:
+        cause = client_words(error)
+        raise ConfigError("setting up the Kafka client", cause, login_hint(cause)) from None
+    client.poll(0)  # a login by callback makes its first token in here
+    return client
 
 
 def find_topics(
@@ -50,19 +62,29 @@ def find_topics(
             return sorted(client.list_topics(timeout=answer_seconds).topics)
         except KafkaException as error:
             client.poll(0)  # the client reports the causes only here, through ``error_cb``
-            refused = next((seen for seen in errors if seen.code() in _REFUSED), None)
+            refused = next((seen for seen in errors if is_refused(seen)), None)
             if refused is not None:
-                raise ConfigError(doing, refused.str(), _CREDENTIALS_HINT) from None
+                raise _login_refused(doing, connection, refused) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
             cause = (specific[-1] if specific else error.args[0]).str()
         if stop.is_set() or clock() - begin > wait_seconds:
-            raise RetryableError(doing, cause, "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up")
+            raise RetryableError(doing, cause, _outage_hint(connection, cause))
 
 
-_CREDENTIALS_HINT = (
-    "Check KAFKA_SECURITY_PROTOCOL, KAFKA_SASL_MECHANISM, KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD and "
-    "KAFKA_SSL_CA_LOCATION"
-)
+def _login_refused(doing: str, connection: ConnectionConfig, refused: KafkaError) -> ConfigError:
+    failure = token_failure(connection)
+    if failure is not None:
+        return ConfigError(doing, f"no token for the login: {failure}", MSK_HINT)
+    return ConfigError(doing, refused.str(), login_hint(refused.str()))
+
+
+def _outage_hint(connection: ConnectionConfig, cause: str) -> str:
+    if "OAUTHBEARER token" in cause or "PLAINTEXT broker listener" in cause:
+        return login_hint(cause)
+    hint = "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up"
+    if "security.protocol" in connection.as_librdkafka_dict():
+        return hint
+    return f"{hint}. If it asks for TLS or a login, set KAFKA_SECURITY_PROTOCOL"
 
 
 def open_topic(

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from quixstreams.kafka import BaseConsumer, ConnectionConfig
+from quixstreams.kafka import BaseConsumer
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.bad_records.policy import BadRecords
@@ -14,12 +14,13 @@ from app.bad_records.refusals import ReadMessage
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
+from app.consumer.connection import check_properties, uses_callback
 from app.consumer.group import OtherTables, client_id
+from app.consumer.msk_token import poll_in_background
 from app.consumer.sink import SinkLimits
 from app.convert.batch import BatchConverter
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
-from app.errors import ConfigError
 from app.journal.claims import Claims
 from app.journal.entry import journal_key
 from app.journal.first_offsets import FirstOffsets
@@ -32,6 +33,7 @@ from app.journal.rolled_back import Sweeper
 from app.monitoring.metrics import Metrics
 from app.pipeline.close_rules import CloseRules
 from app.pipeline.stage import Stager
+from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import Lake
 from app.spark.scratch import is_in_memory
 from app.table.layout import PartitionSpec, object_roots
@@ -145,7 +147,10 @@ def new_client_id(settings: Settings, location: TableLocation) -> str:
 
 def new_group_offsets(application: LakeApplication, timings: Timings) -> tuple[GroupOffsets, TopicIds]:
     """The part that asks Kafka for partitions' offsets, and the one that keeps the id of the topic of each claim."""
-    positions = GroupOffsets(_quiet_consumer(application), application.admin, timings.kafka_answer_seconds)
+    consumer = _quiet_consumer(application)
+    if uses_callback(application.config.broker_address):
+        poll_in_background(consumer, application.admin)
+    positions = GroupOffsets(consumer, application.admin, timings.kafka_answer_seconds)
     return positions, TopicIds(positions.topic_id)
 
 
@@ -205,7 +210,7 @@ def new_claims(
 
 
 def _quiet_consumer(application: LakeApplication) -> BaseConsumer:
-    """A consumer that is only asked: it is never polled, and statistics would wait in its memory for that."""
+    """A consumer that is only asked: most logins never poll it, and statistics would wait in its memory for that."""
     consumer = application.get_consumer(auto_commit_enable=False)
     consumer._consumer_config["statistics.interval.ms"] = 0
     return consumer
@@ -236,6 +241,15 @@ def new_application(
     Raises:
         ConfigError: the Kafka client refuses its settings, or the platform does not name a broker.
     """
+    of_consumer = {
+        "client.id": new_client_id(settings, location),
+        "session.timeout.ms": int(timings.session_seconds * 1000),
+        "heartbeat.interval.ms": _HEARTBEAT_MS,
+        "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
+        "max.partition.fetch.bytes": settings.memory.fetched_at_once_bytes,
+        "topic.metadata.refresh.interval.ms": _METADATA_MS,
+    }
+    check_properties(settings.client_properties, of_consumer)
     arguments: dict[str, Any] = {
         "assignments": assignments,
         "max_record_bytes": settings.memory.max_record_bytes,
@@ -247,14 +261,7 @@ def new_application(
         "consumer_group": settings.consumer_group,
         # Claims decide where to begin. An offset that Kafka has lost later must not be passed over without a word.
         "auto_offset_reset": "error",
-        "consumer_extra_config": {
-            "client.id": new_client_id(settings, location),
-            "session.timeout.ms": int(timings.session_seconds * 1000),
-            "heartbeat.interval.ms": _HEARTBEAT_MS,
-            "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
-            "max.partition.fetch.bytes": settings.memory.fetched_at_once_bytes,
-            "topic.metadata.refresh.interval.ms": _METADATA_MS,
-        },
+        "consumer_extra_config": of_consumer,
         "commit_interval": settings.commit_interval,
         "state_dir": QUIX_ENVIRONMENT.state_dir or scratch / "state",
         "consumer_poll_timeout": 0.25,  # a signal is noticed between two polls
@@ -266,28 +273,3 @@ def new_application(
         return (kind or LakeApplication)(**arguments | others)
     except Exception as error:
         raise kafka_client_refused(error) from error
-
-
-def kafka_connection(settings: Settings) -> ConnectionConfig | None:
-    """How to reach the broker; ``None`` leaves it to quixstreams and the platform's token."""
-    if settings.broker_address is None:
-        return None
-    return ConnectionConfig.from_librdkafka_dict(
-        {
-            "bootstrap.servers": settings.broker_address,
-            "security.protocol": settings.security_protocol,
-            "sasl.mechanism": settings.sasl_mechanism,
-            "sasl.username": settings.sasl_username,
-            "sasl.password": settings.sasl_password,
-            "ssl.ca.location": str(settings.ssl_ca_location) if settings.ssl_ca_location else None,
-        }
-    )
-
-
-def kafka_client_refused(error: Exception) -> ConfigError:
-    """The error for settings that the Kafka client does not take, or a platform that names no broker."""
-    return ConfigError(
-        "setting up the Kafka client",
-        str(error),
-        "Check the KAFKA_ variables, or Quix__Sdk__Token and Quix__Portal__Api",
-    )

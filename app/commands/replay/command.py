@@ -17,9 +17,10 @@ from app.commands.command_line import ArgumentParser, print_line
 from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
 from app.consumer.broker import find_topics
+from app.consumer.connection import check_properties
 from app.formatting import counted
 from app.journal.survey import survey
-from app.service.build import kafka_client_refused, kafka_connection
+from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import find_table
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root
@@ -158,6 +159,7 @@ def _send(letters: _Letters, keys: Sequence[str], sender: Sender, *, delete: boo
 
 
 def _new_sender(settings: Settings, to: str | None, scratch: Path, broker_seconds: float) -> Sender:
+    check_properties(settings.client_properties, {})
     try:
         application = Application(
             broker_address=kafka_connection(settings),

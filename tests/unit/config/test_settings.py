@@ -191,7 +191,7 @@ class TestLogin:
         authority.touch()
         settings = load(**self.FULL, KAFKA_SSL_CA_LOCATION=str(authority))
         assert (settings.security_protocol, settings.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
-        assert settings.ssl_ca_location == authority
+        assert settings.ssl_ca == str(authority)
         assert settings.sasl_password is not None
         assert settings.sasl_password.get_secret_value() == "pw"
         assert "(SASL_SSL, SCRAM-SHA-512)" in settings.summary()[0]

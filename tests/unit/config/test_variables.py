@@ -67,7 +67,11 @@ class TestSingleValues:
             ("KAFKA_VALUE_DESERIALIZER", "avro", "must be one of str, string, bytes, double, int, integer, json, quix"),
             ("KAFKA_KEY_DESERIALIZER", "avro", "must be one of str, string, bytes, double, int, integer, json, quix"),
             ("KAFKA_SECURITY_PROTOCOL", "TLS", "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
-            ("KAFKA_SASL_MECHANISM", "GSSAPI", "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+            (
+                "KAFKA_SASL_MECHANISM",
+                "NTLM",
+                "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM, GSSAPI",
+            ),
             ("KAFKA_SSL_CA_LOCATION", "/no/such/ca.pem", "must be a file that exists"),
             ("KAFKA_BOOTSTRAP_SERVERS", "http://kafka:9092", "must be host:port"),
             ("KAFKA_BOOTSTRAP_SERVERS", "a:1,,b:2", "must be host:port"),

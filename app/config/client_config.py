@@ -1,0 +1,86 @@
+"""Parses ``KAFKA_CLIENT_CONFIG``: properties of librdkafka beside those that the connector sets itself."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from app.config.parsers import json_object
+
+_COMMITS = "offsets are committed only after their rows are in the table"
+_SESSION = "the connector relies on its own value to tell when another member may own a partition"
+_MEMORY = "the connector derives it from its memory"
+_PRODUCED = "an offset is committed only after all brokers have the records that transform() produces"
+
+# The reason why each of them is refused.
+_NEEDED: Final[Mapping[str, str]] = {
+    "client.id": "other members of the group read from it which table this one writes",
+    "enable.auto.commit": _COMMITS,
+    "auto.commit.enable": _COMMITS,
+    "enable.auto.offset.store": _COMMITS,
+    "isolation.level": "rows of aborted transactions would be written",
+    "partition.assignment.strategy": "the state of transform() needs the same partitions of all topics in one member",
+    "group.protocol": _SESSION,
+    "group.remote.assignor": _SESSION,
+    "group.instance.id": "replicas share their settings, and each would need an id of its own",
+    "session.timeout.ms": _SESSION,
+    "heartbeat.interval.ms": _SESSION,
+    "max.poll.interval.ms": "the connector derives the time of a flush from its own value",
+    "enable.partition.eof": "the end of a partition would count as an error",
+    "max.partition.fetch.bytes": _MEMORY,
+    "fetch.message.max.bytes": _MEMORY,
+    "queued.max.messages.kbytes": _MEMORY,
+    "acks": _PRODUCED,
+    "request.required.acks": _PRODUCED,
+    "enable.idempotence": _PRODUCED,
+    "delivery.report.only.error": _PRODUCED,
+    "transactional.id": "the connector's producer has no transactions",
+}
+_VARIABLES: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "KAFKA_BOOTSTRAP_SERVERS",
+    "metadata.broker.list": "KAFKA_BOOTSTRAP_SERVERS",
+    "security.protocol": "KAFKA_SECURITY_PROTOCOL",
+    "sasl.mechanism": "KAFKA_SASL_MECHANISM",
+    "sasl.mechanisms": "KAFKA_SASL_MECHANISM",
+    "sasl.username": "KAFKA_SASL_USERNAME",
+    "sasl.password": "KAFKA_SASL_PASSWORD",
+    "sasl.oauthbearer.method": "KAFKA_OAUTH_TOKEN_URL",
+    "sasl.oauthbearer.token.endpoint.url": "KAFKA_OAUTH_TOKEN_URL",
+    "sasl.oauthbearer.client.id": "KAFKA_SASL_USERNAME",
+    "sasl.oauthbearer.client.credentials.client.id": "KAFKA_SASL_USERNAME",
+    "sasl.oauthbearer.client.secret": "KAFKA_SASL_PASSWORD",
+    "sasl.oauthbearer.client.credentials.client.secret": "KAFKA_SASL_PASSWORD",
+    "sasl.oauthbearer.scope": "KAFKA_OAUTH_SCOPE",
+    "sasl.oauthbearer.extensions": "KAFKA_OAUTH_EXTENSIONS",
+    "https.ca.location": "KAFKA_OAUTH_CA_LOCATION",
+    "https.ca.pem": "KAFKA_OAUTH_CA_LOCATION",
+    "ssl.ca.location": "KAFKA_SSL_CA_LOCATION",
+    "ssl.ca.pem": "KAFKA_SSL_CA_LOCATION",
+    "ssl.certificate.location": "KAFKA_SSL_CERTIFICATE",
+    "ssl.certificate.pem": "KAFKA_SSL_CERTIFICATE",
+    "ssl.key.location": "KAFKA_SSL_KEY",
+    "ssl.key.pem": "KAFKA_SSL_KEY",
+    "ssl.key.password": "KAFKA_SSL_KEY_PASSWORD",
+    "group.id": "CONSUMER_GROUP",
+    "auto.offset.reset": "AUTO_OFFSET_RESET",
+}
+
+
+def parse_client_config(text: str) -> dict[str, str]:
+    """Parse a JSON object of names and values; numbers and booleans become text, as librdkafka takes them.
+
+    Whether librdkafka knows a name and takes its value shows only when a client is made.
+
+    Raises:
+        ValueError: it is no such object, or the connector sets one of the properties itself. No value is repeated.
+    """
+    properties = {}
+    for name, value in json_object(text).items():
+        if name in _VARIABLES:
+            raise ValueError(f"must not set {name}: {_VARIABLES[name]} does")
+        if name in _NEEDED:
+            raise ValueError(f"must not set {name}: {_NEEDED[name]}")
+        if "_" in name and name != "log_level":
+            raise ValueError(f"must not set {name}: it is no property of librdkafka with a text as its value")
+        if not isinstance(value, str | int | float):
+            raise ValueError(f"must give {name} a text, a number, true or false")  # noqa: TRY004
+        properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return properties

@@ -1,0 +1,56 @@
+"""Builds the connection to Kafka that the settings name."""
+
+from typing import Any
+
+from app.config.kafka_login import pem_properties
+from app.config.settings import Settings
+from app.consumer.connection import KafkaConnection
+from app.consumer.msk_token import MskToken
+from app.errors import ConfigError
+
+
+def kafka_connection(settings: Settings) -> KafkaConnection | None:
+    """How to reach the broker and log in; ``None`` leaves it to quixstreams and the platform's token."""
+    if settings.broker_address is None:
+        return None
+    properties = {
+        "security.protocol": settings.security_protocol,
+        **_login(settings),
+        **pem_properties("ssl.ca", settings.ssl_ca),
+        **pem_properties("ssl.certificate", settings.ssl_certificate),
+        **pem_properties("ssl.key", settings.ssl_key.get_secret_value() if settings.ssl_key else None),
+        "ssl.key.password": settings.ssl_key_password.get_secret_value() if settings.ssl_key_password else None,
+        **settings.client_properties,
+    }
+    return KafkaConnection.to(settings.broker_address, properties)
+
+
+def _login(settings: Settings) -> dict[str, Any]:
+    user = settings.sasl_username
+    password = settings.sasl_password.get_secret_value() if settings.sasl_password else None
+    match settings.sasl_mechanism:
+        case "OAUTHBEARER":
+            return {
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.client.id": user,
+                "sasl.oauthbearer.client.secret": password,
+                "sasl.oauthbearer.token.endpoint.url": settings.oauth_token_url,
+                "sasl.oauthbearer.scope": settings.oauth_scope,
+                "sasl.oauthbearer.extensions": settings.oauth_extensions,
+                # The client's own default is a file that Debian does not have.
+                **(pem_properties("https.ca", settings.oauth_ca) or {"https.ca.location": "probe"}),
+            }
+        case "AWS_MSK_IAM":  # the brokers take the token by the other mechanism too, which librdkafka knows
+            return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": MskToken(settings.msk_region)}
+        case mechanism:
+            return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+
+
+def kafka_client_refused(error: Exception) -> ConfigError:
+    """The error for settings that the Kafka client does not take, or a platform that names no broker."""
+    return ConfigError(
+        "setting up the Kafka client",
+        str(error),
+        "Check the KAFKA_ variables, or Quix__Sdk__Token and Quix__Portal__Api",
+    )

@@ -1,0 +1,356 @@
+"""Every kind of login, at a Kafka that asks for it: what works, and what is said of what does not."""
+
+import logging
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+from app import commands
+from app.config.settings import Settings, load_settings
+from app.consumer.application import LakeApplication
+from app.consumer.assignment import Assignments
+from app.consumer.broker import find_topics
+from app.errors import ConfigError, ConnectorError, RetryableError
+from app.model import TopicPartition as OurPartition
+from app.monitoring.metrics import Metrics
+from app.service.build import new_application, new_group_offsets
+from app.service.kafka import kafka_connection
+from app.service.lake import new_location
+from app.service.stores import new_store
+from app.timings import Timings
+from tests.fakes.token_server import CLIENT, SCOPE, SECRET, unsigned_token
+from tests.services.secured_kafka import KEY_PASSWORD, PASSWORD, USER, SecuredKafka, secured_kafka
+
+TOPIC = "readings"
+
+Environment = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as kafka:
+        kafka.kafka.create_topic(TOPIC)
+        yield kafka
+
+
+class Signer:
+    """In place of AWS' signer: its tokens have no signature, and this broker asks for none."""
+
+    def __init__(self) -> None:
+        self.regions: list[str] = []
+        self.seconds = 600
+        self.failure: Exception | None = None
+        self.token: str | None = None
+
+    def __call__(self, region: str) -> tuple[str, int]:
+        self.regions.append(region)
+        if self.failure:
+            raise self.failure
+        return self.token or unsigned_token(self.seconds), int((time.time() + self.seconds) * 1000)
+
+
+@pytest.fixture
+def signer(monkeypatch: pytest.MonkeyPatch) -> Signer:
+    made = Signer()
+    module = types.ModuleType("aws_msk_iam_sasl_signer.MSKAuthTokenProvider")
+    module.generate_auth_token = made  # type: ignore[attr-defined]
+    package = module.__name__.partition(".")[0]
+    monkeypatch.setitem(sys.modules, package, types.ModuleType(package))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return made
+
+
+def certificates(kafka: SecuredKafka, name: str = "client", key: str = "client") -> Environment:
+    return {
+        "KAFKA_SSL_CERTIFICATE": str(kafka.folder / f"{name}.pem"),
+        "KAFKA_SSL_KEY": str(kafka.folder / f"{key}.key"),
+    }
+
+
+def mtls(kafka: SecuredKafka, **others: str) -> Environment:
+    return {
+        "KAFKA_BOOTSTRAP_SERVERS": kafka.address("MTLS"),
+        "KAFKA_SECURITY_PROTOCOL": "SSL",
+        "KAFKA_SSL_CA_LOCATION": str(kafka.folder / "ca.pem"),
+        **others,
+    }
+
+
+def sasl(kafka: SecuredKafka, listener: str, mechanism: str, **others: str) -> Environment:
+    return {
+        "KAFKA_BOOTSTRAP_SERVERS": kafka.address(listener),
+        "KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT",
+        "KAFKA_SASL_MECHANISM": mechanism,
+        **others,
+    }
+
+
+def password(kafka: SecuredKafka, **others: str) -> Environment:
+    login = {"KAFKA_SASL_USERNAME": USER, "KAFKA_SASL_PASSWORD": PASSWORD}
+    return sasl(kafka, "PASSWORD", "PLAIN", **login) | others
+
+
+def oidc(kafka: SecuredKafka, **others: str) -> Environment:
+    login = {
+        "KAFKA_SASL_USERNAME": CLIENT,
+        "KAFKA_SASL_PASSWORD": SECRET,
+        "KAFKA_OAUTH_TOKEN_URL": kafka.tokens.url,
+        "KAFKA_OAUTH_SCOPE": SCOPE,
+        "KAFKA_OAUTH_CA_LOCATION": str(kafka.folder / "ca.pem"),
+    }
+    return sasl(kafka, "OIDC", "OAUTHBEARER", **login) | others
+
+
+def msk(kafka: SecuredKafka, **others: str) -> Environment:
+    return sasl(kafka, "UNSIGNED", "AWS_MSK_IAM", AWS_REGION="eu-west-1") | others
+
+
+def settings_of(environment: Mapping[str, str], folder: Path) -> Settings:
+    lake = {"STORAGE_URL": folder.as_uri(), "input": TOPIC, "HTTP_PORT": "0"}
+    with patch.dict("os.environ", lake | dict(environment), clear=True):
+        return load_settings()
+
+
+def application_of(settings: Settings, folder: Path) -> LakeApplication:
+    location = new_location(settings, new_store(settings), None)
+    return new_application(settings, location, Assignments(), Metrics(), folder)
+
+
+def topics_of(environment: Mapping[str, str], folder: Path) -> list[str]:
+    connection = kafka_connection(settings_of(environment, folder))
+    assert connection is not None
+    patience = {"wait_seconds": 0.0, "answer_seconds": 2.0}
+    return find_topics(connection, stop=threading.Event(), clock=time.monotonic, **patience)
+
+
+# --- right ones -------------------------------------------------------------------------------------------------------
+
+RIGHT: dict[str, Callable[[SecuredKafka], Environment]] = {
+    "files": lambda kafka: mtls(kafka, **certificates(kafka)),
+    "encrypted key": lambda kafka: mtls(
+        kafka, **certificates(kafka, key="client-encrypted"), KAFKA_SSL_KEY_PASSWORD=KEY_PASSWORD
+    ),
+    "texts in PEM": lambda kafka: mtls(
+        kafka,
+        KAFKA_SSL_CA_LOCATION=(kafka.folder / "ca.pem").read_text(),
+        KAFKA_SSL_CERTIFICATE=(kafka.folder / "client.pem").read_text().replace("\n", "\\n"),
+        KAFKA_SSL_KEY=(kafka.folder / "client.key").read_text(),
+    ),
+    "password": password,
+    "oidc": oidc,
+    "oidc with extensions": lambda kafka: oidc(kafka, KAFKA_OAUTH_EXTENSIONS="logicalCluster=lkc-1,identityPoolId=p-1"),
+    "msk": msk,
+    "other properties": lambda kafka: password(
+        kafka, KAFKA_CLIENT_CONFIG='{"socket.keepalive.enable": true, "fetch.min.bytes": 5, "linger.ms": "3"}'
+    ),
+}
+
+
+@pytest.mark.parametrize("login", RIGHT.values(), ids=RIGHT)
+def test_all_clients_log_in(
+    secured: SecuredKafka, signer: Signer, tmp_path: Path, login: Callable[[SecuredKafka], Environment]
+) -> None:
+    application = application_of(settings_of(login(secured), tmp_path), tmp_path)
+    value = f"{time.time_ns()}".encode()
+
+    with application.get_producer() as producer:
+        producer.produce(TOPIC, value)
+    with application.get_consumer(auto_commit_enable=False) as consumer:
+        consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
+        assert value in iter(lambda: polled(consumer), b"")
+    assert application.topic(TOPIC).broker_config.num_partitions == 1
+    assert TOPIC in application.admin.list_topics(timeout=30).topics
+
+
+def polled(consumer: Any) -> bytes | None:
+    message = consumer.poll(0.5)
+    return message.value() if message and not message.error() else None
+
+
+def test_the_scope_is_asked_for(secured: SecuredKafka, tmp_path: Path) -> None:
+    secured.tokens.scopes.clear()
+    topics_of(oidc(secured), tmp_path)
+    assert set(secured.tokens.scopes) == {SCOPE}
+
+
+def test_the_region_is_that_of_the_cluster(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
+    topics_of(msk(secured), tmp_path)
+    assert set(signer.regions) == {"eu-west-1"}
+
+
+# --- wrong ones -------------------------------------------------------------------------------------------------------
+
+WRONG: dict[str, tuple[Callable[[SecuredKafka], Environment], type[ConnectorError], str, str]] = {
+    "no certificate": (mtls, ConfigError, "certificate required", "KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY"),
+    "certificate of another authority": (
+        lambda kafka: mtls(kafka, **certificates(kafka, "other-client", "other-client")),
+        ConfigError,
+        "alert",
+        "KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY",
+    ),
+    "brokers of an unknown authority": (
+        lambda kafka: mtls(kafka, KAFKA_SSL_CA_LOCATION=str(kafka.folder / "other-ca.pem"), **certificates(kafka)),
+        ConfigError,
+        "certificate verify failed",
+        "Check KAFKA_SSL_CA_LOCATION",
+    ),
+    "no authorities in the file": (
+        lambda kafka: mtls(kafka, KAFKA_SSL_CA_LOCATION=str(kafka.folder / "client.key")),
+        ConfigError,
+        "ssl.ca.location failed",
+        "Check KAFKA_SSL_CA_LOCATION",
+    ),
+    "another host": (
+        lambda kafka: mtls(kafka, KAFKA_BOOTSTRAP_SERVERS=kafka.address("MTLS").replace("127.0.0.1", "localhost")),
+        ConfigError,
+        "certificate verify failed",
+        "KAFKA_BOOTSTRAP_SERVERS has the host names",
+    ),
+    "no TLS": (
+        lambda kafka: {"KAFKA_BOOTSTRAP_SERVERS": kafka.address("MTLS")},
+        RetryableError,
+        "",
+        "set KAFKA_SECURITY_PROTOCOL",
+    ),
+    "TLS where there is none": (
+        lambda kafka: {"KAFKA_BOOTSTRAP_SERVERS": kafka.address("PASSWORD"), "KAFKA_SECURITY_PROTOCOL": "SSL"},
+        ConnectorError,
+        "SSL handshake failed",
+        "Check KAFKA_SECURITY_PROTOCOL, and the port",
+    ),
+    "password": (
+        lambda kafka: password(kafka, KAFKA_SASL_PASSWORD="wrong"),
+        ConfigError,
+        "Invalid username or password",
+        "Check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD",
+    ),
+    "mechanism": (
+        lambda kafka: password(kafka, KAFKA_SASL_MECHANISM="SCRAM-SHA-256"),
+        ConfigError,
+        "supported mechanisms: PLAIN",
+        "Set KAFKA_SASL_MECHANISM to one that the brokers support",
+    ),
+    "client secret": (
+        lambda kafka: oidc(kafka, KAFKA_SASL_PASSWORD="wrong"),
+        ConfigError,
+        "invalid_client",
+        "Check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD: the server of KAFKA_OAUTH_TOKEN_URL refuses them",
+    ),
+    "authority of the server of tokens": (
+        lambda kafka: oidc(kafka, KAFKA_OAUTH_CA_LOCATION=str(kafka.folder / "other-ca.pem")),
+        ConfigError,
+        "certificate",
+        "KAFKA_OAUTH_CA_LOCATION",
+    ),
+    "system's authorities for the server of tokens": (
+        lambda kafka: oidc(kafka, KAFKA_OAUTH_CA_LOCATION=""),
+        ConfigError,
+        "certificate",
+        "KAFKA_OAUTH_CA_LOCATION",
+    ),
+    "server of tokens that is away": (
+        lambda kafka: oidc(kafka, KAFKA_OAUTH_TOKEN_URL="https://127.0.0.1:1/token"),
+        RetryableError,
+        "Could not connect to server",
+        "Check KAFKA_OAUTH_TOKEN_URL, the network",
+    ),
+    "unknown server of tokens": (
+        lambda kafka: oidc(kafka, KAFKA_OAUTH_TOKEN_URL="https://no-such-host.invalid/token"),
+        RetryableError,
+        "Could not resolve host",
+        "Check KAFKA_OAUTH_TOKEN_URL, the network",
+    ),
+}
+
+
+@pytest.mark.parametrize(("login", "kind", "cause", "hint"), WRONG.values(), ids=WRONG)
+def test_a_wrong_login_names_its_variable(
+    secured: SecuredKafka,
+    tmp_path: Path,
+    login: Callable[[SecuredKafka], Environment],
+    kind: type[ConnectorError],
+    cause: str,
+    hint: str,
+) -> None:
+    with pytest.raises(kind) as caught:
+        topics_of(login(secured), tmp_path)
+
+    assert cause in caught.value.cause
+    assert hint in caught.value.hint
+    assert "wrong" not in str(caught.value).replace("is wrong", ""), "the password is not told"
+
+
+def test_a_token_of_another_key_is_refused(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
+    signer.token = "x" * 40
+    with pytest.raises(ConfigError, match=r"invalid_token.*The brokers refuse the token\. Check KAFKA_OAUTH_SCOPE"):
+        topics_of(msk(secured), tmp_path)
+
+
+def test_missing_credentials_of_aws_are_named(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
+    signer.failure = AttributeError("'NoneType' object has no attribute 'access_key'")
+    with pytest.raises(ConfigError, match=r"no token for the login: no credentials of AWS were found\. Check the role"):
+        topics_of(msk(secured), tmp_path)
+
+
+def test_kerberos_says_that_this_client_is_built_without(secured: SecuredKafka, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="KAFKA_SASL_MECHANISM=GSSAPI needs a librdkafka that is built with Kerberos"):
+        topics_of(sasl(secured, "PASSWORD", "GSSAPI"), tmp_path)
+
+
+def test_the_command_check_tells_it(secured: SecuredKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = settings_of(oidc(secured, KAFKA_SASL_PASSWORD="wrong-secret"), tmp_path)
+    assert commands.run("check", wrong, ["--without", "spark"]) == 1
+
+    told = capsys.readouterr().out
+    [line] = [line for line in told.splitlines() if line.startswith("FAIL")]
+    assert line.startswith("FAIL  broker     connecting to Kafka at")
+    assert "Check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD: the server of KAFKA_OAUTH_TOKEN_URL" in line
+    assert "wrong-secret" not in told
+
+
+# --- after a while ----------------------------------------------------------------------------------------------------
+
+
+def test_clients_that_are_only_asked_get_new_tokens_too(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
+    signer.seconds = 5
+    application = application_of(settings_of(msk(secured), tmp_path), tmp_path)
+    offsets, _ = new_group_offsets(application, Timings())
+    before = offsets.of(OurPartition(TOPIC, 0))
+
+    time.sleep(2 * signer.seconds)
+
+    assert offsets.of(OurPartition(TOPIC, 0)) == before
+    assert len(signer.regions) > 4
+
+
+def test_a_login_that_is_refused_later_is_told_and_loses_nothing(
+    secured: SecuredKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secured.tokens, "seconds", 5)
+    application = application_of(settings_of(oidc(secured), tmp_path), tmp_path)
+    consumer = application.consumer
+    with closing(consumer), caplog.at_level(logging.ERROR, "app.consumer.login_errors"):
+        consumer.assign([TopicPartition(TOPIC, 0, secured.kafka.count(TOPIC))])
+        assert polled(consumer) is None
+
+        monkeypatch.setattr(secured.tokens, "secret", "another")
+        secured.kafka.produce(TOPIC, [(None, b"late", None, None)])
+        values = [polled(consumer)]
+        while "logging in to Kafka" not in caplog.text:
+            values.append(polled(consumer))
+        monkeypatch.setattr(secured.tokens, "secret", SECRET)
+        while b"late" not in values:
+            values.append(polled(consumer))
+
+    assert "Check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD" in caplog.text
+    assert "No record is lost" in caplog.text
+    assert values.count(b"late") == 1
