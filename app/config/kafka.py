@@ -53,8 +53,8 @@ class KafkaVariables(Area):
     @field_validator("bootstrap_servers")
     @classmethod
     def _broker_is_known(cls, value: str | None, info: ValidationInfo) -> str | None:
-        by_token = info.data["sdk_token"] and info.data["portal_api"]
-        if not (value or info.data["platform_broker_address"] or by_token):
+        by_token = info.data.get("sdk_token") and info.data.get("portal_api")
+        if not (value or info.data.get("platform_broker_address") or by_token):
             raise ValueError(
                 "must be set, such as localhost:9092: neither Quix__Broker__Address nor Quix__Sdk__Token together with "
                 "Quix__Portal__Api is there to name a broker"
@@ -65,7 +65,7 @@ class KafkaVariables(Area):
     @classmethod
     def _protocol_has_a_broker(cls, value: str | None, info: ValidationInfo) -> str | None:
         broker_from_token = "bootstrap_servers" in info.data and not (
-            info.data["bootstrap_servers"] or info.data["platform_broker_address"]
+            info.data["bootstrap_servers"] or info.data.get("platform_broker_address")
         )
         if value and broker_from_token:
             raise ValueError("has no effect on the broker of Quix__Sdk__Token: set KAFKA_BOOTSTRAP_SERVERS as well")
@@ -101,6 +101,6 @@ class KafkaVariables(Area):
     def _silence_has_a_length(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value and "stream_timeout_ms" in info.data and not info.data["stream_timeout_ms"]:
             raise ValueError("has no effect without STREAM_TIMEOUT_MS")
-        if value and value == info.data["input_topic"]:
+        if value and value == info.data.get("input_topic"):
             raise ValueError("must be another topic than input: the events would be read as records")
         return value

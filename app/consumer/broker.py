@@ -13,6 +13,7 @@ from quixstreams.kafka import ConnectionConfig
 from quixstreams.models.topics import Topic
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
+from app.container import with_own_address
 from app.errors import ConfigError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
@@ -20,6 +21,11 @@ logger = logging.getLogger(__name__)
 _ANSWER_SECONDS = 5.0
 _SHOWN_TOPICS = 5
 _REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
+
+
+# The client logs each failed try in its own words; whoever looks for the broker reports the failure.
+_client_logger = logging.getLogger(f"{__name__}.client")
+_client_logger.addFilter(lambda _: logger.isEnabledFor(logging.DEBUG))
 
 
 def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
@@ -34,15 +40,24 @@ def find_topics(
     stop: threading.Event,
     clock: Callable[[], float],
     answer_seconds: float = _ANSWER_SECONDS,
+    on_failure: Callable[[RetryableError], None] = lambda _: None,
 ) -> list[str]:
     """Names of the topics the broker shows us, waiting for a broker that is not up yet.
+
+    Args:
+        connection: the broker.
+        wait_seconds: how long to wait for it.
+        stop: ends the waiting.
+        clock: monotonic seconds.
+        answer_seconds: how long one try takes at most.
+        on_failure: told each try that failed and is repeated.
 
     Raises:
         ConfigError: the broker refuses the credentials, or TLS fails.
         RetryableError: no broker answered in ``wait_seconds``, or ``stop`` was set.
     """
     errors: list[KafkaError] = []
-    client = new_admin(connection, error_cb=errors.append)
+    client = new_admin(connection, error_cb=errors.append, logger=_client_logger)
     doing = f"connecting to Kafka at {connection.bootstrap_servers}"
     begin = clock()
     while True:
@@ -55,10 +70,14 @@ def find_topics(
                 raise ConfigError(doing, refused.str(), _CREDENTIALS_HINT) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
             cause = (specific[-1] if specific else error.args[0]).str()
+        hint = with_own_address(_BROKER_HINT, f"{connection.bootstrap_servers} {cause}")
+        failure = RetryableError(doing, cause, hint)
         if stop.is_set() or clock() - begin > wait_seconds:
-            raise RetryableError(doing, cause, "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up")
+            raise failure
+        on_failure(failure)
 
 
+_BROKER_HINT = "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up"
 _CREDENTIALS_HINT = (
     "Check KAFKA_SECURITY_PROTOCOL, KAFKA_SASL_MECHANISM, KAFKA_SASL_USERNAME, KAFKA_SASL_PASSWORD and "
     "KAFKA_SSL_CA_LOCATION"
