@@ -1,4 +1,4 @@
-"""Environment → settings → logging → the connector, or a command of another kind → exit code."""
+"""Arguments → environment → settings → logging → the connector, or a command of another kind → exit code."""
 
 import logging
 import os
@@ -13,28 +13,64 @@ signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 logging.captureWarnings(capture=True)
 logging.getLogger("py.warnings").setLevel(logging.ERROR)
 
+_MISUSED = 2
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run the connector as the environment says, or the command that is named, and return the exit code."""
-    from dotenv import load_dotenv  # noqa: PLC0415 - see above: the handler comes first
+    if sys.version_info < (3, 11):  # noqa: UP036 - of those that have not read requires-python
+        return _not_installed(f"Python 3.11 or newer is needed, and {sys.executable} is {sys.version.split()[0]}")
+
+    from app import commands  # noqa: PLC0415 - see above: the handler comes first
+    from app.errors import ConfigError  # noqa: PLC0415
+
+    try:
+        command = commands.read(arguments)
+    except ConfigError as error:
+        return commands.failed(str(error), error.exit_code)
+    try:
+        return _run(command, arguments[1:])
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "app":
+            raise
+        return _not_installed(f"the package {error.name.partition('.')[0]!r} is not installed for {sys.executable}")
+
+
+def _run(command: str | None, arguments: Sequence[str]) -> int:
+    """Load what was installed, read the settings, and run the command, or the connector without one."""
+    from dotenv import load_dotenv  # noqa: PLC0415
 
     from app import commands, logs  # noqa: PLC0415
-    from app.config.settings import load_settings  # noqa: PLC0415
+    from app.config.settings import load_settings, remarks  # noqa: PLC0415
     from app.errors import ConfigError  # noqa: PLC0415
-    from app.service.run import run  # noqa: PLC0415
 
     load_dotenv(Path(__file__).with_name(".env"))  # for local runs; the environment wins
+    needs = commands.COMMANDS[command] if command else None
     try:
-        if arguments:
-            commands.require(arguments[0])
-        settings = load_settings(offline=bool(arguments) and arguments[0] in commands.OFFLINE)
+        settings = load_settings(
+            needs_broker=needs is None or needs.needs_broker, needs_store=needs is None or needs.needs_store
+        )
     except ConfigError as error:
         logs.announce_failure(error)
         return error.exit_code
     logs.set_up_logging(settings.loglevel, settings.log_format)
-    if arguments:
-        return commands.run(arguments[0], settings, arguments[1:])
+    for line in remarks():
+        logging.getLogger("app.config").warning("%s", line)
+    if command:
+        return commands.run(command, settings, arguments)
+    from app.service.run import run  # noqa: PLC0415
+
     return run(settings)
+
+
+def _not_installed(cause: str) -> int:
+    """Say in one line how to install what is missing."""
+    print(  # noqa: T201
+        f"ERROR! starting: {cause}. Run `make venv` and then `.venv/bin/python main.py`, "
+        f"or `{sys.executable} -m pip install -r requirements.txt`",
+        file=sys.stderr,
+    )
+    return _MISUSED
 
 
 if __name__ == "__main__":

@@ -6,12 +6,48 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.errors import RetryableError
+from app.errors import ConnectorError, RetryableError
 from app.timings import Timings
 
 logger = logging.getLogger(__name__)
 
+_FIRST_REMINDER_SECONDS = 10.0
+_LONGEST_REMINDER_SECONDS = 60.0
+
 _T = TypeVar("_T")
+
+
+class Waiting:
+    """Logs one wait for a system that is away: its begin, reminders further and further apart, and its end.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._begin: float | None = None
+        self._next_reminder = 0.0
+        self._pause = _FIRST_REMINDER_SECONDS
+
+    def failed(self, error: ConnectorError) -> None:
+        """Note that a try failed and is repeated."""
+        now = self._clock()
+        what = str(error).rstrip(".")
+        if self._begin is None:
+            self._begin = now
+            logger.warning("%s. Trying again", what)
+        elif now >= self._next_reminder:
+            logger.warning("still waiting after %.0f s: %s", now - self._begin, what)
+            self._pause = min(self._pause * 2, _LONGEST_REMINDER_SECONDS)
+        else:
+            return
+        self._next_reminder = now + self._pause
+
+    def worked(self) -> None:
+        """Note that a try worked."""
+        if self._begin is not None:
+            logger.info("it works after %.0f s of waiting", self._clock() - self._begin)
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: the process is asked to end

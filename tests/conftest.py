@@ -111,6 +111,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"parity: {cases:,} cases with {records:,} records through both sinks")
 
 
+@pytest.fixture(autouse=True)
+def _outside_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said of ``localhost`` does not depend on where the tests run."""
+    monkeypatch.setattr("app.container.is_container", lambda: False)
+
+
 @pytest.fixture(scope="session")
 def kafka(pytestconfig: pytest.Config) -> Iterator[Broker]:
     """A Kafka broker of this run of the tests; topics do not come into being by themselves on it."""

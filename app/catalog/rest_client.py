@@ -13,6 +13,7 @@ from requests.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError, NewConnectionError
 
 from app.catalog.base import NotTakenError
+from app.container import with_own_address
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words
 from app.http_headers import fits_header, retry_after
 
@@ -173,7 +174,8 @@ class RestClient:
             return RetryableError(doing, f"no answer within {patience.silence:g} s")
         if isinstance(error, requests.ConnectionError | requests.exceptions.ChunkedEncodingError):
             kind = NotTakenError if isinstance(innermost(error), NewConnectionError) else RetryableError
-            return kind(doing, last_words(error), f"Check {variable}, and that {self._service.name} is up")
+            hint = with_own_address(f"Check {variable}, and that {self._service.name} is up", self._url)
+            return kind(doing, last_words(error), hint)
         return FatalError(doing, last_words(error), f"Check {variable}")
 
     def _start_of(self, body: bytes) -> str:

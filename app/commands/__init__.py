@@ -1,44 +1,93 @@
-"""The commands of ``python main.py``; without one it runs the connector."""
+"""The commands of ``python main.py``; without one it runs the connector.
+
+Until a command runs, this needs the standard library alone: ``--help`` and a mistake in the arguments are answered
+without settings, without PySpark, and before the packages are installed.
+"""
 
 import logging
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from app.commands.audit.command import audit
-from app.commands.check.command import check
-from app.commands.replay.command import replay
-from app.commands.rewrite.command import rewrite
-from app.commands.try_out.command import try_out
-from app.config.settings import Settings
+from app import __version__
+from app.commands.audit.options import new_parser as new_audit_parser
+from app.commands.check.options import new_parser as new_check_parser
+from app.commands.command_line import PROGRAM, ArgumentParser, did_you_mean
+from app.commands.replay.options import new_parser as new_replay_parser
+from app.commands.rewrite.options import new_parser as new_rewrite_parser
+from app.commands.try_out.options import new_parser as new_try_parser
 from app.errors import ConfigError, ConnectorError, FatalError
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-COMMANDS: Final[Mapping[str, Callable[[Settings, Sequence[str]], int]]] = {
-    "audit": audit,
-    "check": check,
-    "replay": replay,
-    "rewrite": rewrite,
-    "try": try_out,
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: the parser of its arguments, and what its settings must name."""
+
+    new_parser: Callable[[], ArgumentParser]
+    needs_broker: bool = True
+    needs_store: bool = True
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "audit": Command(new_audit_parser, needs_broker=False),
+    "check": Command(new_check_parser),
+    "replay": Command(new_replay_parser),
+    "rewrite": Command(new_rewrite_parser, needs_broker=False),
+    "try": Command(new_try_parser, needs_broker=False, needs_store=False),
 }
-OFFLINE: Final = frozenset({"try"})  # needs neither a broker nor a store
 INTERRUPTED: Final = 130  # what shells report after Ctrl-C
 
+_OWN_OPTIONS = ("--help", "--version")
 
-def require(name: str) -> None:
-    """Check that the command exists.
+
+def read(arguments: Sequence[str]) -> str | None:
+    """Check the arguments and return the command; ``None`` runs the connector.
 
     Raises:
-        ConfigError: it does not exist.
+        ConfigError: there is no such command or option.
+        SystemExit: ``--help`` or ``--version`` was answered.
     """
-    if name not in COMMANDS:
-        choices = ", ".join(COMMANDS)
-        raise ConfigError("reading the arguments", f"there is no command {name!r}", f"Use none to run, or: {choices}")
+    if not arguments:
+        return None
+    name, *others = arguments
+    if name in COMMANDS:
+        COMMANDS[name].new_parser().parse_args(others)
+        return name
+    if name.startswith("-"):
+        _own_parser().parse_args([name])
+    known = ", ".join(COMMANDS)
+    near = did_you_mean(name, [*COMMANDS, *_OWN_OPTIONS])
+    hint = f"{near}The commands are: {known}. Without a command the connector runs"
+    raise ConfigError("reading the arguments", f"there is no command {name!r}", hint)
 
 
-def run(name: str, settings: Settings, arguments: Sequence[str]) -> int:
+def _own_parser() -> ArgumentParser:
+    """The parser of what stands in a command's place."""
+    width = max(map(len, COMMANDS))
+    summaries = [f"  {name:<{width}}  {command.new_parser().description}" for name, command in COMMANDS.items()]
+    epilog = "\n".join(
+        [
+            "commands:",
+            *summaries,
+            "",
+            f"{PROGRAM} COMMAND --help lists the options of a command.",
+            "Environment variables are the settings, see docs/settings.md; .env beside main.py is read too.",
+        ]
+    )
+    parser = ArgumentParser("", "Run the connector, or a command.", epilog)
+    parser.usage = f"{PROGRAM} [COMMAND] [options of the command]"
+    parser.add_argument("--version", action="version", version=f"quix-ts-datalake-sink {__version__}")
+    return parser
+
+
+def run(name: str, settings: "Settings", arguments: Sequence[str]) -> int:
     """Run a command; an error is one line on standard error.
 
     Returns:
@@ -46,19 +95,45 @@ def run(name: str, settings: Settings, arguments: Sequence[str]) -> int:
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return COMMANDS[name](settings, arguments)
+        return _work_of(name)(settings, arguments)
     except KeyboardInterrupt:
-        return _failed(f"{name} was stopped before its end", INTERRUPTED)
+        return failed(f"{name} was stopped before its end", INTERRUPTED)
     except ConnectorError as error:
-        return _failed(str(error), error.exit_code)
+        return failed(str(error), error.exit_code)
     except Exception as error:
         logger.debug("unexpected", exc_info=True)
         unexpected = FatalError(
             f"running {name}", repr(error), "Please report this as a bug; LOGLEVEL=DEBUG shows where it was"
         )
-        return _failed(str(unexpected), unexpected.exit_code)
+        return failed(str(unexpected), unexpected.exit_code)
 
 
-def _failed(message: str, code: int) -> int:
-    print(f"ERROR! {message}", file=sys.stderr, flush=True)  # noqa: T201 - printed whatever LOGLEVEL is
+def failed(message: str, code: int) -> int:
+    """Print the error, whatever LOGLEVEL is, and return the exit code."""
+    print(f"ERROR! {message}", file=sys.stderr, flush=True)  # noqa: T201
     return code
+
+
+def _work_of(name: str) -> Callable[["Settings", Sequence[str]], int]:
+    """The command itself; loading it takes a second."""
+    match name:
+        case "audit":
+            from app.commands.audit.command import audit
+
+            return audit
+        case "check":
+            from app.commands.check.command import check
+
+            return check
+        case "replay":
+            from app.commands.replay.command import replay
+
+            return replay
+        case "rewrite":
+            from app.commands.rewrite.command import rewrite
+
+            return rewrite
+        case _:
+            from app.commands.try_out.command import try_out
+
+            return try_out

@@ -1,14 +1,18 @@
 """Declares variables: name, default, and the parser of the text."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.config import parsers as parse
 
+IN_QUOTES: Final = "the value is in quotes; docker's env files keep them: remove them"
+
 _Value = TypeVar("_Value")
+_QUOTES = ("'", '"')
 
 
 def env(variable: str, default: Any) -> Any:
@@ -46,6 +50,16 @@ def together(value: _Value, info: ValidationInfo, other: str, variable: str) -> 
     return value
 
 
+def is_quoted(text: str) -> bool:
+    """Whether the text begins and ends with the same quote."""
+    return len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Whether the variable's value must never be shown."""
+    return field.annotation == (SecretStr | None)
+
+
 class Area(BaseSettings):
     """Variables that belong together. Each area builds on the one before, whose fields its rules may look at.
 
@@ -65,3 +79,12 @@ class Area(BaseSettings):
     @classmethod
     def _blank_is_unset(cls, raw: dict[str, str]) -> dict[str, str]:
         return {variable: text.strip() for variable, text in raw.items() if text.strip()}
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_quotes(cls, raw: _Value, info: ValidationInfo) -> _Value:
+        """Refuse a value in quotes; a password may have them, so ``app.config.settings.remarks`` warns of those."""
+        field = cls.model_fields[str(info.field_name)]
+        if isinstance(raw, str) and is_quoted(raw) and not is_secret(field):
+            raise ValueError(IN_QUOTES)
+        return raw

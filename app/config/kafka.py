@@ -36,6 +36,6 @@ class KafkaVariables(KafkaLoginVariables):
     def _silence_has_a_length(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value and "stream_timeout_ms" in info.data and not info.data["stream_timeout_ms"]:
             raise ValueError("has no effect without STREAM_TIMEOUT_MS")
-        if value and value == info.data["input_topic"]:
+        if value and value == info.data.get("input_topic"):
             raise ValueError("must be another topic than input: the events would be read as records")
         return value

@@ -55,8 +55,8 @@ class KafkaLoginVariables(Area):
     @field_validator("bootstrap_servers")
     @classmethod
     def _broker_is_known(cls, value: str | None, info: ValidationInfo) -> str | None:
-        by_token = info.data["sdk_token"] and info.data["portal_api"]
-        if not (value or info.data["platform_broker_address"] or by_token):
+        by_token = info.data.get("sdk_token") and info.data.get("portal_api")
+        if not (value or info.data.get("platform_broker_address") or by_token):
             raise ValueError(
                 "must be set, such as localhost:9092: neither Quix__Broker__Address nor Quix__Sdk__Token together with "
                 "Quix__Portal__Api is there to name a broker"
@@ -67,7 +67,7 @@ class KafkaLoginVariables(Area):
     @classmethod
     def _client_has_a_broker(cls, value: _Value, info: ValidationInfo) -> _Value:
         broker_from_token = "bootstrap_servers" in info.data and not (
-            info.data["bootstrap_servers"] or info.data["platform_broker_address"]
+            info.data["bootstrap_servers"] or info.data.get("platform_broker_address")
         )
         if value and broker_from_token:
             raise ValueError("has no effect on the broker of Quix__Sdk__Token: set KAFKA_BOOTSTRAP_SERVERS as well")

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,254}")
-_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _MEMORY = re.compile(r"(\d+)([mg])", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SMALLEST_HEAP_MB = 512  # measured: a heap of 300 MB does not start
@@ -143,14 +143,14 @@ def bucket(text: str) -> str:
 
 def columns(text: str) -> tuple[str, ...]:
     """Parse a comma separated list of column names, each of them once; empty text is an empty list."""
-    names = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+    names = _entries(text)
     _check_names(names)
     return names
 
 
 def partitions(text: str) -> tuple[str, ...]:
     """Parse a comma separated list of partition columns; the names of virtual ones keep their ``~``."""
-    entries = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+    entries = _entries(text)
     marks = [VIRTUAL_MARK if entry.startswith(VIRTUAL_MARK) else "" for entry in entries]
     names = [entry.removeprefix(VIRTUAL_MARK).strip() for entry in entries]
     _check_names(names)
@@ -167,6 +167,14 @@ def metadata_columns(text: str) -> tuple[str, ...]:
     if unknown:
         raise ValueError(f"must be any of {', '.join(METADATA_COLUMNS)} with commas between them, not {unknown[0]}")
     return names
+
+
+def _entries(text: str) -> tuple[str, ...]:
+    """The entries of a list; a comma behind the last one is allowed."""
+    if not text.strip():
+        return ()
+    entries = tuple(part.strip() for part in text.split(","))
+    return entries[:-1] if len(entries) > 1 and not entries[-1] else entries
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -202,9 +210,12 @@ def _split(text: str) -> SplitResult | None:
 
 def brokers(text: str) -> str:
     """Parse a comma separated list of ``host:port``."""
-    addresses = [part.strip() for part in text.split(",")]
-    if not all(_BROKER.fullmatch(address) for address in addresses):
-        raise ValueError("must be host:port, several with commas between them")
+    addresses = _entries(text)
+    wrong = next((address for address in addresses if not _BROKER.fullmatch(address)), None)
+    if not addresses or wrong is not None:
+        lacks_port = wrong and _BROKER.fullmatch(f"{wrong}:9092")
+        example = f", such as {wrong}:9092" if lacks_port else ""
+        raise ValueError(f"must be host:port, several with commas between them{example}")
     return ",".join(addresses)
 
 

@@ -10,10 +10,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from app.config.fields import IN_QUOTES, is_quoted, is_secret
 from app.config.kafka_login import KafkaLoginVariables, region_of_msk
 from app.config.memory import MemoryPlan, plan_memory
+from app.config.misspelled import misspelled
 from app.config.parsers import VIRTUAL_MARK, megabytes
 from app.config.platform_connection import parse_connection
 from app.config.storage_url import StorageAddress
@@ -34,15 +37,21 @@ _NOWHERE = "127.0.0.1:9"  # a broker for those who never ask it
 
 
 class SettingsError(ConfigError):
-    """Wrong or missing settings. ``problems`` holds one line for each, all of them at once."""
+    """Wrong or missing settings, all of them at once.
 
-    def __init__(self, problems: tuple[str, ...]) -> None:
+    Args:
+        problems: one line for each.
+        remarks: what may have led to them, one line for each.
+    """
+
+    def __init__(self, problems: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
         self.problems = problems
+        self.remarks = remarks
         super().__init__("reading the settings", "; ".join(problems))
 
     def __str__(self) -> str:
         count = "1 setting is" if len(self.problems) == 1 else f"{len(self.problems)} settings are"
-        return "\n".join([f"{count} wrong:", *(f"  - {problem}" for problem in self.problems)])
+        return "\n".join([f"{count} wrong:", *(f"  - {line}" for line in (*self.problems, *self.remarks))])
 
 
 class Settings(Variables):
@@ -229,30 +238,42 @@ class Settings(Variables):
         return f"{self.catalog.url}, {access}, namespace {self.catalog_namespace}, {registering}"
 
 
-def load_settings(*, offline: bool = False) -> Settings:
-    """Read the settings from the environment; for use offline, neither a broker nor a store need be among them.
+def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
+    """Read the settings from the environment.
+
+    Args:
+        needs_broker: whether a broker must be among them; one that is set is checked in any case.
+        needs_store: the same of a store.
 
     Raises:
         SettingsError: one or more of them are wrong; it names them all.
     """
     try:
-        return Settings(**_stand_ins() if offline else {})
+        return Settings(**_stand_ins(needs_broker=needs_broker, needs_store=needs_store))
     except ValidationError as error:
         problems = tuple(_problem(details) for details in error.errors(include_input=False))
-    raise SettingsError(problems)  # outside the handler: the cause holds the values, secrets included
+    raise SettingsError(problems, remarks())  # outside the handler: the cause holds the values, secrets included
 
 
-def _stand_ins() -> dict[str, Any]:
-    """Values for variables that may be missing offline, by their names."""
+def remarks() -> tuple[str, ...]:
+    """Return a line for each variable of the environment that is likely to be a mistake and is no error; no values."""
+    near = misspelled(os.environ, _fields_by_variable())
+    lines = [f"{name} is set and not known: did you mean {known}?" for name, known in near.items()]
+    quoted = [name for name in sorted(_secret_variables()) if is_quoted(os.environ.get(name, "").strip())]
+    return (*lines, *(f"{variable}: {IN_QUOTES}, unless they belong to it" for variable in quoted))
+
+
+def _stand_ins(*, needs_broker: bool, needs_store: bool) -> dict[str, Any]:
+    """Values for variables that may be missing, by their names."""
 
     def has(*variables: str) -> bool:
         return all(os.environ.get(variable, "").strip() for variable in variables)
 
-    stand_ins = {}
+    stand_ins: dict[str, Any] = {}
     by_token = has("Quix__Sdk__Token", "Quix__Portal__Api")
-    if not (has("KAFKA_BOOTSTRAP_SERVERS") or has("Quix__Broker__Address") or by_token):
+    if not needs_broker and not (has("KAFKA_BOOTSTRAP_SERVERS") or has("Quix__Broker__Address") or by_token):
         stand_ins["KAFKA_BOOTSTRAP_SERVERS"] = _NOWHERE
-    if not any(map(has, ("S3_BUCKET", "STORAGE_URL", "Quix__BlobStorage__Connection__Json"))):
+    if not needs_store and not any(map(has, ("S3_BUCKET", "STORAGE_URL", "Quix__BlobStorage__Connection__Json"))):
         stand_ins["S3_BUCKET"] = "offline"
     return stand_ins
 
@@ -275,9 +296,12 @@ def _as_set(variable: str) -> str:
     return "=" + json.dumps(value[:_LONGEST_SHOWN] + ("…" if len(value) > _LONGEST_SHOWN else ""), ensure_ascii=False)
 
 
+def _fields_by_variable() -> dict[str, FieldInfo]:
+    return {str(field.validation_alias): field for field in Settings.model_fields.values()}
+
+
 def _secret_variables() -> set[str]:
-    fields = Settings.model_fields.values()
-    return {str(field.validation_alias) for field in fields if field.annotation == (SecretStr | None)}
+    return {name for name, field in _fields_by_variable().items() if is_secret(field)}
 
 
 def _access_in_words(storage: StorageTarget) -> str:

@@ -44,8 +44,8 @@ class TableVariables(StoreVariables):
     @field_validator("table_name")
     @classmethod
     def _table_has_a_name(cls, value: str | None, info: ValidationInfo) -> str | None:
-        topic = info.data["input_topic"]
-        if value is None and not parse.fits_as_name(topic):
+        topic = info.data.get("input_topic")
+        if value is None and topic is not None and not parse.fits_as_name(topic):
             raise ValueError(f'must be set, because the topic\'s name "{topic}" cannot name a table: {parse.NAME_RULE}')
         return value
 

@@ -16,12 +16,18 @@ from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermis
 from app.consumer.connection import client_words, token_failure
 from app.consumer.login_errors import is_refused, login_hint
 from app.consumer.msk_token import MSK_HINT
+from app.container import with_own_address
 from app.errors import ConfigError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 5.0
 _SHOWN_TOPICS = 5
+
+
+# The client logs each failed try in its own words; whoever looks for the broker reports the failure.
+_client_logger = logging.getLogger(f"{__name__}.client")
+_client_logger.addFilter(lambda _: logger.isEnabledFor(logging.DEBUG))
 
 
 def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
@@ -46,15 +52,24 @@ def find_topics(
     stop: threading.Event,
     clock: Callable[[], float],
     answer_seconds: float = _ANSWER_SECONDS,
+    on_failure: Callable[[RetryableError], None] = lambda _: None,
 ) -> list[str]:
     """Names of the topics the broker shows us, waiting for a broker that is not up yet.
+
+    Args:
+        connection: the broker.
+        wait_seconds: how long to wait for it.
+        stop: ends the waiting.
+        clock: monotonic seconds.
+        answer_seconds: how long one try takes at most.
+        on_failure: told each try that failed and is repeated.
 
     Raises:
         ConfigError: the broker refuses the credentials, or TLS fails.
         RetryableError: no broker answered in ``wait_seconds``, or ``stop`` was set.
     """
     errors: list[KafkaError] = []
-    client = new_admin(connection, error_cb=errors.append)
+    client = new_admin(connection, error_cb=errors.append, logger=_client_logger)
     doing = f"connecting to Kafka at {connection.bootstrap_servers}"
     begin = clock()
     while True:
@@ -67,8 +82,11 @@ def find_topics(
                 raise _login_refused(doing, connection, refused) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
             cause = (specific[-1] if specific else error.args[0]).str()
+        hint = with_own_address(_outage_hint(connection, cause), f"{connection.bootstrap_servers} {cause}")
+        failure = RetryableError(doing, cause, hint)
         if stop.is_set() or clock() - begin > wait_seconds:
-            raise RetryableError(doing, cause, _outage_hint(connection, cause))
+            raise failure
+        on_failure(failure)
 
 
 def _login_refused(doing: str, connection: ConnectionConfig, refused: KafkaError) -> ConfigError:

@@ -27,7 +27,8 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from app.errors import FatalError, RetryableError
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.formatting import counted
 from app.journal.entry import ids_differ, topic_folder
 from app.journal.entry_store import read_entry
 from app.journal.group_offsets import PartitionOffsets
@@ -45,6 +46,7 @@ class TopicOffsets(Protocol):
 
     def begun(self, topic: str, topic_id: str) -> set[int]: ...
     def ends(self, topic: str) -> dict[int, int]: ...
+    def beginnings(self, topic: str) -> dict[int, int]: ...
 
 
 class _GroupBeginning(BaseModel):
@@ -178,4 +180,22 @@ class FirstOffsets:
                 where = f"{self._store.uri}/{self._key(topic)}"
                 raise RetryableError(f"writing {where}", "it was written and deleted meanwhile") from None
             return found[0]
+        self._log_passed_over(topic, beginning)
         return beginning
+
+    def _log_passed_over(self, topic: str, beginning: _GroupBeginning) -> None:
+        """Log how many records lie before the group's begin: who expects them has to know."""
+        try:
+            lows = self._kafka.beginnings(topic)
+        except ConnectorError as error:
+            logger.debug("%s", error)  # the log alone would have them
+            return
+        passed_over = sum(max(0, end - lows.get(int(partition), end)) for partition, end in beginning.offsets.items())
+        if passed_over:
+            logger.info(
+                "the consumer group %s is new and begins at the end of topic %s (AUTO_OFFSET_RESET=latest): %s are "
+                "passed over. To read them, set AUTO_OFFSET_RESET=earliest and another CONSUMER_GROUP",
+                self._group,
+                topic,
+                counted(passed_over, "existing record"),
+            )

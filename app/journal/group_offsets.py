@@ -173,22 +173,31 @@ class GroupOffsets:
         Raises:
             ConnectorError: as for ``of``.
         """
+        return self._of_all(topic, OffsetSpec.latest(), "ends")
 
+    def beginnings(self, topic: str) -> dict[int, int]:
+        """The offset of the first record that Kafka still has, for each partition of the topic.
+
+        Raises:
+            ConnectorError: as for ``of``.
+        """
+        return self._of_all(topic, OffsetSpec.earliest(), "beginnings")
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _of_all(self, topic: str, spec: OffsetSpec, what: str) -> dict[int, int]:
         def ask() -> dict[int, int]:
             described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_seconds)
             asked = {
-                KafkaTopicPartition(topic, partition.id): OffsetSpec.latest()
-                for partition in described[topic].result().partitions
+                KafkaTopicPartition(topic, partition.id): spec for partition in described[topic].result().partitions
             }
             answers = self._admin.list_offsets(
                 asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._answer_seconds
             )
             return {tp.partition: answer.result().offset for tp, answer in answers.items()}
 
-        found: dict[int, int] = self._asked(f"the ends of topic {topic}", ask)
+        found: dict[int, int] = self._asked(f"the {what} of topic {topic}", ask)
         return found
-
-    # --- inside -----------------------------------------------------------------------------------------------------
 
     def _asked(self, what: str, question: Callable[[], Any], if_not_given: Any = _NO_DEFAULT) -> Any:
         try:

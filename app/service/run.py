@@ -33,6 +33,7 @@ from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
+from app.retry import Waiting
 from app.service.build import (
     begin_sweeping,
     can_read_whole_batches,
@@ -317,12 +318,15 @@ class _Service:
     def _open_topics(
         self, application: LakeApplication, stream_timeouts: StreamTimeouts, location: TableLocation
     ) -> Topic:
+        waiting = Waiting(self._timings.clock)
         visible = find_topics(
             application.config.broker_address,
             wait_seconds=self._timings.start_patience_seconds,
             stop=self._stop,
             clock=self._timings.clock,
+            on_failure=waiting.failed,
         )
+        waiting.worked()
         topic = open_topic(
             application,
             self._settings.input_topic,

@@ -1,14 +1,12 @@
 """Helps the start: waits for systems that are not up yet, and tunes the garbage collector."""
 
 import gc
-import logging
 from collections.abc import Callable
 from typing import TypeVar
 
 from app.errors import RetryableError
+from app.retry import Waiting
 from app.timings import Timings
-
-logger = logging.getLogger(__name__)
 
 _NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
 _T = TypeVar("_T")
@@ -17,14 +15,18 @@ _T = TypeVar("_T")
 def patiently(work: Callable[[], _T], timings: Timings) -> _T:
     """Try ``work`` again for a while: another system may not be ready yet."""
     give_up = timings.clock() + timings.start_patience_seconds
+    waiting = Waiting(timings.clock)
     while True:
         try:
-            return work()
+            result = work()
         except RetryableError as error:
             if timings.clock() > give_up:
                 raise
-            logger.warning("%s. Trying again", str(error).rstrip("."))
+            waiting.failed(error)
             timings.sleep(timings.start_pause_seconds)
+        else:
+            waiting.worked()
+            return result
 
 
 def spare_the_garbage_collector() -> None:

@@ -62,14 +62,15 @@ def parse_type(text: str) -> pa.DataType:
 def parse_column_types(text: str) -> dict[str, pa.DataType]:
     """Columns and their types, as in ``temp:double,price:decimal(10,2),tags:array<string>``.
 
-    Names that hold one of ``,:<>()`` stand in backticks. A text without any column is an empty dict.
+    Names that hold one of ``,:<>()`` stand in backticks. A comma may end the list. A text without any column is an
+    empty dict.
 
     Raises:
         ValueError: what is wrong with the text; also for names that are given twice, in whatever case.
     """
     if not text.strip():
         return {}
-    parser = _Parser(text)
+    parser = _Parser(text.strip().removesuffix(","))
     fields = parser.fields()
     parser.end()
     return fields

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Never, cast
+from typing import Any, NamedTuple, Never
 
 import pytest
 import yaml
@@ -16,7 +16,6 @@ import bench.__main__
 import bench.calm
 import bench.scaling
 from app import commands, errors
-from app.config.settings import Settings
 from app.config.variables import Variables
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
@@ -136,10 +135,8 @@ def _only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
 def check_connector(arguments: list[str]) -> None:
     """``python main.py`` takes these."""
     if arguments:
-        command, *options = arguments
-        commands.require(command)
         with pytest.raises(AcceptedError):
-            commands.COMMANDS[command](cast("Settings", None), options)
+            commands.read(arguments)
 
 
 def check_make(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,7 +232,8 @@ def test_a_start_waits_for_the_store_for_a_minute(quick: Place, caplog: pytest.L
     quick.produce(100)
     ended = quick.connector(LOAD, store=AbsentStore(quick.store_folder, Outage("connect", ""))).wait()
     assert isinstance(ended, RetryableError)
-    assert len(_told(caplog, "doing connect .*Trying again$")) > 1
+    assert len(_told(caplog, "doing connect .*Trying again$")) == 1
+    assert len(_told(caplog, "still waiting after .* doing connect")) > 1
 
     connector = quick.connector(LOAD, store=AbsentStore(quick.store_folder, Outage("connect", "", seconds=40.0)))
     quick.wait_until_committed(100, by=connector)

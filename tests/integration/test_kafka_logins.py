@@ -128,8 +128,7 @@ def application_of(settings: Settings, folder: Path) -> LakeApplication:
 def topics_of(environment: Mapping[str, str], folder: Path) -> list[str]:
     connection = kafka_connection(settings_of(environment, folder))
     assert connection is not None
-    patience = {"wait_seconds": 0.0, "answer_seconds": 2.0}
-    return find_topics(connection, stop=threading.Event(), clock=time.monotonic, **patience)
+    return find_topics(connection, wait_seconds=0.0, answer_seconds=2.0, stop=threading.Event(), clock=time.monotonic)
 
 
 # --- right ones -------------------------------------------------------------------------------------------------------

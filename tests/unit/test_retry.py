@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from app.errors import FatalError, RetryableError
-from app.retry import Stopped, until_it_works
+from app.retry import Stopped, Waiting, until_it_works
 from app.timings import Timings
 from tests.fakes.clock import Clock
 
@@ -118,3 +118,30 @@ def test_the_log_has_one_line_for_each_reason_and_one_for_its_end(caplog: pytest
 def test_the_pause_begins_anew_for_the_next_work() -> None:
     assert all(later > earlier for earlier, later in pairwise(run([busy()] * 4)[0]))
     assert run([busy()])[0][0] <= 0.5
+
+
+def test_a_wait_is_logged_at_its_begin_then_less_and_less_often_and_at_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    clock = Clock()
+    waiting = Waiting(clock)
+    begin, logged_at = clock(), []
+    for _ in range(150):
+        before = len(caplog.messages)
+        waiting.failed(busy())
+        if len(caplog.messages) > before:
+            logged_at.append(clock() - begin)
+        clock.advance(2)
+    waiting.worked()
+    assert logged_at == [0, 10, 30, 70, 130, 190, 250]
+    first, second, *_, last = caplog.messages
+    assert first == "uploading x: busy. Wait. Trying again"
+    assert second == "still waiting after 10 s: uploading x: busy. Wait"
+    assert last == "it works after 300 s of waiting"
+
+
+def test_a_start_without_a_wait_logs_none(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    Waiting(Clock()).worked()
+    assert caplog.messages == []

@@ -1,6 +1,5 @@
 """``python main.py audit``: shows which offsets are in the table, which are there twice, which are missing."""
 
-import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -8,18 +7,18 @@ from itertools import chain
 
 from app.commands.audit.file_ledger import FileLedger, ListedFile
 from app.commands.audit.offset_ranges import Range, ranges_of
-from app.commands.audit.offset_reader import OFFSET_COLUMN, OffsetReader, read_offsets
+from app.commands.audit.offset_reader import OffsetReader, read_offsets
 from app.commands.audit.offsets import DeadLetters, Findings, HeldBatch, Listing, PartitionAudit
+from app.commands.audit.options import new_parser
 from app.commands.audit.report import Report, as_json, as_text
-from app.commands.command_line import ArgumentParser, print_line
+from app.commands.command_line import print_line
+from app.commands.existing_table import require_table
 from app.config.settings import Settings
 from app.journal.survey import survey
 from app.model import TopicPartition
 from app.service.lake import find_table
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, is_data_file, part_of
-
-_MOST = 20
 
 
 def audit(settings: Settings, arguments: Sequence[str]) -> int:
@@ -29,10 +28,12 @@ def audit(settings: Settings, arguments: Sequence[str]) -> int:
         1 if offsets are there twice, or may be, else 0.
 
     Raises:
+        ConfigError: there is no such table.
         ConnectorError: the store fails, or a file cannot be read.
     """
-    options = _options(arguments)
+    options = new_parser().parse_args(arguments)
     store, location = find_table(settings)
+    require_table(store, location)
     root = location.root
     with ExitStack() as ends:
         found = ends.enter_context(closing(FileLedger(with_keys=options.offsets)))
@@ -48,26 +49,6 @@ def audit(settings: Settings, arguments: Sequence[str]) -> int:
             report.partitions.append(_audit(batches, _dead_letters(store, rejected, tp), options.most))
     print_line(as_json(report) if options.json else as_text(report))
     return 1 if report.has_doubled else 0
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = ArgumentParser("audit", "Show which offsets the table's files hold, which twice, and which are missing.")
-    parser.add_argument(
-        "--offsets",
-        action="store_true",
-        help=f"read the column {OFFSET_COLUMN} of each file, not only the files' names",
-    )
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
-    parser.add_argument(
-        "--most", metavar="N", type=_count, default=_MOST, help="list so many of each kind (%(default)s)"
-    )
-    return parser.parse_args(arguments)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
-    return int(text)
 
 
 def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report) -> None:

@@ -1,6 +1,5 @@
 """``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
 
-import argparse
 import contextlib
 import secrets
 import shutil
@@ -13,7 +12,8 @@ from typing import Final
 from quixstreams.models.topics import Topic
 
 from app.commands.check.checks import Check, as_json, line, run
-from app.commands.command_line import ArgumentParser, log_warnings_only, print_line
+from app.commands.check.options import SPARK, new_parser
+from app.commands.command_line import log_warnings_only, print_line
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
@@ -35,7 +35,6 @@ from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
 from app.table.location import TableLocation
 
-_SPARK: Final = "spark"
 _BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
 _ANSWER_SECONDS: Final = 30.0
 _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
@@ -48,7 +47,7 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
     Returns:
         1 if anything failed, else 0.
     """
-    options = _parsed(arguments)
+    options = new_parser().parse_args(arguments)
     log_warnings_only()
     begin = time.monotonic()
     failed = 0
@@ -62,13 +61,6 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
         took = f"{time.monotonic() - begin:.1f} s"
         print_line(f"all is well, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
     return 1 if failed else 0
-
-
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = ArgumentParser("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.")
-    parser.add_argument("--json", action="store_true", help="answer with an object in JSON for each check")
-    parser.add_argument("--without", choices=[_SPARK], help="leave out the check that takes seconds")
-    return parser.parse_args(arguments)
 
 
 class _Attempts:
@@ -114,7 +106,7 @@ class _Attempts:
         if settings.http_port:
             checks.append(Check("port", f"HTTP_PORT={settings.http_port}", self._try_port, _ANSWER_SECONDS))
         spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
-        return [*checks, Check(_SPARK, spark, self._start_spark, _SPARK_SECONDS)]
+        return [*checks, Check(SPARK, spark, self._start_spark, _SPARK_SECONDS)]
 
     def close(self) -> None:
         """End Java, and remove what the attempts have left on this machine."""

@@ -1,19 +1,19 @@
 """``python main.py replay``: brings records of the dead letter back to Kafka."""
 
-import argparse
 import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from quixstreams import Application
 
 from app.bad_records.dead_letter import DeadLetter, read
-from app.commands.command_line import ArgumentParser, print_line
+from app.commands.command_line import print_line
+from app.commands.replay.options import new_parser
 from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
 from app.consumer.broker import find_topics
@@ -41,7 +41,7 @@ def replay(settings: Settings, arguments: Sequence[str], broker_seconds: float =
     Raises:
         ConnectorError: the store or Kafka fails; files whose records are not all acknowledged stay.
     """
-    options = _options(arguments)
+    options = new_parser().parse_args(arguments)
     store, location = find_table(settings)
     folder = f"{dead_letter_root(location.root)}/"
     # Listed to the end first: what comes back is rejected again by an unchanged connector, and must not be found.
@@ -58,28 +58,6 @@ def replay(settings: Settings, arguments: Sequence[str], broker_seconds: float =
         else:
             print_line(f"no dead letter in {store.uri}/{folder}")
     return 0
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = ArgumentParser("replay", "Send the records of the table's dead letter to a topic again.")
-    parser.add_argument("--to", metavar="TOPIC", help="the topic for all of them (default: topic and partition of old)")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="only those whose reason contains this text")
-    parser.add_argument("--since", metavar="TIME", type=_moment, help="only those rejected at or after it (ISO, UTC)")
-    parser.add_argument("--until", metavar="TIME", type=_moment, help="only those rejected before it (ISO, UTC)")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="send nothing, count them by reason")
-    what.add_argument("--delete", action="store_true", help="delete each file once all of its records are sent")
-    return parser.parse_args(arguments)
-
-
-def _moment(text: str) -> datetime:
-    """A date, or a date and time, in ISO format; in UTC where it names no zone."""
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        message = f"{text!r} is no date or time such as 2025-03-04 or 2025-03-04T05:06:07Z"
-        raise argparse.ArgumentTypeError(message) from None
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 class _Letters:

@@ -1,6 +1,5 @@
 """``python main.py rewrite``: brings old files of the table to the table's schema."""
 
-import argparse
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -9,7 +8,9 @@ from functools import partial
 import pyarrow as pa
 
 from app.catalog.base import Catalog
-from app.commands.command_line import ArgumentParser, print_line
+from app.commands.command_line import print_line
+from app.commands.existing_table import require_table
+from app.commands.rewrite.options import new_parser
 from app.commands.rewrite.replaced_files import ReplacedFiles, notes
 from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
 from app.commands.rewrite.schema_differences import differences
@@ -38,12 +39,14 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
     """Rewrite the files that keep readers from the table's schema, or list them.
 
     Raises:
+        ConfigError: there is no such table.
         ConnectorError: the store, the catalog or Spark fails, or files had to be left as they are.
     """
-    options = _options(arguments)
+    options = new_parser().parse_args(arguments)
     store, catalog = new_store(settings), new_catalog(settings)
     known = catalog.check() if catalog else None
     location = new_location(settings, store, known)
+    require_table(store, location)
     schema = new_schema(settings, store, location)
     left = sum(1 for _ in notes(store, location.root))
     if not options.dry_run:
@@ -70,18 +73,6 @@ def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
         replaced = _new_replaced(settings, store, location, catalog, known)
         _rewrite(settings, store, schema, replaced, plan)
     return 0
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = ArgumentParser("rewrite", "Bring old files of the table to the table's schema, each under its own name.")
-    parser.add_argument(
-        "--folder",
-        action="append",
-        metavar="COLUMN=VALUE/...",
-        help="only files in this folder of the table, such as year=2024/month=05 (can be given several times)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="write nothing, list the files and what differs")
-    return parser.parse_args(arguments)
 
 
 Found = dict[pa.Schema, list[StoredObject]]

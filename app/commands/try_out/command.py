@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from quixstreams.context import message_context
 
 from app.bad_records.policy import BadRecords
-from app.commands.command_line import ArgumentParser, log_warnings_only, print_line
+from app.commands.command_line import log_warnings_only, print_line
+from app.commands.try_out.options import new_parser
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
@@ -24,7 +25,7 @@ from app.consumer.sink import LakeSink
 from app.errors import ConfigError, ConnectorError
 from app.formatting import counted
 from app.lenient_json import to_json
-from app.model import Batch
+from app.model import Batch, Rejected
 from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
 from app.service.build import can_read_whole_batches, new_application, new_stager, sink_limits
@@ -47,19 +48,24 @@ def try_out(settings: Settings, arguments: Sequence[str]) -> int:
     Raises:
         ConfigError: ``app/transform.py`` is wrong, or a line is no record.
     """
-    parser = ArgumentParser("try", "Show what becomes of sample records, one JSON value a line on standard input.")
-    parser.add_argument("file", nargs="?", type=Path, help="instead of standard input")
-    parser.add_argument(
-        "--envelope",
-        action="store_true",
-        help='lines are objects with "value" and, if wanted, "key", "timestamp" (ms) and "headers" (an object)',
-    )
-    given = parser.parse_args(arguments)
+    given = new_parser().parse_args(arguments)
     log_warnings_only()
     with scratch_folder() as scratch:
         lines = list(_lines(given.file))
         records = list(_records(lines, settings, envelope=given.envelope))
         return _Trial(settings, scratch, records, [number for number, _ in lines]).run()
+
+
+class _WithRemedies(BadRecords):
+    """Keeps all bad records, and what can be done about each, by its offset."""
+
+    def __init__(self) -> None:
+        super().__init__("dead-letter", lambda _: None)  # each is shown with its line
+        self.remedies: dict[int, str] = {}
+
+    def keep(self, rejected: Rejected, hint: str) -> bool:
+        self.remedies[rejected.offset] = hint
+        return super().keep(rejected, hint)
 
 
 class _Trial:
@@ -80,7 +86,7 @@ class _Trial:
         self._outcomes: dict[int, list[tuple[str, str]]] = {}  # by the offset
         self._counts = Counter[str]()
         self._rescued = 0
-        bad_records = BadRecords("dead-letter", lambda _: None)  # each is shown here
+        bad_records = self._bad_records = _WithRemedies()
         store = new_store(settings)
         location = new_location(settings, store, None)
         store.connect(f"{location.root}/")
@@ -144,7 +150,7 @@ class _Trial:
         staged = self._stager.stage(batch, path, lambda work: work())
         for _, rejected in staged.rejected:
             for record in rejected:
-                self._note("bad", record.offset, record.reason)
+                self._note("bad", record.offset, f"{record.reason}. {self._bad_records.remedies[record.offset]}")
         if staged.file:
             for row in pq.ParquetFile(path).read().to_pylist():
                 group = staged.file.groups[row.pop(staged.file.group_column)]

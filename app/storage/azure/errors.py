@@ -20,6 +20,7 @@ from azure.core.exceptions import (
 )
 from requests.exceptions import SSLError
 
+from app.container import with_own_address
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
 from app.storage.error_rules import PASSES, ErrorRules, Rule
 
@@ -241,7 +242,8 @@ def _from_credentials(
 def _from_network(error: ServiceRequestError | ServiceResponseError, doing: str) -> ConnectorError:
     if isinstance(error.inner_exception, SSLError) and "EOF" not in str(error):
         return FatalError(doing, _reason(error), _TLS_HINT)
-    return RetryableError(doing, _reason(error), f"{ADDRESS_HINT}, and that the network lets us reach it")
+    hint = f"{ADDRESS_HINT}, and that the network lets us reach it"
+    return RetryableError(doing, _reason(error), with_own_address(hint, str(error)))
 
 
 def _cause(error: HttpResponseError, code: str, status: int) -> str:

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
+from app.container import with_own_address
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
 from app.storage.error_rules import PASSES, ErrorRules, Rule
 
@@ -151,7 +152,7 @@ def translate(error: Exception, asked: Question) -> ConnectorError:
         return _from_tls(error, doing)
     if isinstance(error, boto.ConnectionError | boto.HTTPClientError):
         hint = "Check that AWS_ENDPOINT_URL and the network let us reach the store"
-        return RetryableError(doing, _reason(error), hint)
+        return RetryableError(doing, _reason(error), with_own_address(hint, str(error)))
     if isinstance(error, boto.IncompleteReadError | boto.FlexibleChecksumError):
         return RetryableError(doing, f"the answer arrived damaged: {one_line(str(error))}")
     return _from_settings(error, doing)

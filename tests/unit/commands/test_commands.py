@@ -4,12 +4,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
 
-from app import commands
+from app import __version__, commands
 from app.config.settings import Settings
 from tests.support.environment import load
 
@@ -33,13 +32,65 @@ def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_an_unknown_command_is_told_with_those_there_are() -> None:
-    ended = main("reply")
-    assert ended.returncode == 2
-    assert ended.stdout == "ERROR! reading the arguments: there is no command 'reply'. Use none to run, or: " + (
-        ", ".join(commands.COMMANDS) + "\n"
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["chek"],
+            "there is no command 'chek'. Did you mean check? The commands are: audit, check, replay, rewrite, try",
+        ),
+        (["AUDIT"], "there is no command 'AUDIT'. Did you mean audit? The commands are: "),
+        (["help"], "there is no command 'help'. Did you mean --help? The commands are: "),
+        (["zzz"], "there is no command 'zzz'. The commands are: "),
+        (
+            ["--verison"],
+            "unrecognized arguments: --verison. Did you mean --version? The options are: --help, --version",
+        ),
+        (["audit", "--ofsets"], "unrecognized arguments: --ofsets. Did you mean --offsets? The options are: --help, "),
+        (["audit", "readings"], "unrecognized arguments: readings. The options are: --help, --offsets, --json, --most"),
+        (["rewrite", "--dryrun=1"], "unrecognized arguments: --dryrun=1. Did you mean --dry-run? The options are: "),
+        (["check", "--without", "sparc"], "argument --without: invalid choice: 'sparc' (choose from "),
+    ],
+)
+def test_a_mistake_in_the_arguments_is_one_line_before_any_setting_is_read(arguments: list[str], message: str) -> None:
+    ended = main(*arguments, BATCH_SIZE="many")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"ERROR! reading the arguments: {message}")
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["-h"], ["--version"], *([name, "--help"] for name in commands.COMMANDS)]
+)
+def test_help_needs_no_settings_and_no_packages(arguments: list[str]) -> None:
+    """``-S``: with the standard library alone, as before anything is installed."""
+    ended = subprocess.run(
+        [sys.executable, "-S", str(MAIN), *arguments], env={}, capture_output=True, text=True, check=False
     )
-    assert ended.stderr == ""
+    assert (ended.returncode, ended.stderr) == (0, "")
+    if arguments == ["--version"]:
+        assert ended.stdout == f"quix-ts-datalake-sink {__version__}\n"
+    else:
+        assert ended.stdout.startswith("usage: python main.py ")
+    if arguments[0].startswith("-h"):
+        assert all(f"\n  {name}" in ended.stdout for name in commands.COMMANDS)
+
+
+@pytest.mark.parametrize("arguments", [[], ["check"]])
+def test_missing_packages_are_one_line(arguments: list[str]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-S", str(MAIN), *arguments], env={}, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        f"ERROR! starting: the package 'dotenv' is not installed for {sys.executable}. Run `make venv` and then "
+        f"`.venv/bin/python main.py`, or `{sys.executable} -m pip install -r requirements.txt`\n"
+    )
+
+
+def test_a_misspelled_variable_is_a_warning(tmp_path: Path) -> None:
+    ended = main("audit", STORAGE_URL=f"file://{tmp_path}", HIVECOLUMNS="year")
+    assert "WARNING app.config: HIVECOLUMNS is set and not known: did you mean HIVE_COLUMNS?\n" in ended.stderr
 
 
 def test_a_command_reads_the_settings_and_answers(tmp_path: Path) -> None:
@@ -84,6 +135,6 @@ def test_no_stack_trace_stands_in_for_a_message(
     def fail(*_: object) -> int:
         raise raised
 
-    with patch.dict(cast(Any, commands.COMMANDS), {"replay": fail}):
+    with patch.object(commands, "_work_of", lambda _: fail):
         assert commands.run("replay", settings(tmp_path), []) == code
     assert capsys.readouterr().err.startswith(message)

@@ -71,6 +71,30 @@ def test_tls_with_a_broker_that_speaks_none_is_a_mistake_in_the_settings() -> No
     assert "KAFKA_SECURITY_PROTOCOL" in caught.value.hint
 
 
+def test_each_try_that_is_repeated_is_reported_and_the_client_logs_none(caplog: pytest.LogCaptureFixture) -> None:
+    failures: list[RetryableError] = []
+    connection = ConnectionConfig.from_librdkafka_dict({"bootstrap.servers": "127.0.0.1:1"})
+    ticking = map(float, count())
+    with pytest.raises(RetryableError):
+        find_topics(
+            connection,
+            wait_seconds=2.0,
+            stop=threading.Event(),
+            clock=ticking.__next__,
+            answer_seconds=0.5,
+            on_failure=failures.append,
+        )
+    assert [type(failure) for failure in failures] == [RetryableError, RetryableError]
+    assert caplog.messages == []
+
+
+def test_inside_a_container_localhost_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.container.is_container", lambda: True)
+    with pytest.raises(RetryableError) as caught:
+        topics_at("127.0.0.1:1")
+    assert "127.0.0.1 is this container itself: for a server on its host use host.docker.internal" in caught.value.hint
+
+
 # --- the topic ------------------------------------------------------------------------------------------------------
 
 

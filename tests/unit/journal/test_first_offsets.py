@@ -1,5 +1,6 @@
 """Where a partition begins of which the group has neither an offset nor a journal."""
 
+import logging
 import threading
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from app.errors import FatalError
+from app.errors import FatalError, RetryableError
 from app.journal.entry import journal_key
 from app.journal.first_offsets import FirstOffsets
 from app.journal.group_offsets import PartitionOffsets
@@ -32,6 +33,7 @@ class Kafka:
         self.committed: set[int] = set()
         self.high = {0: 100, 1: 200}
         self.cluster_id, self.topic_id = "one", "id"
+        self.hides_beginnings = False
 
     def begun(self, topic: str, topic_id: str) -> set[int]:
         assert (topic, topic_id) == ("sensors", self.topic_id)
@@ -39,6 +41,11 @@ class Kafka:
 
     def ends(self, topic: str) -> dict[int, int]:
         return dict(self.high)
+
+    def beginnings(self, topic: str) -> dict[int, int]:
+        if self.hides_beginnings:
+            raise RetryableError("asking Kafka for the beginnings", "no answer")
+        return dict.fromkeys(self.high, 7)
 
     def of(self, tp: TopicPartition) -> PartitionOffsets:
         return PartitionOffsets(None, 7, self.high[tp.partition], self.topic_id, self.cluster_id)
@@ -89,6 +96,30 @@ def group(tmp_path: Path) -> Group:
 def test_at_the_earliest_all_begin_with_their_first_record_and_nothing_is_kept(group: Group) -> None:
     assert group.member(reset="earliest").of(P0, group.kafka.of(P0)) == 7
     assert group.store.bodies == {}
+
+
+def test_a_new_group_is_told_once_how_many_records_it_passes_over(
+    group: Group, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert [group.first(tp) for tp in (P0, P1)] == [100, 200]
+    assert caplog.messages == [
+        "the consumer group group is new and begins at the end of topic sensors (AUTO_OFFSET_RESET=latest): 286 "
+        "existing records are passed over. To read them, set AUTO_OFFSET_RESET=earliest and another CONSUMER_GROUP"
+    ]
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_new_group_is_told_nothing_where_nothing_is_passed_over_or_known(
+    group: Group, caplog: pytest.LogCaptureFixture, is_empty: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+    if is_empty:
+        group.kafka.high = {0: 7, 1: 7}
+    else:
+        group.kafka.hides_beginnings = True
+    assert group.first(P0) == group.kafka.high[0]
+    assert caplog.messages == []
 
 
 @at_least_once

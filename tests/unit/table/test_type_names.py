@@ -104,7 +104,7 @@ def test_no_text_fixes_no_types() -> None:
         ("temp", "':' is missing after the name 'temp'"),
         ("temp:", "a type is missing at the end"),
         (":int", "a name is missing before ':'"),
-        ("a:int,", "a name is missing at the end"),
+        ("a:int,,", "a name is missing at the end"),
         ("a:int,,b:int", "a name is missing before ','"),
         ("a:int,A:double", "the name 'A' is given twice"),
         ("a:int b:int", "'int b' is no type"),
