@@ -31,6 +31,8 @@ def free_ports(count: int) -> list[int]:
     """
     ports: list[int] = []
     for _ in range(10_000):
+        if len(ports) == count:
+            return ports
         port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
         if port in _given:
             continue
@@ -39,8 +41,6 @@ def free_ports(count: int) -> list[int]:
             sock.bind(("127.0.0.1", port))
             _given.add(port)
             ports.append(port)
-        if len(ports) == count:
-            return ports
     raise ServiceError(f"no {count} free TCP ports between {FIRST_PORT} and {LAST_PORT} on 127.0.0.1")
 
 
