@@ -7,10 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+
 from dev.java import find_java
 from dev.machine import ServiceError, cache_folder, make_once
+from dev.pip_settings import ca_bundle
 
 LOG_TAIL_LINES = 10
+_PASSWORD = "changeit"  # Java's own; there is nothing secret in a list of authorities
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ def _download(jars: Jars, target: Path) -> None:
         modules.write_text(_modules(jars))
         command = [
             find_java(),
+            *_trust(Path(folder)),
             f"-Divy.default.ivy.user.dir={folder}",  # else it reads and writes below the home folder
             *("-jar", str(_ivy_jar())),
             *("-ivy", str(modules), "-confs", "run", "-cache", f"{folder}/cache"),
@@ -61,6 +67,21 @@ def _download(jars: Jars, target: Path) -> None:
             f"the jars of {jars.name} could not be downloaded. Behind a proxy, name it to Java: "
             f"JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'. Ivy said:\n{end}"
         )
+
+
+def _trust(folder: Path) -> list[str]:
+    """Java's options for the authorities that this machine was told to trust: Java's own list has no company's."""
+    bundle = ca_bundle()
+    if bundle is None:
+        return []
+    authorities = [
+        pkcs12.PKCS12Certificate(authority, str(number).encode())
+        for number, authority in enumerate(x509.load_pem_x509_certificates(bundle.read_bytes()))
+    ]
+    store = folder / "authorities.p12"
+    store.write_bytes(pkcs12.serialize_java_truststore(authorities, BestAvailableEncryption(_PASSWORD.encode())))
+    prefix = "-Djavax.net.ssl.trustStore"
+    return [f"{prefix}={store}", f"{prefix}Type=PKCS12", f"{prefix}Password={_PASSWORD}"]
 
 
 def _modules(jars: Jars) -> str:
