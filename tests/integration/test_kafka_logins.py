@@ -145,6 +145,7 @@ RIGHT: dict[str, Callable[[SecuredKafka], Environment]] = {
         KAFKA_SSL_CERTIFICATE=(kafka.folder / "client.pem").read_text().replace("\n", "\\n"),
         KAFKA_SSL_KEY=(kafka.folder / "client.key").read_text(),
     ),
+    "certificate of an intermediate authority": lambda kafka: mtls(kafka, **certificates(kafka, "chain", "chain")),
     "password": password,
     "oidc": oidc,
     "oidc with extensions": lambda kafka: oidc(kafka, KAFKA_OAUTH_EXTENSIONS="logicalCluster=lkc-1,identityPoolId=p-1"),

@@ -25,7 +25,7 @@ _LISTENERS = {
 
 @dataclass(frozen=True)
 class SecuredKafka:
-    """``folder`` has ca.pem, client.pem, client.key, encrypted.key, and those of another authority: other-*."""
+    """``folder`` has ca.pem and other-ca.pem, and of each client its .pem, .key and -encrypted.key."""
 
     kafka: LocalKafka
     tokens: TokenServer
@@ -77,9 +77,9 @@ def _write_certificates(folder: Path, authority: trustme.CA) -> None:
     other.cert_pem.write_to_path(str(folder / "other-ca.pem"))
     server = authority.issue_cert("127.0.0.1")
     (folder / "server.pem").write_bytes(_pkcs8(server) + server.cert_chain_pems[0].bytes())
-    for name, issuer in (("client", authority), ("other-client", other)):
+    for name, issuer in (("client", authority), ("chain", authority.create_child_ca()), ("other-client", other)):
         client = issuer.issue_cert(f"{name}@example.com")
-        client.cert_chain_pems[0].write_to_path(str(folder / f"{name}.pem"))
+        (folder / f"{name}.pem").write_bytes(b"".join(part.bytes() for part in client.cert_chain_pems))
         (folder / f"{name}.key").write_bytes(_pkcs8(client))
         (folder / f"{name}-encrypted.key").write_bytes(_pkcs8(client, KEY_PASSWORD))
 
