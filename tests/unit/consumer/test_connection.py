@@ -46,9 +46,18 @@ def test_what_it_takes(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_admin_client_that_cannot_be_made_names_the_variable() -> None:
-    connection = KafkaConnection.to("127.0.0.1:1", {"security.protocol": "ssl", "ssl.ca.pem": "no certificate"})
-    with pytest.raises(ConfigError, match=r"setting up the Kafka client: .*ssl\.ca\.pem.*Check KAFKA_SSL_CA_LOCATION"):
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("ssl.ca.pem", "no certificate", r".*ssl\.ca\.pem.*Check KAFKA_SSL_CA_LOCATION"),
+        ("ssl.crl.location", "/no/such/file", r".*ssl\.crl\.location.*Check KAFKA_CLIENT_CONFIG"),
+        ("ssl.keystore.location", "/no/such/file", r".*ssl\.keystore\.location.*Check KAFKA_CLIENT_CONFIG"),
+        ("ssl.cipher.suites", "none", r".*ssl\.cipher\.suites.*Check KAFKA_CLIENT_CONFIG"),
+    ],
+)
+def test_an_admin_client_that_cannot_be_made_names_the_variable(name: str, value: str, told: str) -> None:
+    connection = KafkaConnection.to("127.0.0.1:1", {"security.protocol": "ssl", name: value})
+    with pytest.raises(ConfigError, match=f"setting up the Kafka client: {told}"):
         new_admin(connection)
 
 
