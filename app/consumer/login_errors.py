@@ -14,6 +14,8 @@ _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENT
 _NO_TOKEN: Final = "failed to acquire sasl oauthbearer token"  # noqa: S105 - words of librdkafka
 # The server of tokens is away: it may come back.
 _AWAY: Final = ("could not connect", "could not resolve", "timed out", "timeout", "http error 5")
+# A connection that ends during the login. With tokens of seconds, a broker also refuses a second login within a second.
+_INTERRUPTED: Final = ("local: broker transport failure", "not valid in current sasl state")
 # With TLS 1.3, a broker refuses a client's certificate after the handshake; librdkafka takes that for an outage.
 _ALERTS: Final = ("certificate", "unknown ca", "access denied", "handshake failure")
 
@@ -91,6 +93,8 @@ def is_refused(error: KafkaError) -> bool:
     folded = error.str().lower()
     if _NO_TOKEN in folded:
         return not any(words in folded for words in _AWAY)
+    if any(words in folded for words in _INTERRUPTED):
+        return False
     return error.code() in _REFUSED or ("alert" in folded and any(words in folded for words in _ALERTS))
 
 

@@ -40,6 +40,12 @@ def test_the_hint_names_the_variable(cause: str, hint: str) -> None:
         (AUTHENTICATION, NO_TOKEN + '{"error": "invalid_client"}', True),
         (AUTHENTICATION, NO_TOKEN + "Could not connect to server", False),
         (AUTHENTICATION, NO_TOKEN + "HTTP error 503", False),
+        (AUTHENTICATION, "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: broker's", False),
+        (
+            AUTHENTICATION,
+            "SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in current SASL",
+            False,
+        ),
         (KafkaError._SSL, "SSL handshake failed", True),
     ],
 )
