@@ -48,6 +48,9 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_check.py::test_the_table_lies_where",
         "tests/e2e/test_check.py::test_a_wrong_login",
     ),
+    "seconds each, while librdkafka tries again; the right ones are for every day": (
+        "tests/integration/test_kafka_logins.py::test_a_wrong_login_names_its_variable",
+    ),
     "a minute of a real group that reads its topic's metadata anew": (
         "tests/e2e/test_topics_and_groups.py::test_partitions_that_are_added_are_read_from_their_beginning",
     ),

@@ -14,8 +14,22 @@ _REFUSED: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENT
 _NO_TOKEN: Final = "failed to acquire sasl oauthbearer token"  # noqa: S105 - words of librdkafka
 # The server of tokens is away: it may come back.
 _AWAY: Final = ("could not connect", "could not resolve", "timed out", "timeout", "http error 5")
+# A connection that ends during the login. With tokens of seconds, a broker also refuses a second login within a second.
+_INTERRUPTED: Final = ("local: broker transport failure", "not valid in current sasl state")
 # With TLS 1.3, a broker refuses a client's certificate after the handshake; librdkafka takes that for an outage.
 _ALERTS: Final = ("certificate", "unknown ca", "access denied", "handshake failure")
+
+# Properties that show a mistake only with TLS or a login; they come from KAFKA_CLIENT_CONFIG alone.
+_WITHOUT_VARIABLE: Final = (
+    "ssl.cipher.suites",
+    "ssl.crl.",
+    "ssl.curves.list",
+    "ssl.engine.",
+    "ssl.keystore.",
+    "ssl.providers",
+    "ssl.sigalgs.list",
+    "sasl.kerberos.",
+)
 
 _CLIENT_CERTIFICATE = (
     "The brokers ask for a client certificate that they trust. Check KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY"
@@ -58,10 +72,11 @@ _HINTS: Final[Sequence[tuple[tuple[str, ...], str]]] = (
         ("plaintext broker listener",),
         "Check KAFKA_SECURITY_PROTOCOL, and the port in KAFKA_BOOTSTRAP_SERVERS: this one speaks no TLS",
     ),
-    (("https.ca",), "Check KAFKA_OAUTH_CA_LOCATION"),
-    (("ssl.ca",), "Check KAFKA_SSL_CA_LOCATION"),
-    (("ssl.certificate",), "Check KAFKA_SSL_CERTIFICATE"),
-    (("ssl.key",), "Check KAFKA_SSL_KEY and KAFKA_SSL_KEY_PASSWORD"),
+    *(((name,), "Check KAFKA_CLIENT_CONFIG") for name in _WITHOUT_VARIABLE),
+    (("https.ca.",), "Check KAFKA_OAUTH_CA_LOCATION"),
+    (("ssl.ca.",), "Check KAFKA_SSL_CA_LOCATION"),
+    (("ssl.certificate.",), "Check KAFKA_SSL_CERTIFICATE"),
+    (("ssl.key.",), "Check KAFKA_SSL_KEY and KAFKA_SSL_KEY_PASSWORD"),
     (("unsupported sasl mechanism",), "Set KAFKA_SASL_MECHANISM to one that the brokers support"),
     (("authentication failed",), _USER),
 )
@@ -78,6 +93,8 @@ def is_refused(error: KafkaError) -> bool:
     folded = error.str().lower()
     if _NO_TOKEN in folded:
         return not any(words in folded for words in _AWAY)
+    if any(words in folded for words in _INTERRUPTED):
+        return False
     return error.code() in _REFUSED or ("alert" in folded and any(words in folded for words in _ALERTS))
 
 

@@ -144,7 +144,9 @@ RIGHT: dict[str, Callable[[SecuredKafka], Environment]] = {
         KAFKA_SSL_CERTIFICATE=(kafka.folder / "client.pem").read_text().replace("\n", "\\n"),
         KAFKA_SSL_KEY=(kafka.folder / "client.key").read_text(),
     ),
+    "certificate of an intermediate authority": lambda kafka: mtls(kafka, **certificates(kafka, "chain", "chain")),
     "password": password,
+    "scram": lambda kafka: password(kafka, KAFKA_SASL_MECHANISM="SCRAM-SHA-512"),
     "oidc": oidc,
     "oidc with extensions": lambda kafka: oidc(kafka, KAFKA_OAUTH_EXTENSIONS="logicalCluster=lkc-1,identityPoolId=p-1"),
     "msk": msk,
@@ -230,6 +232,12 @@ WRONG: dict[str, tuple[Callable[[SecuredKafka], Environment], type[ConnectorErro
         lambda kafka: password(kafka, KAFKA_SASL_PASSWORD="wrong"),
         ConfigError,
         "Invalid username or password",
+        "Check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD",
+    ),
+    "password of scram": (
+        lambda kafka: password(kafka, KAFKA_SASL_MECHANISM="SCRAM-SHA-512", KAFKA_SASL_PASSWORD="wrong"),
+        ConfigError,
+        "Authentication failed",
         "Check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD",
     ),
     "mechanism": (

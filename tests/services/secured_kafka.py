@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from cryptography.hazmat.primitives import serialization as form
 
+from dev.broker import ADMIN_TIMEOUT
 from dev.kafka import LocalKafka
 from tests.fakes.token_server import TokenServer
 
@@ -25,7 +27,7 @@ _LISTENERS = {
 
 @dataclass(frozen=True)
 class SecuredKafka:
-    """``folder`` has ca.pem, client.pem, client.key, encrypted.key, and those of another authority: other-*."""
+    """``folder`` has ca.pem and other-ca.pem, and of each client its .pem, .key and -encrypted.key."""
 
     kafka: LocalKafka
     tokens: TokenServer
@@ -44,7 +46,17 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
         tokens.write_jwks(folder / "jwks.json")
         options = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={jwks}"]
         with LocalKafka(settings=_settings(folder, jwks), listeners=_LISTENERS, java_options=options) as kafka:
+            _add_user(kafka)
             yield SecuredKafka(kafka, tokens, folder)
+
+
+def _add_user(kafka: LocalKafka) -> None:
+    """To those who log in by SCRAM; that of PLAIN is in the settings."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    made = UserScramCredentialUpsertion(
+        USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), PASSWORD.encode()
+    )
+    admin.alter_user_scram_credentials([made])[USER].result(ADMIN_TIMEOUT)
 
 
 def _settings(folder: Path, jwks: str) -> dict[str, str]:
@@ -52,13 +64,15 @@ def _settings(folder: Path, jwks: str) -> dict[str, str]:
     oidc = "listener.name.oidc."
     unsigned = "listener.name.unsigned."
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
     return {
         "listener.name.mtls.ssl.client.auth": "required",
         "listener.name.mtls.ssl.keystore.type": "PEM",
         "listener.name.mtls.ssl.keystore.location": str(folder / "server.pem"),
         "listener.name.mtls.ssl.truststore.type": "PEM",
         "listener.name.mtls.ssl.truststore.location": str(folder / "ca.pem"),
-        f"{password}sasl.enabled.mechanisms": "PLAIN",
+        f"{password}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        f"{password}scram-sha-512.sasl.jaas.config": f"{scram} required;",
         f"{password}plain.sasl.jaas.config": f'{plain} required user_{USER}="{PASSWORD}";',
         f"{oidc}sasl.enabled.mechanisms": "OAUTHBEARER",
         f"{oidc}oauthbearer.sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required;",
@@ -77,9 +91,9 @@ def _write_certificates(folder: Path, authority: trustme.CA) -> None:
     other.cert_pem.write_to_path(str(folder / "other-ca.pem"))
     server = authority.issue_cert("127.0.0.1")
     (folder / "server.pem").write_bytes(_pkcs8(server) + server.cert_chain_pems[0].bytes())
-    for name, issuer in (("client", authority), ("other-client", other)):
+    for name, issuer in (("client", authority), ("chain", authority.create_child_ca()), ("other-client", other)):
         client = issuer.issue_cert(f"{name}@example.com")
-        client.cert_chain_pems[0].write_to_path(str(folder / f"{name}.pem"))
+        (folder / f"{name}.pem").write_bytes(b"".join(part.bytes() for part in client.cert_chain_pems))
         (folder / f"{name}.key").write_bytes(_pkcs8(client))
         (folder / f"{name}-encrypted.key").write_bytes(_pkcs8(client, KEY_PASSWORD))
 

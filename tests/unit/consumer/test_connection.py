@@ -1,0 +1,74 @@
+"""Properties of the connection: given to librdkafka, shown to nobody, and tried before a client is made."""
+
+import copy
+import logging
+
+import pytest
+from quixstreams import Application
+
+from app.consumer.broker import new_admin
+from app.consumer.connection import KafkaConnection, check_properties
+from app.errors import ConfigError
+from app.logs import _is_for_this_client
+
+
+def test_every_client_gets_the_properties_and_no_text_shows_them() -> None:
+    connection = KafkaConnection.to("127.0.0.1:1", {"ssl.key.pem": "hush", "linger.ms": "5", "sasl.username": None})
+    application = Application(broker_address=connection, consumer_group="g", loglevel=None)
+    kept = application.config.broker_address
+
+    for made in (connection, kept, copy.deepcopy(kept), application.config.copy().broker_address):
+        expected = {"bootstrap.servers": "127.0.0.1:1", "ssl.key.pem": "hush", "linger.ms": "5"}
+        assert made.as_librdkafka_dict() == expected
+        assert "hush" not in f"{made} {made!r} {made.as_librdkafka_dict(plaintext_secrets=False)}"
+    assert application._consumer._consumer_config["linger.ms"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"linger.msec": "5"}, 'No such configuration property: "linger.msec"'),
+        ({"socket.timeout.ms": "hush"}, 'Invalid value for configuration property "socket.timeout.ms"'),
+        ({"socket.timeout.ms": "1"}, 'property "socket.timeout.ms" value 1 is outside allowed range 10..300000'),
+        ({"fetch.max.bytes": "10", "receive.message.max.bytes": "1000"}, "fetch.max.bytes"),
+    ],
+)
+def test_what_librdkafka_refuses_names_the_variable(properties: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_properties(properties, {"session.timeout.ms": 20_000})
+    assert caught.value.doing == "reading KAFKA_CLIENT_CONFIG"
+    assert told in caught.value.cause
+
+
+def test_what_it_takes(capfd: pytest.CaptureFixture[str]) -> None:
+    check_properties({"fetch.min.bytes": "5", "linger.ms": "5", "ssl.keystore.password": "hush"}, {})
+    check_properties({}, {})
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("ssl.ca.pem", "no certificate", r".*ssl\.ca\.pem.*Check KAFKA_SSL_CA_LOCATION"),
+        ("ssl.crl.location", "/no/such/file", r".*ssl\.crl\.location.*Check KAFKA_CLIENT_CONFIG"),
+        ("ssl.keystore.location", "/no/such/file", r".*ssl\.keystore\.location.*Check KAFKA_CLIENT_CONFIG"),
+        ("ssl.cipher.suites", "none", r".*ssl\.cipher\.suites.*Check KAFKA_CLIENT_CONFIG"),
+    ],
+)
+def test_an_admin_client_that_cannot_be_made_names_the_variable(name: str, value: str, told: str) -> None:
+    connection = KafkaConnection.to("127.0.0.1:1", {"security.protocol": "ssl", name: value})
+    with pytest.raises(ConfigError, match=f"setting up the Kafka client: {told}"):
+        new_admin(connection)
+
+
+@pytest.mark.parametrize(
+    ("message", "passes"),
+    [
+        ("CONFWARN [rdkafka#producer-2] Configuration property fetch.min.bytes is a consumer property and will be "
+         "ignored by this producer instance", False),
+        ("CONFWARN [rdkafka#producer-2] Configuration property x is deprecated", True),
+    ],
+)  # fmt: skip
+def test_a_property_for_another_kind_of_client_is_not_worth_a_warning(message: str, passes: bool) -> None:
+    record = logging.LogRecord("quixstreams.kafka.producer", logging.WARNING, "x.py", 1, message, (), None)
+    assert _is_for_this_client(record) is passes
