@@ -60,11 +60,11 @@ def read(arguments: Sequence[str]) -> str | None:
     if name in COMMANDS:
         COMMANDS[name].new_parser().parse_args(others)
         return name
-    if name.startswith("-"):
+    if name in ("-h", *_OWN_OPTIONS):
         _own_parser().parse_args([name])
     known = ", ".join(COMMANDS)
     near = did_you_mean(name, [*COMMANDS, *_OWN_OPTIONS])
-    hint = f"{near}The commands are: {known}. Without a command the connector runs"
+    hint = f"{near}The commands are: {known}, each before its options. Without a command the connector runs"
     raise ConfigError("reading the arguments", f"there is no command {name!r}", hint)
 
 

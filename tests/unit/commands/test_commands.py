@@ -41,10 +41,14 @@ def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ),
         (["AUDIT"], "there is no command 'AUDIT'. Did you mean audit? The commands are: "),
         (["help"], "there is no command 'help'. Did you mean --help? The commands are: "),
+        (
+            ["--json", "check"],
+            "there is no command '--json'. The commands are: audit, check, replay, rewrite, try, each before",
+        ),
         (["zzz"], "there is no command 'zzz'. The commands are: "),
         (
             ["--verison"],
-            "unrecognized arguments: --verison. Did you mean --version? The options are: --help, --version",
+            "there is no command '--verison'. Did you mean --version? The commands are: ",
         ),
         (["audit", "--ofsets"], "unrecognized arguments: --ofsets. Did you mean --offsets? The options are: --help, "),
         (["audit", "readings"], "unrecognized arguments: readings. The options are: --help, --offsets, --json, --most"),
