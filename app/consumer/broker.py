@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 5.0
 _SHOWN_TOPICS = 5
+_COUNTS = " (after "  # what librdkafka puts behind a cause: milliseconds, and how often it has seen it
 _REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
 
 
@@ -69,7 +70,7 @@ def find_topics(
             if refused is not None:
                 raise ConfigError(doing, refused.str(), _CREDENTIALS_HINT) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
-            cause = (specific[-1] if specific else error.args[0]).str()
+            cause = (specific[-1] if specific else error.args[0]).str().partition(_COUNTS)[0]
         hint = with_own_address(_BROKER_HINT, f"{connection.bootstrap_servers} {cause}")
         failure = RetryableError(doing, cause, hint)
         if stop.is_set() or clock() - begin > wait_seconds:
