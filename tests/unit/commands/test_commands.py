@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 from unittest.mock import patch
 
 import pytest
@@ -90,6 +91,17 @@ def test_missing_packages_are_one_line(arguments: list[str]) -> None:
         f"ERROR! starting: the package 'dotenv' is not installed for {sys.executable}. Run `make venv` and then "
         f"`.venv/bin/python main.py`, or `{sys.executable} -m pip install -r requirements.txt`\n"
     )
+
+
+def test_a_package_that_is_missing_later_is_no_bug(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever has read the arguments says how to install it, as for the packages that are loaded first."""
+
+    def load_command(_: str) -> NoReturn:
+        raise ModuleNotFoundError("No module named 'azure'", name="azure")
+
+    with patch.object(commands, "_work_of", load_command), pytest.raises(ModuleNotFoundError):
+        commands.run("audit", settings(tmp_path), [])
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_misspelled_variable_is_a_warning(tmp_path: Path) -> None:
