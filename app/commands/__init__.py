@@ -60,11 +60,11 @@ def read(arguments: Sequence[str]) -> str | None:
     if name in COMMANDS:
         COMMANDS[name].new_parser().parse_args(others)
         return name
-    if name.startswith("-"):
+    if name in ("-h", *_OWN_OPTIONS):
         _own_parser().parse_args([name])
     known = ", ".join(COMMANDS)
     near = did_you_mean(name, [*COMMANDS, *_OWN_OPTIONS])
-    hint = f"{near}The commands are: {known}. Without a command the connector runs"
+    hint = f"{near}The commands are: {known}, each before its options. Without a command the connector runs"
     raise ConfigError("reading the arguments", f"there is no command {name!r}", hint)
 
 
@@ -92,6 +92,9 @@ def run(name: str, settings: "Settings", arguments: Sequence[str]) -> int:
 
     Returns:
         The exit code: 0 done, else that of the error as in ``app.errors``, or 130 after a signal.
+
+    Raises:
+        ModuleNotFoundError: a package is not installed.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -100,6 +103,8 @@ def run(name: str, settings: "Settings", arguments: Sequence[str]) -> int:
         return failed(f"{name} was stopped before its end", INTERRUPTED)
     except ConnectorError as error:
         return failed(str(error), error.exit_code)
+    except ModuleNotFoundError:
+        raise  # main says how to install it
     except Exception as error:
         logger.debug("unexpected", exc_info=True)
         unexpected = FatalError(

@@ -15,6 +15,7 @@ from app.errors import ConfigError
 
 PROGRAM = "python main.py"
 
+_NEAR = 0.7  # --json is not near to --version
 _UNKNOWN = "unrecognized arguments: "
 
 
@@ -48,7 +49,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``Did you mean check? ``, or nothing where no known word is near."""
-    near = difflib.get_close_matches(word.casefold(), known, n=1)
+    near = difflib.get_close_matches(word.casefold(), known, n=1, cutoff=_NEAR)
     return f"Did you mean {near[0]}? " if near else ""
 
 

@@ -4,7 +4,7 @@ import difflib
 from itertools import islice
 from typing import Final
 
-from app.errors import ConfigError
+from app.errors import ConfigError, FatalError
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root
 from app.table.location import TableLocation
@@ -23,14 +23,21 @@ def require_table(store: ObjectStore, location: TableLocation) -> None:
     folders = (location.root, dead_letter_root(location.root))
     if any(next(store.list(f"{folder}/"), None) for folder in folders):
         return
+    hint = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
+    raise ConfigError("looking for the table", f"there is nothing in {location.uri}; {_beside(store, location)}", hint)
+
+
+def _beside(store: ObjectStore, location: TableLocation) -> str:
+    """What else there is, in words."""
     parent, _, name = location.root.rpartition("/")
-    tables = _tables(store, f"{parent}/" if parent else "")
+    try:
+        tables = _tables(store, f"{parent}/" if parent else "")
+    except FatalError:  # the right to list may end at the table
+        return "what lies beside it cannot be listed"
     near = difflib.get_close_matches(name, tables, n=_SHOWN)
     shown = [*near, *(table for table in tables if table not in near)][:_SHOWN]
     more = ", …" if len(tables) > _SHOWN else ""
-    beside = f"beside it: {', '.join(shown)}{more}" if shown else "there is no table beside it either"
-    hint = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
-    raise ConfigError("looking for the table", f"there is nothing in {location.uri}; {beside}", hint)
+    return f"beside it: {', '.join(shown)}{more}" if shown else "there is no table beside it either"
 
 
 def _tables(store: ObjectStore, parent: str) -> list[str]:

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 5.0
 _SHOWN_TOPICS = 5
+_COUNTS = " (after "  # what librdkafka puts behind a cause: milliseconds, and how often it has seen it
 
 
 # The client logs each failed try in its own words; whoever looks for the broker reports the failure.
@@ -81,7 +82,7 @@ def find_topics(
             if refused is not None:
                 raise _login_refused(doing, connection, refused) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
-            cause = (specific[-1] if specific else error.args[0]).str()
+            cause = (specific[-1] if specific else error.args[0]).str().partition(_COUNTS)[0]
         hint = with_own_address(_outage_hint(connection, cause), f"{connection.bootstrap_servers} {cause}")
         failure = RetryableError(doing, cause, hint)
         if stop.is_set() or clock() - begin > wait_seconds:

@@ -122,7 +122,7 @@ class TestNewPartitions:
     @pytest.mark.parametrize("place", [4], indirect=True)
     @GUARANTEES
     def test_members_that_start_together_at_the_latest_take_no_partition_for_a_new_one(
-        self, place: Place, guarantee: str
+        self, place: Place, guarantee: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         place.produce(100)
         members = [place.connector(LATEST, DELIVERY_GUARANTEE=guarantee) for _ in range(2)]
@@ -136,6 +136,8 @@ class TestNewPartitions:
         for member in members:
             member.stop()
         assert place.numbers() == list(range(100, 120))
+        told = [line for line in caplog.messages if "100 existing records are passed over" in line]
+        assert len(told) == 1, "by the member that began the group"
 
     @two_partitions
     @GUARANTEES

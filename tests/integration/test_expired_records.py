@@ -70,6 +70,12 @@ def topic(kafka: Broker) -> Iterator[Topic]:
     topic.consumer.close()
 
 
+def test_the_ends_of_a_topic_are_what_kafka_still_has(topic: Topic) -> None:
+    offsets = GroupOffsets(topic.consumer, topic.admin)
+    topic.expire(25)
+    assert (offsets.beginnings(topic.name), offsets.ends(topic.name)) == ({0: 25}, {0: 100})
+
+
 @pytest.mark.parametrize(
     ("what", "kept", "offset"),
     [("nothing", False, 10), ("expire", True, 40), ("recreate", True, 0)],

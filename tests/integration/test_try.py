@@ -133,7 +133,9 @@ def test_the_connector_itself_tells_it_before_it_asks_anybody(name: str, tmp_pat
 
 def test_commands_that_need_no_transform_do_not_load_it(tmp_path: Path) -> None:
     tree = customised(tmp_path / "tree", "syntax error")
-    (tmp_path / "lake").mkdir()
+    table = tmp_path / "lake/data/sensor-data"
+    table.mkdir(parents=True)
+    (table / "x.json").touch()
     done = run(tree, "audit", STORAGE_URL=(tmp_path / "lake").as_uri(), KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:9")
     assert "SyntaxError" not in done.stdout + done.stderr
     assert done.returncode == 0, done.stderr

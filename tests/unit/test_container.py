@@ -3,6 +3,12 @@
 import pytest
 
 from app.container import with_own_address
+from app.errors import RetryableError
+from app.service.lake import new_catalog
+from app.service.stores import new_store
+from tests.support.environment import BROKER_ALONE, load
+
+OWN = "http://127.0.0.1:1"
 
 
 @pytest.mark.parametrize(
@@ -32,3 +38,28 @@ def test_another_address_is_another_machine(monkeypatch: pytest.MonkeyPatch, tex
 
 def test_outside_a_container_localhost_is_the_machine() -> None:
     assert with_own_address("Check X", "localhost:9092") == "Check X"
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"S3_BUCKET": "lake", "AWS_ENDPOINT_URL": OWN, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"},
+        {
+            "STORAGE_URL": "az://lake",
+            "AZURE_STORAGE_ACCOUNT": "account",
+            "AZURE_STORAGE_KEY": "a2V5",
+            "AZURE_ENDPOINT_URL": f"{OWN}/account",
+        },
+        {"STORAGE_URL": "file:///lake", "CATALOG_URL": OWN},
+    ],
+    ids=["s3", "azure", "catalog"],
+)
+def test_a_system_that_does_not_answer_there_is_explained(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    monkeypatch.setattr("app.container.is_container", lambda: True)
+    settings = load(BROKER_ALONE, **variables)
+    catalog = new_catalog(settings)
+    with pytest.raises(RetryableError) as caught:
+        catalog.check() if catalog else new_store(settings).connect("data/t/")
+    assert "127.0.0.1 is this container itself" in caught.value.hint

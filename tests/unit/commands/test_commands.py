@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 from unittest.mock import patch
 
 import pytest
@@ -41,10 +42,14 @@ def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         ),
         (["AUDIT"], "there is no command 'AUDIT'. Did you mean audit? The commands are: "),
         (["help"], "there is no command 'help'. Did you mean --help? The commands are: "),
+        (
+            ["--json", "check"],
+            "there is no command '--json'. The commands are: audit, check, replay, rewrite, try, each before",
+        ),
         (["zzz"], "there is no command 'zzz'. The commands are: "),
         (
             ["--verison"],
-            "unrecognized arguments: --verison. Did you mean --version? The options are: --help, --version",
+            "there is no command '--verison'. Did you mean --version? The commands are: ",
         ),
         (["audit", "--ofsets"], "unrecognized arguments: --ofsets. Did you mean --offsets? The options are: --help, "),
         (["audit", "readings"], "unrecognized arguments: readings. The options are: --help, --offsets, --json, --most"),
@@ -86,6 +91,17 @@ def test_missing_packages_are_one_line(arguments: list[str]) -> None:
         f"ERROR! starting: the package 'dotenv' is not installed for {sys.executable}. Run `make venv` and then "
         f"`.venv/bin/python main.py`, or `{sys.executable} -m pip install -r requirements.txt`\n"
     )
+
+
+def test_a_package_that_is_missing_later_is_no_bug(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever has read the arguments says how to install it, as for the packages that are loaded first."""
+
+    def load_command(_: str) -> NoReturn:
+        raise ModuleNotFoundError("No module named 'azure'", name="azure")
+
+    with patch.object(commands, "_work_of", load_command), pytest.raises(ModuleNotFoundError):
+        commands.run("audit", settings(tmp_path), [])
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_misspelled_variable_is_a_warning(tmp_path: Path) -> None:

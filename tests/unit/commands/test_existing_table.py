@@ -1,10 +1,14 @@
 """``audit`` and ``rewrite`` of a table that is not there."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from app import commands
+from app.errors import FatalError
+from app.storage.base import StoredObject
+from app.storage.local.store import LocalStore
 from tests.support.environment import load
 
 
@@ -52,3 +56,18 @@ def test_a_table_that_has_a_journal_or_a_dead_letter_alone_exists(
     put(tmp_path, "_dead_letter/bad/x.parquet")
     assert [run(tmp_path, "audit", table) for table in ("new", "bad")] == [0, 0]
     assert capsys.readouterr().err == ""
+
+
+def test_keys_that_may_list_the_table_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = LocalStore.list
+
+    def list_below_the_table(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
+        if prefix == "data/":
+            raise FatalError("listing", "Access Denied")
+        return listed(store, prefix)
+
+    monkeypatch.setattr(LocalStore, "list", list_below_the_table)
+    assert run(tmp_path, "audit", "readings") == 2
+    assert "; what lies beside it cannot be listed. Check TABLE_NAME" in capsys.readouterr().err
