@@ -1,6 +1,5 @@
 """Holds the records of all assigned topic-partitions until they are sealed. For the consumer's thread."""
 
-import sys
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -13,6 +12,7 @@ from app.bad_records.refusals import TooBigError, no_object
 from app.consumer.assignment import Assignments
 from app.message_headers import headers_of
 from app.model import Batch, Message, Rejected, Row, TopicPartition
+from app.sizes import deep_size
 
 # Of a message and its value as objects of Python; and the value a second time as columns.
 _MESSAGE_OVERHEAD = 300
@@ -178,13 +178,3 @@ class RowSizer:
             self._factor = factor if seen == 0 else self._factor + _SMOOTHING * (factor - self._factor)
             return measured + _ROW_OVERHEAD
         return int(message_bytes * self._factor) + _ROW_OVERHEAD
-
-
-def deep_size(value: Any) -> int:
-    """Bytes of a decoded value with all its parts; names of fields are shared between rows and not counted."""
-    size = sys.getsizeof(value)
-    if isinstance(value, dict):
-        return size + sum(map(deep_size, value.values()))
-    if isinstance(value, list | tuple):
-        return size + sum(map(deep_size, value))
-    return size

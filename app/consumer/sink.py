@@ -7,6 +7,7 @@ Invariants kept here:
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,9 +91,9 @@ class LakeSink(BaseSink):
         self._buffer = Buffer(assignments, limits.max_record_bytes, bad_records)
         self._last_portion = 0
         self._flushed_portion = 0
-        self._gathered_rows = 0  # of the current batch, in the pipeline
+        self._gathered: deque[tuple[int, int]] = deque()  # portions of the current batch, each with its records
         self._gathering_since = self._quiet_since = self._clock()
-        self._rows_at_last_turn = 0
+        self._rows_at_last_turn = self._handed_over = 0
         self._full_since: float | None = None
         self._is_due = False  # a checkpoint waits for the writer to take what waits
         self._consumer_thread = threading.get_ident()
@@ -226,11 +227,11 @@ class LakeSink(BaseSink):
         is_writer_idle = self._pipeline.is_idle
         if not is_writer_idle:
             self._gathering_since = now
-        rows = self._gathered_rows + self._buffer.rows
+        rows = self._handed_over + self._buffer.rows
         if rows != self._rows_at_last_turn:
             self._rows_at_last_turn, self._quiet_since = rows, now
         reason = self._seal_rules.at_turn(
-            gathered_rows=rows,
+            gathered_rows=self._gathered_rows + self._buffer.rows,
             is_writer_idle=is_writer_idle,
             is_checkpoint_due=self._is_due,
             gathered_seconds=now - self._gathering_since,
@@ -335,6 +336,13 @@ class LakeSink(BaseSink):
     # --- inside -----------------------------------------------------------------------------------------------------
 
     @property
+    def _gathered_rows(self) -> int:
+        """Records of the current batch that the pipeline has; it may have ended a batch by itself."""
+        while self._gathered and self._gathered[0][0] <= self._pipeline.closed_portion:
+            self._gathered.popleft()
+        return sum(records for _, records in self._gathered)
+
+    @property
     def _is_in_trouble(self) -> bool:
         return self._pipeline.obstacle is not None or self._pipeline.failure is not None
 
@@ -342,12 +350,13 @@ class LakeSink(BaseSink):
         """Hand the waiting rows to the pipeline; with a reason, they end the batch."""
         portion = self._buffer.seal(self._last_portion + 1, reason)
         if portion:
-            self._gathered_rows += portion.records
+            self._gathered.append((portion.number, portion.records))
+            self._handed_over += portion.records
         elif reason and self._gathered_rows:
             portion = Batch(self._last_portion + 1, reason)
         if reason:
             self._is_due = False
-            self._gathered_rows = 0
+            self._gathered.clear()
             self._gathering_since = self._clock()
         if portion:
             self._last_portion = portion.number

@@ -2,7 +2,8 @@
 
 | condition, after each portion | reason |
 |---|---|
-| its staged file takes ``max_staged_bytes`` | ``128 MB staged`` |
+| its staged file takes ``max_staged_bytes``, or its rows ``max_sort_bytes`` in Spark's sort | ``128 MB staged`` |
+| it makes 10,000 files | ``10,000 files`` |
 | its rejected records take 16 MB of Python's memory | ``many records for the dead letter`` |
 | no batch waits for the writer, and ``target_file_bytes`` are expected of its mean file | ``files of 16 MB`` |
 | the columns of the next portion do not fit to it | ``a column's type changed`` |
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from app.pipeline.open_batch import OpenBatch
 
 _MOST_REJECTED_BYTES = 16 * 2**20
+_MOST_FILES = 10_000  # each takes Spark some ms, and a line in a journal
 _MB = 2**20
 
 OTHER_COLUMNS = "a column's type changed"
@@ -28,10 +30,12 @@ class CloseRules:
 
     Attributes:
         max_staged_bytes: the largest staged file.
-        target_file_bytes: how large a file has to be to be worth an early write; 0 for any size.
+        max_sort_bytes: what Spark sorts in memory. A sort that goes through the disk does not keep the order of rows.
+        target_file_bytes: how large a file has to be to be worth an early write; 0 leaves that to the consumer.
     """
 
     max_staged_bytes: int
+    max_sort_bytes: int
     target_file_bytes: int
 
     def reason(self, batch: OpenBatch, *, is_writer_idle: bool, stored_share: float | None) -> str | None:
@@ -42,11 +46,13 @@ class CloseRules:
             is_writer_idle: no batch waits for Spark.
             stored_share: what stored files take of their staged file's size; ``None`` while nobody knows.
         """
-        if batch.staged_bytes >= self.max_staged_bytes:
+        if batch.staged_bytes >= self.max_staged_bytes or batch.sort_bytes >= self.max_sort_bytes:
             return f"{batch.staged_bytes // _MB:,} MB staged"
         if batch.rejected_bytes >= _MOST_REJECTED_BYTES:
             return "many records for the dead letter"
-        if is_writer_idle and batch.files and stored_share is not None:
+        if batch.files >= _MOST_FILES:
+            return f"{batch.files:,} files"
+        if self.target_file_bytes and is_writer_idle and batch.files and stored_share is not None:
             size = batch.staged_bytes * stored_share / batch.files
             if size >= self.target_file_bytes:
                 return f"files of {size / _MB:.1f} MB"

@@ -15,6 +15,7 @@ from app.convert.batch import Converted
 from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, values_of
 from app.model import Batch, BatchPart, OffsetRange, OutputFile, Rejected, StagedFile, TopicPartition
+from app.sizes import deep_size
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
 from app.table.layout import PartitionSpec
@@ -81,6 +82,11 @@ class OpenBatch:
         return self._writer.nbytes if self._writer else 0
 
     @property
+    def sort_bytes(self) -> int:
+        """About what the rows take while Spark sorts them."""
+        return self._writer.sort_bytes if self._writer else 0
+
+    @property
     def files(self) -> int:
         """How many files the rows will make."""
         return len(self._groups)
@@ -107,7 +113,7 @@ class OpenBatch:
             sources = {part.offsets.tp: _source(part) for part in portion.parts}
             for record in converted.rejected:
                 self._rejected.setdefault(sources[record.tp], []).append(record)
-            self.rejected_bytes += portion.size * len(converted.rejected) // portion.records
+                self.rejected_bytes += sum(map(deep_size, (record.key, record.value, record.headers)))
         if converted.rows is not None:
             self.rescued += sum(rescue.count for rescue in converted.rescued.values())
             self._append(converted.rows, [_source(part) for part in portion.parts])

@@ -114,6 +114,7 @@ class Pipeline:
         self._held_bytes = 0
         self._submitted = 0  # portions
         self._delivered = 0  # portions
+        self._closed_portion = 0
         self._begun = 0  # batches
         self._ended = 0  # batches that are in the lake
         self._waiting_for_writer = 0  # batches
@@ -145,6 +146,11 @@ class Pipeline:
     def is_idle(self) -> bool:
         """Whether a batch that ends now would be taken up at once: none waits for Spark."""
         return not self._waiting_for_writer
+
+    @property
+    def closed_portion(self) -> int:
+        """The last portion of the batch that ended last; later ones are of the batch that is gathered."""
+        return self._closed_portion
 
     @property
     def held_bytes(self) -> int:
@@ -220,6 +226,12 @@ class Pipeline:
         portion = self._waiting_rows.get()
         if portion is None:
             raise Stopped
+        try:
+            self._stage(portion)
+        except OSError as error:
+            raise FatalError("gathering rows in the temporary folder", str(error), _MORE_ROOM) from None
+
+    def _stage(self, portion: Batch) -> None:
         self._gather(portion)
         reason = portion.reason
         with self._changed:
@@ -238,30 +250,31 @@ class Pipeline:
             patiently = partial(self._until_it_works, "schema")
             try:
                 converted = in_flight.timed("convert", lambda: self._stager.convert(portion, patiently))
-            except ConnectorError:
+            except Stopped:
+                raise
+            except Exception:
                 if in_flight.last_portion:
                     self._expect_writer()
                     self._close(BEFORE_FAILURE)
                 raise
             if not batch.takes(converted.rows):
                 self._expect_writer()
+                del batch  # it has rejected records, and the next step may be busy for long
                 self._close(OTHER_COLUMNS)
                 in_flight, batch = self._opened()
             if in_flight.last_portion and not self._has_room(converted, batch):
                 self._expect_writer()
+                del batch
                 self._close(LITTLE_ROOM)
                 self._wait_for_room(converted)
                 in_flight, batch = self._opened()
-            try:
-                in_flight.timed("stage", lambda: batch.append(portion, converted))
-            except OSError as error:
-                raise FatalError("gathering rows in the temporary folder", str(error), _MORE_ROOM) from None
+            in_flight.timed("stage", lambda: batch.append(portion, converted))
         in_flight.last_portion = portion.number
 
     def _has_room(self, converted: Converted, batch: OpenBatch | None = None) -> bool:
-        """Whether the scratch folder takes these rows, and then what Spark makes of them and of the open batch."""
+        """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
         rows = converted.rows.table.nbytes if converted.rows else 0
-        return self._free_bytes(self._scratch) >= 2 * rows + (batch.staged_bytes if batch else 0)
+        return self._free_bytes(self._scratch) >= 2 * rows + (3 * batch.staged_bytes if batch else 0)
 
     def _wait_for_room(self, converted: Converted) -> None:
         """Wait until there is room, or until no batch is left whose end would make any."""
@@ -291,14 +304,19 @@ class Pipeline:
             self._waiting_for_writer += 1
 
     def _close(self, reason: str) -> None:
-        """Hand the open batch on, and forget it: this frame would keep it while the next step is busy."""
+        """Hand the open batch on; nothing of it stays here while the next step is busy."""
+        in_flight, file = self._closed(reason)
+        self._staged.put((in_flight, file))
+
+    def _closed(self, reason: str) -> tuple[BatchInFlight, StagedFile | None]:
         (in_flight, batch), self._open = self._opened(), None
+        self._closed_portion = in_flight.last_portion
         in_flight.reason = reason
         staged = batch.close()
         in_flight.parts, in_flight.rescued = staged.parts, staged.rescued
         in_flight.rejected = sum(len(records) for _, records in staged.rejected)
         in_flight.dead_letters = self._destination.dead_letters(staged.rejected, in_flight.folder)
-        self._staged.put((in_flight, staged.file))
+        return in_flight, staged.file
 
     def _write_next(self) -> None:
         self._wait_for_writer()
@@ -358,8 +376,10 @@ class Pipeline:
             logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
 
     def _deliver(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
-        if batch.parts:  # else the consumer ended a batch that was closed before
+        if batch.parts:
             self._store(batch, files)
+        elif self._written.is_empty:  # the consumer ended a batch that was closed before, which may wait for this
+            self._note_done()
         shutil.rmtree(batch.folder)
         with self._changed:
             self._ended += 1

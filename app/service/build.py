@@ -46,7 +46,9 @@ logger = logging.getLogger(__name__)
 # Half of the client's default: what a message takes beside its bytes does not count there.
 _FETCHED_AHEAD_KB = 32 * 1024
 _MB = 2**20
-_SHARE_OF_HEAP = 8
+_SHARE_OF_HEAP = 5
+_SPARKS_OWN_MB = 300
+_MOST_STAGED_BYTES = 256 * _MB
 _SHARE_OF_DISK = 8
 _IN_MEMORY_BYTES = 32 * _MB
 _SWEEP_SECONDS = 600.0
@@ -108,11 +110,16 @@ def sink_limits(settings: Settings) -> SinkLimits:
 def new_close_rules(settings: Settings, scratch: Path) -> CloseRules:
     """When a batch ends that is still gathered.
 
-    Spark sorts it in its heap, else on the disk. Of three batches there may be files in the scratch folder at once, and
-    what Spark has made of them; in a folder that is memory they count as the container's.
+    Spark sorts it in 0.6 of its heap without 300 MB; one batch is to take a third of that. Of three batches there may
+    be staged files in the scratch folder at once, and of three others what Spark has made of them. In a folder that is
+    memory they count as the container's.
     """
-    room = _IN_MEMORY_BYTES if is_in_memory(scratch) else shutil.disk_usage(scratch).total // _SHARE_OF_DISK
-    return CloseRules(min(settings.memory.heap_mb * _MB // _SHARE_OF_HEAP, room), settings.target_file_mb * _MB)
+    most = _IN_MEMORY_BYTES if is_in_memory(scratch) else _MOST_STAGED_BYTES
+    return CloseRules(
+        max_staged_bytes=min(most, shutil.disk_usage(scratch).total // _SHARE_OF_DISK),
+        max_sort_bytes=(settings.memory.heap_mb - _SPARKS_OWN_MB) * _MB // _SHARE_OF_HEAP,
+        target_file_bytes=settings.target_file_mb * _MB,
+    )
 
 
 def new_ownership(

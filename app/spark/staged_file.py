@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 
 _LARGE_VALUE_BYTES = 64 * 1024  # Parquet leaves bounds of more than 4 KB out of a footer
 _MAX_ROW_GROUP_BYTES = 16 * 2**20  # Spark holds one in its heap, and twice its strings while they are growing
+_WORD_BYTES = 8
+_SORTED_ROW_BYTES = 48  # beside its values: its head, and its place in the list that is sorted
 _LARGEST_ROW = b"largest_row"
 _LARGE_VALUES = b"large_values"
 _WITHOUT_DICTIONARY = b"without_dictionary"
@@ -30,6 +32,7 @@ class StagedWriter:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.schema = schema.remove_metadata()
         self.nbytes = 0  # of all rows, in Arrow's memory
+        self.sort_bytes = 0  # of all rows, about, in the memory of Spark's sort
         self.path = path
         self._writer = pq.ParquetWriter(
             path, self.schema, compression="none", use_dictionary=False, write_statistics=False
@@ -44,6 +47,7 @@ class StagedWriter:
             self._large.update(_with_large_values(table))
         self._largest = max(self._largest, largest)
         self.nbytes += table.nbytes
+        self.sort_bytes += len(table) * _SORTED_ROW_BYTES + sum(map(_sort_bytes, table.columns))
         table = table.replace_schema_metadata()
         for group in _row_groups(table):
             self._writer.write_table(group, row_group_size=group.num_rows)
@@ -110,6 +114,19 @@ def _largest_value(column: pa.ChunkedArray) -> int:
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind):
         return -(-int(kind.bit_width) // 8)
     return int(column.nbytes)
+
+
+def _sort_bytes(column: pa.ChunkedArray | pa.Array) -> int:
+    """About what the values take as Spark sorts them: each a word of 8 bytes, what has no fixed width besides."""
+    kind = column.type
+    if pa.types.is_list(kind):
+        return 3 * _WORD_BYTES * len(column) + _sort_bytes(pc.list_flatten(column))
+    if pa.types.is_struct(kind):
+        fields = (_sort_bytes(pc.struct_field(column, index)) for index in range(kind.num_fields))
+        return 2 * _WORD_BYTES * len(column) + sum(fields)
+    if pa.types.is_primitive(kind):
+        return _WORD_BYTES * len(column)
+    return 2 * _WORD_BYTES * len(column) + int(column.nbytes)
 
 
 def _with_large_values(table: pa.Table) -> list[tuple[str, ...]]:

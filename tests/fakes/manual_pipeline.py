@@ -19,6 +19,7 @@ class ManualPipeline:
         self.batches: list[Batch] = []
         self.delivered = 0
         self.is_idle = True
+        self.closed_portion = 0
         self.held_bytes = 0
         self.failure: ConnectorError | None = None
         self.obstacle: RetryableError | None = None

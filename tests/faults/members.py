@@ -195,7 +195,7 @@ class Member:
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
             stager=stager(spec("p"), "fail", table_root=table.root),
-            close_rules=CloseRules(max_staged_bytes=2**40, target_file_bytes=2**40),
+            close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40),
             destination=Destination(self._store, table.root),
             registrar=registrar,
             scratch=self._folder,

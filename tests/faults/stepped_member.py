@@ -141,7 +141,7 @@ class Member:
             clock,
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT, metadata=("__offset",)),
-            close_rules=CloseRules(max_staged_bytes=2**40, target_file_bytes=2**40),
+            close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40),
             destination=Destination(store, ROOT),
             registrar=registrar,
             scratch=scratch,

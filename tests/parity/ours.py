@@ -67,7 +67,7 @@ class Ours:
         self._pipeline = Pipeline(
             writer=writer,
             stager=new_stager(settings, place, self.spec, self.schema, bad_records),
-            close_rules=CloseRules(max_staged_bytes=2**40, target_file_bytes=2**40),
+            close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40),
             destination=Destination(store, place.root, self.spec.virtual, frozenset(settings.stats_columns) or None),
             registrar=new_registrar(settings, catalog_client, place, known, self._query_api),
             scratch=scratch,

@@ -72,6 +72,7 @@ class _Trial:
     """Stands in for the pipeline, from which the sink expects no more: batches are staged and shown at once."""
 
     is_idle = True
+    closed_portion = 0
     held_bytes = 0
     failure: ConnectorError | None = None
     obstacle = None

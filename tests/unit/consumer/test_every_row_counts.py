@@ -63,7 +63,7 @@ class World:
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT),
-            close_rules=CloseRules(max_staged_bytes=2**40, target_file_bytes=2**40),
+            close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40),
             destination=Destination(self.store, ROOT),
             registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",

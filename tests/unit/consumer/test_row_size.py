@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.consumer.buffer import RowSizer, deep_size
+from app.consumer.buffer import RowSizer
+from app.sizes import deep_size
 
 SMALL = {"id": 1, "place": "NYC", "value": 1.5}
 NESTED = {"id": "sensor-1", "readings": [{"at": 1_705_320_000_000 + i, "v": i / 7} for i in range(50)]}

@@ -394,6 +394,20 @@ def test_a_checkpoint_ends_a_batch_of_which_all_rows_are_in_the_pipeline() -> No
     assert len(bench.pipeline.batches) == 2, "a batch without rows needs no end"
 
 
+def test_rows_of_a_batch_that_the_pipeline_has_ended_count_no_more() -> None:
+    bench = Bench(batch_size=3, max_buffer_bytes=8_000, gather_seconds=1.0, in_any_size=False)
+    bench.add(0, 1, 2, value={"text": "x" * 500})
+    bench.sink.turn()
+    assert bench.pipeline.batches[0].reason is None
+    bench.pipeline.closed_portion = 1
+    bench.add(3)
+    bench.clock.advance(9.0)
+    bench.sink.turn()
+    bench.clock.advance(9.0)
+    bench.sink.turn()
+    assert len(bench.pipeline.batches) == 1, "one row is not worth a batch"
+
+
 def test_a_flush_waits_for_the_portions_of_its_batch() -> None:
     bench = Bench(batch_size=1_000_000, max_buffer_bytes=1_000)
     bench.add(0, value={"text": "x" * 200})

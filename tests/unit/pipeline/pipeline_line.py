@@ -28,7 +28,8 @@ ROOT = "data/t"
 HURRY = Timings(first_retry_seconds=0.001, longest_retry_seconds=0.01)
 WAIT = 10.0
 
-UNBOUNDED = CloseRules(max_staged_bytes=2**40, target_file_bytes=2**40)  # a batch ends when its rows say so
+# A batch ends when its rows say so.
+UNBOUNDED = CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40)
 
 
 class Line:

@@ -122,7 +122,6 @@ def test_rejected_records_are_in_the_order_of_the_topic(gathering: Gathering) ->
         rejected = [Rejected(TP, first + offset, None, b"k", b"v", None, "no object") for offset in (3, 2)]
         rows = batch({"p": "a", "v": 1}, first=first)
         gathering.add(Batch(1, None, rows.parts, rows.rows, 300, tuple(rejected)))
-    assert gathering.batch.rejected_bytes == 400
     [(part, records)] = gathering.batch.close().rejected
     assert (part.offsets.first, [record.offset for record in records]) == (0, [2, 3, 12, 13])
 
@@ -132,3 +131,17 @@ def test_records_that_were_all_rejected_make_no_file(gathering: Gathering) -> No
     staged = gathering.batch.close()
     assert staged.file is None
     assert len(staged.rejected) == 1
+
+
+def test_what_rejected_records_take_is_counted_one_by_one(gathering: Gathering) -> None:
+    """One large record among many small rows is no mean one."""
+    rows = batch(*({"p": "a", "v": number} for number in range(100)), first=1)
+    large = Rejected(TP, 0, None, b"", b"x" * 1_000_000, None, "bad")
+    gathering.add(Batch(1, None, rows.parts, rows.rows, 1_000, (large,)))
+    assert 1_000_000 <= gathering.batch.rejected_bytes < 1_001_000
+
+
+def test_sorting_takes_a_word_for_each_value(gathering: Gathering) -> None:
+    gathering.add(batch(*({"p": "a", **{f"flag{n}": True for n in range(100)}} for _ in range(100))))
+    assert gathering.batch.staged_bytes < 10_000
+    assert gathering.batch.sort_bytes > 100 * 100 * 8

@@ -176,7 +176,7 @@ def test_portions_before_a_record_that_ends_the_process_arrive(tmp_path: Path) -
 
 
 def test_a_batch_ends_by_itself_when_its_staged_file_is_large(tmp_path: Path) -> None:
-    line = Line(tmp_path, close_rules=CloseRules(max_staged_bytes=1, target_file_bytes=2**40))
+    line = Line(tmp_path, close_rules=CloseRules(max_staged_bytes=1, max_sort_bytes=2**40, target_file_bytes=2**40))
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}))
     assert line.delivered(2)
     assert line.values() == [1, 2]
@@ -185,7 +185,7 @@ def test_a_batch_ends_by_itself_when_its_staged_file_is_large(tmp_path: Path) ->
 
 
 def test_a_batch_ends_by_itself_when_its_files_are_large_enough(tmp_path: Path) -> None:
-    line = Line(tmp_path, close_rules=CloseRules(max_staged_bytes=2**40, target_file_bytes=1))
+    line = Line(tmp_path, close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=1))
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}, reason="how large files are is unknown"))
     assert line.delivered(2)
     line.submit(portion(3, {"p": "a", "v": 3}))

@@ -425,3 +425,15 @@ def test_a_partition_that_stores_nothing_announces_nothing(tmp_path: Path) -> No
     assert [entry.state for entry in line.entries(A)] == ["done"]
     assert [entry.state for entry in line.entries(B)] == ["done", "pending", "done"]
     end(line)
+
+
+def test_the_end_of_a_batch_that_was_closed_before_leaves_no_journal_pending(line: JournalLine) -> None:
+    gate = Gate()
+    line.journaled.refuse = gate
+    line.catalog.refuse = gate
+    line.submit(batch_of({P0: [row({"p": "a", "v": 1}, 0)]}, owners=OWNERS, number=1))
+    gate.wait_reached()
+    line.submit(Batch(2, "1,000 rows, and no more come"))
+    gate.open()
+    assert line.delivered(2)
+    wait_until(lambda: line.entry(A).state == "done")
