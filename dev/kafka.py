@@ -65,14 +65,14 @@ class LocalKafka(NativeServer, Broker):
         java_options: Sequence[str] = (),
     ) -> None:
         NativeServer.__init__(self)
-        self._port, self._controller_port, self.detour_port = free_ports(3)
+        self._listeners = listeners or {}
+        self._port, self._controller_port, self.detour_port, *ports = free_ports(3 + len(self._listeners))
+        self.ports = dict(zip(self._listeners, ports, strict=True))
         self._detour = detour
         Broker.__init__(self, f"127.0.0.1:{self._port}")
         self._heap = heap
         self._settings = settings or {}
-        self._listeners = listeners or {}
         self._java_options = java_options
-        self.ports = dict(zip(self._listeners, free_ports(len(self._listeners)), strict=True))
         self._cluster = _new_cluster_id()
         self._data = self.folder / "data"
         self._properties = self.folder / "server.properties"

@@ -1,6 +1,7 @@
 """How Kafka's clients connect and log in: properties for librdkafka that no log line shows."""
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -73,4 +74,4 @@ def check_properties(properties: Mapping[str, str], of_consumer: Mapping[str, An
 def client_words(error: Exception) -> str:
     """Why a client of Kafka could not be made, as librdkafka says it."""
     cause = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-    return one_line(cause.removeprefix("Failed to create admin client: ").removeprefix("Failed to create producer: "))
+    return one_line(re.sub(r"^Failed to create [a-z ]+: ", "", cause))

@@ -43,7 +43,7 @@ def test_the_hint_names_the_variable(cause: str, hint: str) -> None:
         (AUTHENTICATION, "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: broker's", False),
         (
             AUTHENTICATION,
-            "SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in current SASL",
+            "SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in current SASL state",
             False,
         ),
         (KafkaError._SSL, "SSL handshake failed", True),
