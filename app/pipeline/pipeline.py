@@ -223,15 +223,15 @@ class Pipeline:
                 return FatalError("writing a batch", repr(error), hint)
 
     def _stage_next(self) -> None:
-        portion = self._waiting_rows.get()
-        if portion is None:
-            raise Stopped
         try:
-            self._stage(portion)
+            self._stage()
         except OSError as error:
             raise FatalError("gathering rows in the temporary folder", str(error), _MORE_ROOM) from None
 
-    def _stage(self, portion: Batch) -> None:
+    def _stage(self) -> None:
+        portion = self._waiting_rows.get()
+        if portion is None:
+            raise Stopped
         self._gather(portion)
         reason = portion.reason
         with self._changed:
