@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -86,7 +87,7 @@ def test_rows_get_from_kafka_to_s3_with_the_least_rights_and_the_rest_of_them_at
         assert health.returncode == 0, health.stderr
         assert sink.run_inside("id", "-u").stdout.strip() not in ("", "0")
         assert sink.run_inside("cat", "/proc/1/comm").stdout.strip() == "python"
-        kafka.produce(topic, _readings(BATCH + REST)[BATCH:])
+        kafka.produce(topic, islice(_readings(BATCH + REST), BATCH, None))
         assert len(_numbers_in(client, bucket)) == BATCH
         with capsys.disabled():
             announce(f"\npeak memory of the container: {sink.peak_memory_mb()} MB")
