@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -150,10 +151,7 @@ class ConnectorProcess:
 
     def _group(self) -> list[tuple[int, str]]:
         """Processes that run (zombies do not) of the session that it leads, itself left out."""
-        listed = subprocess.run(
-            ["ps", "-A", "-o", "pid=,pgid=,stat=,comm="], capture_output=True, text=True, check=True
-        ).stdout
-        rows = [line.split(maxsplit=3) for line in listed.splitlines()]
+        rows = _processes()
         return [
             (int(pid), command)
             for pid, group, state, command in rows
@@ -162,3 +160,19 @@ class ConnectorProcess:
 
     def _tail(self) -> str:
         return f"the end of its log:\n{tail(self.log_file, _LOG_LINES)}"
+
+
+def _processes() -> Sequence[Sequence[str]]:
+    """Pid, process group, state and command of every process; a small Linux has no ``ps``, and macOS no ``/proc``."""
+    if not Path("/proc/self/stat").exists():
+        command = ["ps", "-A", "-o", "pid=,pgid=,stat=,comm="]
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return [line.split(maxsplit=3) for line in listed.splitlines()]
+    rows: list[Sequence[str]] = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            head, _, tail = file.read_text(errors="replace").rpartition(")")
+            pid, _, command = head.partition(" (")
+            state, _, group = tail.split()[:3]
+            rows.append([pid, group, state, command])
+    return rows
