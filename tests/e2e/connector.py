@@ -165,14 +165,14 @@ class ConnectorProcess:
 def _processes() -> Sequence[Sequence[str]]:
     """Pid, process group, state and command of every process; a small Linux has no ``ps``, and macOS no ``/proc``."""
     if not Path("/proc/self/stat").exists():
-        command = ["ps", "-A", "-o", "pid=,pgid=,stat=,comm="]
-        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        ask = ["ps", "-A", "-o", "pid=,pgid=,stat=,comm="]
+        listed = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
         return [line.split(maxsplit=3) for line in listed.splitlines()]
     rows: list[Sequence[str]] = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended meanwhile
-            head, _, tail = file.read_text(errors="replace").rpartition(")")
-            pid, _, command = head.partition(" (")
-            state, _, group = tail.split()[:3]
+            before, _, after = file.read_text(errors="replace").rpartition(")")
+            pid, _, command = before.partition(" (")
+            state, _, group = after.split()[:3]
             rows.append([pid, group, state, command])
     return rows
