@@ -189,14 +189,20 @@ def _check_names(names: Sequence[str]) -> None:
 
 def http_url(text: str) -> str:
     """Parse an http(s) address without credentials or a query; slashes at its end are dropped."""
-    parts = _split(text)
-    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", text):
-        raise ValueError("must be an address such as https://host:port/path")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must not hold a user or password")
+    parts = _http_parts(text, "https://host:port/path")
     if parts.query or parts.fragment:
         raise ValueError('must not hold a query ("?") or a fragment ("#")')
     return text.rstrip("/")
+
+
+def _http_parts(text: str, example: str) -> SplitResult:
+    """The parts of an http(s) address without credentials."""
+    parts = _split(text)
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", text):
+        raise ValueError(f"must be an address such as {example}")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold a user or password")
+    return parts
 
 
 def _split(text: str) -> SplitResult | None:
@@ -240,11 +246,7 @@ def pem_or_path(text: str) -> str:
 
 def endpoint(text: str) -> str:
     """Parse an http(s) address without credentials; path and query stay as they are."""
-    parts = _split(text)
-    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", text):
-        raise ValueError("must be an address such as https://host/oauth2/token")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("must not hold a user or password")
+    _http_parts(text, "https://host/oauth2/token")
     return text
 
 

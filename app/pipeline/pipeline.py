@@ -238,10 +238,10 @@ class Pipeline:
             self._held_bytes -= portion.size
             self._changed.notify_all()
         del portion  # this frame would keep the rows while the next step is busy
-        if reason is None and (reason := self._reason_to_close()):
-            self._expect_writer()
         if reason:
             self._close(reason)
+        elif early := self._reason_to_close():
+            self._close_early(early)
 
     def _gather(self, portion: Batch) -> None:
         """Convert the portion and append it to the open batch; where it does not fit to that, this is closed first."""
@@ -254,18 +254,15 @@ class Pipeline:
                 raise
             except Exception:
                 if in_flight.last_portion:
-                    self._expect_writer()
-                    self._close(BEFORE_FAILURE)
+                    self._close_early(BEFORE_FAILURE)
                 raise
             if not batch.takes(converted.rows):
-                self._expect_writer()
                 del batch  # it has rejected records, and the next step may be busy for long
-                self._close(OTHER_COLUMNS)
+                self._close_early(OTHER_COLUMNS)
                 in_flight, batch = self._opened()
             if in_flight.last_portion and not self._has_room(converted, batch):
-                self._expect_writer()
                 del batch
-                self._close(LITTLE_ROOM)
+                self._close_early(LITTLE_ROOM)
                 self._wait_for_room(converted)
                 in_flight, batch = self._opened()
             in_flight.timed("stage", lambda: batch.append(portion, converted))
@@ -299,9 +296,11 @@ class Pipeline:
         _, batch = self._opened()
         return self._close_rules.reason(batch, is_writer_idle=self.is_idle, stored_share=self._stored_share)
 
-    def _expect_writer(self) -> None:
+    def _close_early(self, reason: str) -> None:
+        """Hand the open batch on, though the consumer has not ended it and so has not counted it for the writer."""
         with self._changed:
             self._waiting_for_writer += 1
+        self._close(reason)
 
     def _close(self, reason: str) -> None:
         """Hand the open batch on; nothing of it stays here while the next step is busy."""
