@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from dev.machine import ServiceError
 
@@ -51,6 +51,19 @@ class Broker:
             self._wait_for_leaders(admin, name, partitions)
         except KafkaException as error:
             raise ServiceError(f"creating topic {name}: {error.args[0].str()}") from error
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Give the topic more partitions; return when they can be written to.
+
+        Raises:
+            ServiceError: the broker refuses.
+        """
+        admin = self._admin()
+        try:
+            admin.create_partitions([NewPartitions(topic, total)])[topic].result(ADMIN_TIMEOUT)
+            self._wait_for_leaders(admin, topic, total)
+        except KafkaException as error:
+            raise ServiceError(f"adding partitions to {topic}: {error.args[0].str()}") from error
 
     def produce(self, topic: str, records: Iterable[Record]) -> int:
         """Produce all records and return how many they were, once the broker has acknowledged each of them.
@@ -117,7 +130,7 @@ class Broker:
             if len(known) == partitions and all(partition.leader >= 0 for partition in known.values()):
                 return
             if time.monotonic() > deadline:
-                raise ServiceError(f"creating topic {topic}: no leaders after {ADMIN_TIMEOUT:.0f} s")
+                raise ServiceError(f"topic {topic}: no leaders of all partitions after {ADMIN_TIMEOUT:.0f} s")
             time.sleep(0.02)
 
     @staticmethod

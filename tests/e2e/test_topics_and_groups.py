@@ -1,7 +1,7 @@
 """Topics and consumer groups that change while a connector runs or rests: nothing is passed over or doubled."""
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
 
 from dev.broker import QUIET
 from tests.e2e.conftest import NewScenario
@@ -84,8 +84,7 @@ def is_through(scenario: Scenario, connector: ConnectorProcess, count: int) -> b
 
 
 def add_partitions(scenario: Scenario, count: int) -> None:
-    admin = AdminClient({"bootstrap.servers": scenario.kafka.bootstrap_servers, **QUIET})
-    admin.create_partitions([NewPartitions(scenario.topic, count)])[scenario.topic].result(30)
+    scenario.kafka.add_partitions(scenario.topic, count)
     scenario.partitions = count
 
 

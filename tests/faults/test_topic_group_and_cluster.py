@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewPartitions
 
 from app.consumer.end_offsets import EndOffsets
 from app.consumer.group import check_members
@@ -39,8 +38,7 @@ def _write(place: Place, count: int, *committed: int, **variables: str) -> None:
 
 
 def _add_partitions(place: Place, total: int) -> None:
-    admin = place._admin()  # has to live until it answers
-    admin.create_partitions([NewPartitions(place.topic, total)])[place.topic].result(30)
+    place.kafka.add_partitions(place.topic, total)
     place.partitions = total
 
 
