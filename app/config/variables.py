@@ -41,5 +41,7 @@ class Variables(TableVariables):
     def _all_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
         if "max_buffer_mb" in info.data and "spark_driver_memory" in info.data:
             heap = info.data["spark_driver_memory"]
-            plan_memory(value, info.data["max_buffer_mb"], heap and parse.megabytes(heap))
+            plan = plan_memory(value, info.data["max_buffer_mb"], heap and parse.megabytes(heap))
+            if value is not None and (shortage := plan.shortage(value)):
+                raise ValueError(shortage)
         return value

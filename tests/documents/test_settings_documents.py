@@ -175,7 +175,8 @@ def test_a_fitted_default_is_explained(name: str) -> None:
     assert name not in FORM or f"(empty: {FITTED[name]}" in FORM[name].description
 
 
-def test_fitted_defaults_are_those_of_a_container_of_unknown_size() -> None:
+def test_fitted_defaults_are_those_of_a_container_of_unknown_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.config.settings.memory_limit", lambda: None)
     with patch.dict(os.environ, FILLED_IN, clear=True):
         settings = load_settings()
     assert settings.root == FITTED["S3_PREFIX"]

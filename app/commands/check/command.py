@@ -1,6 +1,7 @@
 """``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
 
 import contextlib
+import logging
 import secrets
 import shutil
 import threading
@@ -35,6 +36,8 @@ from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
 from app.table.location import TableLocation
 
+logger = logging.getLogger(__name__)
+
 _BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
 _ANSWER_SECONDS: Final = 30.0
 _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
@@ -49,6 +52,8 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
     """
     options = new_parser().parse_args(arguments)
     log_warnings_only()
+    if settings.memory_warning:
+        logger.warning("%s", settings.memory_warning)
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:
