@@ -16,6 +16,7 @@ from io import BytesIO
 from typing import ClassVar, Final
 
 from app.errors import ConfigError
+from app.monitoring.hosts import AllowedHosts
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +52,8 @@ class Answer:
 Routes = Mapping[str, Callable[[], Answer]]
 
 
-def not_found(paths: Routes) -> Answer:
-    """The answer for an unknown path."""
-    return Answer(404, "text/plain; charset=utf-8", f"there are {', '.join(paths)}\n".encode())
+def _in_words(status: int, text: str) -> Answer:
+    return Answer(status, "text/plain; charset=utf-8", f"{text}\n".encode())
 
 
 class HttpServer:
@@ -63,12 +63,14 @@ class HttpServer:
         host: address or name of the interface; ``0.0.0.0`` or ``::`` for all.
         port: TCP port.
         routes: what answers at which path; must be quick and not raise.
+        probes: the same for the platform's probes, which are answered whatever host a request names.
+        allowed: the host names that the routes answer to.
 
     Raises:
         ConfigError: the port is taken, or host or port are not allowed.
     """
 
-    def __init__(self, host: str, port: int, routes: Routes) -> None:
+    def __init__(self, host: str, port: int, routes: Routes, probes: Routes, allowed: AllowedHosts) -> None:
         try:
             listener = _listen(host, port)
         except OSError as error:
@@ -77,7 +79,7 @@ class HttpServer:
                 error.strerror or str(error),
                 "Choose another port or host, or port 0 for none",
             ) from None
-        connections = _Connections(routes)
+        connections = _Connections(_Paths(routes, probes, allowed))
         threading.Thread(target=asyncio.run, args=(connections.serve(listener),), name="http", daemon=True).start()
 
 
@@ -101,6 +103,33 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+class _Paths:
+    """Finds the answer to a request."""
+
+    def __init__(self, routes: Routes, probes: Routes, allowed: AllowedHosts) -> None:
+        self._routes = routes
+        self._probes = probes
+        self._allowed = allowed
+
+    def answer(self, path: str, host: str | None, address: str) -> Answer:
+        """The answer to a GET.
+
+        Args:
+            path: without a query.
+            host: the ``Host`` of the request.
+            address: the one of ours at which the connection came in.
+        """
+        if probe := self._probes.get(path):
+            return probe()
+        if not self._allowed.allow(host, address):
+            return _in_words(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "this host name is not known here: ask for localhost or an IP address, or set HTTP_ALLOWED_HOSTS",
+            )
+        route = self._routes.get(path)
+        return route() if route else _in_words(404, f"there are {', '.join([*self._routes, *self._probes])}")
+
+
 class _Places:
     """A number of places for connections. When all are taken, the one that was taken first is freed."""
 
@@ -122,13 +151,15 @@ class _Places:
 class _Connections:
     """Reads requests and writes answers, for all connections on one thread."""
 
-    def __init__(self, routes: Routes) -> None:
-        self._routes = routes
+    def __init__(self, paths: _Paths) -> None:
+        self._paths = paths
         self._reading = _Places(MOST_CONNECTIONS)
         self._writing = _Places(MOST_ANSWERS)
 
     async def serve(self, listener: socket.socket) -> None:
-        server = await asyncio.start_server(self._connected, sock=listener, limit=_LONGEST_HEAD, backlog=_ACCEPTED_AT_ONCE)
+        server = await asyncio.start_server(
+            self._connected, sock=listener, limit=_LONGEST_HEAD, backlog=_ACCEPTED_AT_ONCE
+        )
         listener.listen(_BACKLOG)
         await server.serve_forever()
 
@@ -154,7 +185,8 @@ class _Connections:
             head = await _read_head(reader)
         if head == b"":
             return False
-        handler = _Handler(head, self._routes) if head else None
+        address = str(writer.get_extra_info("sockname")[0])
+        handler = _Handler(head, address, self._paths) if head else None
         self._reading.free(writer)
         self._writing.take(writer)
         async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -206,12 +238,13 @@ class _Handler(BaseHTTPRequestHandler):
     error_message_format = "%(message)s\n"
     _ALLOWED: ClassVar[str] = "GET, HEAD"
 
-    def __init__(self, request: bytes, routes: Routes) -> None:
+    def __init__(self, request: bytes, address: str, paths: _Paths) -> None:
         self.rfile = BytesIO(request)
         self.wfile = head = BytesIO()
         self.body = b""
         self.close_connection = True
-        self._routes = routes
+        self._address = address
+        self._paths = paths
         self.handle_one_request()  # the library's own constructor does this with a socket
         self.head = head.getvalue()
 
@@ -227,14 +260,12 @@ class _Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def _found(self) -> Answer:
-        path = self.path.partition("?")[0]
-        answer = self._routes.get(path)
-        return answer() if answer else not_found(self._routes)
+        return self._paths.answer(self.path.partition("?")[0], self.headers["Host"], self._address)
 
     def _refuse(self) -> None:
         self.close_connection = True  # whatever the request has in it is not read
-        text = f"only {self._ALLOWED} are allowed: nothing can be changed here\n"
-        self._answer(Answer(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain; charset=utf-8", text.encode()))
+        text = f"only {self._ALLOWED} are allowed: nothing can be changed here"
+        self._answer(_in_words(HTTPStatus.METHOD_NOT_ALLOWED, text))
 
     def _answer(self, answer: Answer, *, with_body: bool = True) -> None:
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:

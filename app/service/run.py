@@ -262,7 +262,7 @@ class _Service:
     def _new_monitor(self) -> Monitor:
         monitor = new_monitor(self._settings, self._metrics, self._health, self._spark)
         if self._settings.http_port:
-            monitor.serve(self._settings.http_host, self._settings.http_port)
+            monitor.serve(self._settings.http_host, self._settings.http_port, self._settings.http_allowed_hosts)
         return monitor
 
     def _end_without_spark(self, error: SparkLostError) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from app.errors import ConfigError
 from app.monitoring import http_server
+from app.monitoring.hosts import AllowedHosts
 from app.monitoring.http_server import Answer, HttpServer
 from dev.server import free_ports
 
@@ -27,7 +28,9 @@ def port() -> int:
         "/sick": lambda: Answer(503, TEXT, b"no\n"),
         "/big": lambda: Answer(200, TEXT, BIG),
     }
-    HttpServer("127.0.0.1", port, routes)
+    HttpServer(
+        "127.0.0.1", port, routes, {"/alive": lambda: Answer(200, TEXT, b"yes\n")}, AllowedHosts(["Lake.example"])
+    )
     return port
 
 
@@ -80,17 +83,35 @@ def test_nothing_can_be_changed(connection: HTTPConnection, method: str, path: s
     assert b"nothing can be changed" in body
 
 
-@pytest.mark.parametrize("path", ["/health", "/sick/", "/../", "/%2e%2e/etc/passwd", "http://other.example/x"])
+@pytest.mark.parametrize("path", ["/health", "/sick/", "/../", "/%2e%2e/etc/passwd"])
 def test_other_paths_say_which_there_are(connection: HTTPConnection, path: str) -> None:
     answer, body = ask(connection, "GET", path)
-    assert (answer.status, body) == (404, b"there are /, /sick, /big\n")
+    assert (answer.status, body) == (404, b"there are /, /sick, /big, /alive\n")
 
 
-def test_the_host_that_a_client_names_changes_nothing(connection: HTTPConnection) -> None:
-    plain, content = ask(connection, "GET", "/")
-    other, same = ask(connection, "GET", "/", Host="evil.example", **{"X-Forwarded-Host": "evil.example"})
-    assert (other.status, same) == (plain.status, content)
-    assert "evil" not in str(other.headers)
+@pytest.mark.parametrize("path", ["/", "/nowhere"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_host_name_that_is_not_known_is_refused(connection: HTTPConnection, method: str, path: str) -> None:
+    answer, body = ask(connection, method, path, Host="evil.example:80", **{"X-Forwarded-Host": "localhost"})
+    assert answer.status == 421
+    assert "evil" not in str(answer.headers)
+    assert method == "HEAD" or (b"ask for localhost" in body and b"HTTP_ALLOWED_HOSTS" in body)
+
+
+def test_the_probes_answer_whatever_the_host(connection: HTTPConnection) -> None:
+    answer, body = ask(connection, "GET", "/alive", Host="evil.example")
+    assert (answer.status, body) == (200, b"yes\n")
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1", "10.1.2.3:80", "lake.example", "LAKE.EXAMPLE.:443"])
+def test_other_hosts_are_answered(connection: HTTPConnection, host: str) -> None:
+    assert ask(connection, "GET", "/", Host=host)[0].status == 200
+
+
+def test_a_request_may_name_no_host(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert client.makefile("rb").readline().split()[1] == b"200"
 
 
 def test_every_answer_forbids_what_a_browser_might_do_with_it(connection: HTTPConnection) -> None:
@@ -107,8 +128,8 @@ def test_every_answer_forbids_what_a_browser_might_do_with_it(connection: HTTPCo
 
 def test_the_body_of_a_request_is_not_taken_for_another_request(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
-        smuggled = b"GET /sick HTTP/1.1\r\nHost: x\r\n\r\n"
-        head = f"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(smuggled)}\r\n\r\n"
+        smuggled = b"GET /sick HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        head = f"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(smuggled)}\r\n\r\n"
         client.sendall(head.encode() + smuggled)
         answer = client.makefile("rb").read()
     assert answer.count(b"HTTP/1.1 ") == 1
@@ -141,7 +162,7 @@ def test_many_clients_at_once_are_all_served(port: int) -> None:
 
 def test_many_requests_at_once_on_one_connection_are_answered_in_turn(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
-        client.sendall(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n" * 99 + b"GET /sick HTTP/1.0\n\n")
+        client.sendall(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 99 + b"GET /sick HTTP/1.0\n\n")
         answer = client.makefile("rb").read()
     assert answer.count(b"HTTP/1.1 200 ") == 99
     assert answer.endswith(b"no\n")
@@ -149,7 +170,7 @@ def test_many_requests_at_once_on_one_connection_are_answered_in_turn(port: int)
 
 @pytest.mark.parametrize(
     "said",
-    [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n"],
+    [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n"],
     ids=["nothing", "half a line", "half a head", "reads no answer"],
 )
 def test_slow_clients_give_way_to_the_next(port: int, said: bytes) -> None:
@@ -202,7 +223,7 @@ def test_a_request_has_its_time_as_a_whole(monkeypatch: pytest.MonkeyPatch, port
 def test_an_answer_has_its_time_as_a_whole(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     monkeypatch.setattr(http_server, "_PATIENCE_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
-        client.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+        client.sendall(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
         size = 0
         with suppress(ConnectionError):
             while got := client.recv(100_000):
@@ -215,7 +236,7 @@ def test_a_client_that_went_away_is_no_error(port: int, caplog: pytest.LogCaptur
     caplog.set_level("DEBUG")
     client = socket.create_connection(("127.0.0.1", port))
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closing resets the connection
-    client.sendall(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+    client.sendall(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
     client.close()
     deadline = time.monotonic() + 10
     while not (failures := [each for each in caplog.records if "request failed" in each.message]):
@@ -227,7 +248,7 @@ def test_a_client_that_went_away_is_no_error(port: int, caplog: pytest.LogCaptur
 
 def test_a_port_that_is_taken_is_a_mistake_in_the_settings(port: int) -> None:
     with pytest.raises(ConfigError) as caught:
-        HttpServer("127.0.0.1", port, {})
+        HttpServer("127.0.0.1", port, {}, {}, AllowedHosts())
     assert str(caught.value) == (
         f"opening HTTP_PORT={port} on HTTP_HOST=127.0.0.1: Address already in use. "
         "Choose another port or host, or port 0 for none"
@@ -236,7 +257,7 @@ def test_a_port_that_is_taken_is_a_mistake_in_the_settings(port: int) -> None:
 
 def test_a_host_that_is_none_is_a_mistake_in_the_settings() -> None:
     with pytest.raises(ConfigError, match="HTTP_HOST=no such host"):
-        HttpServer("no such host", free_ports(1)[0], {})
+        HttpServer("no such host", free_ports(1)[0], {}, {}, AllowedHosts())
 
 
 def knows_ipv6() -> bool:
@@ -253,7 +274,8 @@ def knows_ipv6() -> bool:
 )
 def test_other_interfaces(host: str, asked: str) -> None:
     [port] = free_ports(1)
-    HttpServer(host, port, {"/": lambda: Answer(200, TEXT, b"here")})
+    HttpServer(host, port, {"/": lambda: Answer(200, TEXT, b"here")}, {}, AllowedHosts())
     connection = HTTPConnection(asked, port, timeout=20)
     assert ask(connection, "GET", "/")[1] == b"here"
+    assert ask(connection, "GET", "/", Host="evil.example")[0].status == 421, "it comes in on the loopback"
     connection.close()
