@@ -25,6 +25,7 @@ from app.config.storage_url import StorageAddress
 from app.config.targets import CatalogTarget, StorageTarget
 from app.config.variables import Variables
 from app.errors import ConfigError
+from app.formatting import escape_control
 from app.storage.azure.target import AzureTarget
 from app.storage.gcs.target import GcsTarget
 from app.storage.local.target import LocalTarget
@@ -47,8 +48,8 @@ class SettingsError(ConfigError):
     """
 
     def __init__(self, problems: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
-        self.problems = problems
-        self.remarks = remarks
+        self.problems = tuple(map(escape_control, problems))
+        self.remarks = tuple(map(escape_control, remarks))
         super().__init__("reading the settings", "; ".join(problems))
 
     def __str__(self) -> str:
