@@ -7,6 +7,7 @@ module that talks to the SDK. None of them derives from ``QuixException``: the f
 from collections.abc import Iterator
 from typing import ClassVar
 
+from app.formatting import escape_control
 from app.model import TopicPartition
 
 _SHOWN = 80  # characters of a value, enough to recognise it
@@ -19,11 +20,14 @@ class ConnectorError(Exception):
         doing: what was being done, to which object, e.g. ``"uploading s3://lake/data/t/x.parquet"``.
         cause: why it failed, in the words of the other side where it gave any.
         hint: what to do about it; empty when there is nothing to do but wait.
+
+    The words of others may hold anything: control characters are escaped, so the message is one line.
     """
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, doing: str, cause: str, hint: str = "") -> None:
+        doing, cause, hint = map(escape_control, (doing, cause, hint))
         self.doing = doing
         self.cause = cause
         self.hint = hint

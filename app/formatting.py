@@ -1,9 +1,14 @@
-"""Formats numbers for people."""
+"""Formats numbers and texts for people."""
+
+import re
 
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")
 _LONG, _WIDE = 1_000, 100  # from here on: another unit; no decimals
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+# Control characters, what changes the direction of text, ends of lines and paragraphs, and halves of characters, which
+# UTF-8 cannot encode.
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def size(count: int) -> str:
@@ -48,6 +53,19 @@ def short(value: float) -> str:
             break
         value /= 1_000
     return f"{value:.4g}{unit}"
+
+
+def escape_control(text: str) -> str:
+    r"""The text with ``\uXXXX`` in place of characters that are not seen and change what is.
+
+    These are control characters (C0, DEL, C1), controls of direction, ends of lines and paragraphs, and surrogates.
+    """
+    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def escape_control_in_lines(text: str) -> str:
+    """The same for a text of several lines, which it keeps."""
+    return "\n".join(map(escape_control, text.split("\n")))
 
 
 def _two(whole: int, unit: int, name: str, lesser: int, lesser_name: str) -> str:

@@ -9,16 +9,40 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import indent
 from types import TracebackType
 from typing import Literal
 
 from app.errors import ConnectorError
+from app.formatting import escape_control, escape_control_in_lines
 
 logger = logging.getLogger(__name__)
 
 LogFormat = Literal["text", "json"]
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_MARGIN = "    "
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class TextFormatter(logging.Formatter):
+    """One line; that of an exception is followed by its traceback.
+
+    What comes from outside can neither begin a line nor steer a terminal: control characters are escaped, and the lines
+    of a traceback are indented.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        return escape_control(super().formatMessage(record))
+
+    def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802 - the library's name
+        return indent(escape_control_in_lines(super().formatException(ei)), _MARGIN)
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - the library's name
+        return indent(escape_control_in_lines(stack_info), _MARGIN)
 
 
 class JsonFormatter(logging.Formatter):
@@ -45,7 +69,7 @@ class JsonFormatter(logging.Formatter):
 
 def formatter(log_format: LogFormat) -> logging.Formatter:
     """What makes lines of this kind."""
-    return JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT)
+    return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
 # These log a line for every request or call at INFO or DEBUG, which buries ours.

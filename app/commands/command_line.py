@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from app.errors import ConfigError
+from app.formatting import escape_control_in_lines
 
 PROGRAM = "python main.py"
 
@@ -56,7 +57,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def print_line(line: str) -> None:
     """Print a line on standard output at once, also where that is a pipe, and whatever LOGLEVEL is."""
     try:
-        print(line, flush=True)  # noqa: T201
+        print(escape_control_in_lines(line), flush=True)  # noqa: T201
     except BrokenPipeError:  # the reader has enough, as `head` has: the command goes on to its end all the same
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -47,6 +47,21 @@ class MemoryPlan:
         """MB that the whole container needs at the least."""
         return _PYTHON_MB + self.buffer_mb + self.heap_mb + _JVM_BESIDE_HEAP_MB
 
+    def shortage(self, limit_mb: int) -> str | None:
+        """Say why a container of this size is too small, as the end of a sentence; ``None`` if it is large enough."""
+        if limit_mb < SMALLEST_CONTAINER_MB:
+            return (
+                f"is too little memory: the connector needs {SMALLEST_CONTAINER_MB:,} MB, better "
+                f"{ROOMY_CONTAINER_MB:,} MB"
+            )
+        if self.total_mb > limit_mb:
+            return (
+                f"is too little memory for MAX_BUFFER_MB={self.buffer_mb} and SPARK_DRIVER_MEMORY={self.heap_mb}m, "
+                f"which need {self.total_mb:,} MB in all: give the deployment more, or leave the two empty to have "
+                "them fitted"
+            )
+        return None
+
 
 def plan_memory(limit_mb: int | None, buffer_mb: int | None, heap_mb: int | None) -> MemoryPlan:
     """Share out the memory. What the user has chosen stays; the rest follows the container's limit.
@@ -55,23 +70,10 @@ def plan_memory(limit_mb: int | None, buffer_mb: int | None, heap_mb: int | None
         limit_mb: what the container may use; ``None`` if unknown.
         buffer_mb: the user's choice, or ``None``.
         heap_mb: the user's choice, or ``None``.
-
-    Raises:
-        ValueError: the container is too small, or too small for what the user has chosen.
     """
     if limit_mb is None:
         return MemoryPlan(buffer_mb or DEFAULT_BUFFER_MB, heap_mb or DEFAULT_HEAP_MB)
-    if limit_mb < SMALLEST_CONTAINER_MB:
-        raise ValueError(
-            f"is too little memory: the connector needs {SMALLEST_CONTAINER_MB:,} MB, better {ROOMY_CONTAINER_MB:,} MB"
-        )
-    plan = MemoryPlan(
-        buffer_mb or min(DEFAULT_BUFFER_MB, limit_mb // _SHARE_OF_BUFFER),
+    return MemoryPlan(
+        buffer_mb or max(1, min(DEFAULT_BUFFER_MB, limit_mb // _SHARE_OF_BUFFER)),
         heap_mb or (DEFAULT_HEAP_MB if limit_mb >= ROOMY_CONTAINER_MB else SMALL_HEAP_MB),
     )
-    if plan.total_mb > limit_mb:
-        raise ValueError(
-            f"is too little memory for MAX_BUFFER_MB={plan.buffer_mb} and SPARK_DRIVER_MEMORY={plan.heap_mb}m, which "
-            f"need {plan.total_mb:,} MB in all: give the deployment more, or leave the two empty to have them fitted"
-        )
-    return plan

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,254}")
 _BROKER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?")
 _MEMORY = re.compile(r"(\d+)([mg])", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SMALLEST_HEAP_MB = 512  # measured: a heap of 300 MB does not start
@@ -166,6 +167,15 @@ def metadata_columns(text: str) -> tuple[str, ...]:
     unknown = [name for name in names if name not in METADATA_COLUMNS]
     if unknown:
         raise ValueError(f"must be any of {', '.join(METADATA_COLUMNS)} with commas between them, not {unknown[0]}")
+    return names
+
+
+def host_names(text: str) -> tuple[str, ...]:
+    """Parse a comma separated list of host names, without ports."""
+    names = _entries(text)
+    wrong = next((name for name in names if not _HOST.fullmatch(name)), None)
+    if wrong is not None:
+        raise ValueError(f'must be host names with commas between them, without "http://" and port, not {wrong!r}')
     return names
 
 

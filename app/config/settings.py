@@ -5,6 +5,7 @@ What the user sets wins over what the platform injects.
 
 import json
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from app.cgroup import MemoryLimit, memory_limit
 from app.config.fields import IN_QUOTES, is_quoted, is_secret
 from app.config.kafka_login import KafkaLoginVariables, region_of_msk
 from app.config.memory import MemoryPlan, plan_memory
@@ -23,6 +25,7 @@ from app.config.storage_url import StorageAddress
 from app.config.targets import CatalogTarget, StorageTarget
 from app.config.variables import Variables
 from app.errors import ConfigError
+from app.formatting import escape_control
 from app.storage.azure.target import AzureTarget
 from app.storage.gcs.target import GcsTarget
 from app.storage.local.target import LocalTarget
@@ -45,8 +48,8 @@ class SettingsError(ConfigError):
     """
 
     def __init__(self, problems: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
-        self.problems = problems
-        self.remarks = remarks
+        self.problems = tuple(map(escape_control, problems))
+        self.remarks = tuple(map(escape_control, remarks))
         super().__init__("reading the settings", "; ".join(problems))
 
     def __str__(self) -> str:
@@ -55,7 +58,10 @@ class SettingsError(ConfigError):
 
 
 class Settings(Variables):
-    """The variables, and the values that follow from several of them. Nothing is looked up outside."""
+    """The variables, and the values that follow from several of them.
+
+    Nothing is looked up outside, except the memory of the container where the platform names none.
+    """
 
     @property
     def broker_address(self) -> str | None:
@@ -152,11 +158,30 @@ class Settings(Variables):
             token = self.platform_catalog_token
         return CatalogTarget(url, _revealed(token))
 
+    @cached_property
+    def container_memory(self) -> MemoryLimit | None:
+        """What the container may use: as the platform says, else as its control group does."""
+        if self.memory_limit_mb is not None:
+            return MemoryLimit(self.memory_limit_mb, "Quix__Deployment__Limits__Memory")
+        return memory_limit()
+
     @property
     def memory(self) -> MemoryPlan:
         """MB for the rows in Python and for the Java heap, fitted to the container where the user left it open."""
         heap_mb = megabytes(self.spark_driver_memory) if self.spark_driver_memory else None
-        return plan_memory(self.memory_limit_mb, self.max_buffer_mb, heap_mb)
+        limit = self.container_memory
+        return plan_memory(limit.mb if limit else None, self.max_buffer_mb, heap_mb)
+
+    @property
+    def memory_warning(self) -> str | None:
+        """Why the container is too small for the settings, if it is.
+
+        Settings that do not fit what the platform says are refused. A control group may be one that others share, so
+        these are not.
+        """
+        limit = self.container_memory
+        shortage = self.memory.shortage(limit.mb) if limit else None
+        return f"the limit of {limit.mb:,} MB by {limit.source} {shortage}" if limit and shortage else None
 
     def offline(self, folder: Path) -> "Settings":
         """The same for a table in this folder, and for no broker at all."""
@@ -180,6 +205,7 @@ class Settings(Variables):
             f"writing: batches of {self.batch_size:,} rows, commit every {self.commit_interval:g} s, "
             f"{self.max_write_workers} uploads at once, buffer {self.memory.buffer_mb:,} MB",
             f"spark: {self.spark_master}, heap {self.memory.heap_mb:,} MB",
+            f"memory: {self._memory_in_words()}",
             f"health: {f'{self.http_host}:{self.http_port}' if self.http_port else 'off'}, log level {self.loglevel}"
             + (", as JSON" if self.log_format == "json" else ""),
         ]
@@ -229,6 +255,11 @@ class Settings(Variables):
         if self.metadata_columns:
             words.append(f"with {', '.join(self.metadata_columns)}")
         return ", ".join(words)
+
+    def _memory_in_words(self) -> str:
+        limit = self.container_memory
+        words = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
+        return f"{words}, the settings need {self.memory.total_mb:,} MB"
 
     def _catalog_in_words(self) -> str:
         if self.catalog is None:

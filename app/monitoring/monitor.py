@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from app.logs import RecentWarnings
 from app.model import TopicPartition
 from app.monitoring.history import History, Sample
+from app.monitoring.hosts import AllowedHosts
 from app.monitoring.http_server import Answer, HttpServer
 from app.monitoring.metrics import Identity, Live, Metrics
 from app.monitoring.probes import Health, Probe
@@ -55,19 +56,18 @@ class Monitor:
         """Show this table: the catalog may have it elsewhere than the settings say."""
         self._identity = replace(self._identity, table=table, root=root, is_found=True)
 
-    def serve(self, host: str, port: int) -> None:
-        """Open the port, and answer on threads from now on.
+    def serve(self, host: str, port: int, allowed_hosts: Collection[str]) -> None:
+        """Open the port, and answer on a thread from now on; ``allowed_hosts`` are names as in ``AllowedHosts``.
 
         Raises:
             ConfigError: the port cannot be opened.
         """
-        routes = {
-            "/": self._page,
+        routes = {"/": self._page, "/metrics": self._scraped}
+        probes = {
             "/health/live": lambda: _probed(self._health.live()),
             "/health/ready": lambda: _probed(self._health.ready()),
-            "/metrics": self._scraped,
         }
-        HttpServer(host, port, routes)
+        HttpServer(host, port, routes, probes, AllowedHosts(allowed_hosts))
         logging.getLogger().addHandler(self._warned)
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
 
@@ -95,7 +95,7 @@ class Monitor:
         except Exception:
             logger.debug("asking Kafka how far the partitions go", exc_info=True)
 
-    # --- on threads of the server -----------------------------------------------------------------------------------
+    # --- on the thread of the server ---------------------------------------------------------------------------------
 
     @cached_property
     def _exposition(self) -> "Exposition":

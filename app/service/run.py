@@ -141,8 +141,7 @@ class _Service:
         """
         self._listen_to_signals()
         settings, timings, metrics = self._settings, self._timings, self._metrics
-        for line in settings.summary():
-            logger.info("%s", line)
+        _log_settings(settings)
         customised = load_customised()
         monitor = self._new_monitor()
         begin = timings.clock()
@@ -263,7 +262,7 @@ class _Service:
     def _new_monitor(self) -> Monitor:
         monitor = new_monitor(self._settings, self._metrics, self._health, self._spark)
         if self._settings.http_port:
-            monitor.serve(self._settings.http_host, self._settings.http_port)
+            monitor.serve(self._settings.http_host, self._settings.http_port, self._settings.http_allowed_hosts)
         return monitor
 
     def _end_without_spark(self, error: SparkLostError) -> None:
@@ -343,6 +342,13 @@ class _Service:
         own_id = new_client_id(self._settings, location)
         patiently(lambda: check_members(application.admin, group, own_id), self._timings)
         return topic
+
+
+def _log_settings(settings: Settings) -> None:
+    for line in settings.summary():
+        logger.info("%s", line)
+    if settings.memory_warning:
+        logger.warning("%s", settings.memory_warning)
 
 
 def _transformed(customised: Customised, application: LakeApplication, topic: Topic) -> tuple[StreamingDataFrame, bool]:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from app.cgroup import MemoryLimit
 from app.errors import ConnectorError
 from app.spark.java import Java, find_java
 from app.spark.launch import (
@@ -50,8 +51,6 @@ _WITH_AOT_CACHE = 25  # the first Java that makes one in a single run
 _KEPT = 3  # archives of other versions of Java or Spark: each has almost 200 MB
 _NEEDED = (*INHERITED, "JAVA_HOME", "XDG_CACHE_HOME", "TMPDIR", EXTRA_OPTIONS)  # by the process that makes one
 _ARCHIVE_OPTIONS = ("-XX:AOTCache", "-XX:SharedArchiveFile", "-Xshare")
-_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-_NO_LIMIT = 1 << 50
 
 
 def archive_option(java: Java, archive: Path) -> str:
@@ -77,17 +76,17 @@ def archive_options(java: Java) -> list[str]:
     return [archive_option(java, archive)] if archive and archive.is_file() else []
 
 
-def make_in_background(java: Java, memory_limits: Sequence[Path] = _MEMORY_LIMITS) -> Popen[bytes] | None:
+def make_in_background(java: Java, limit: MemoryLimit | None) -> Popen[bytes] | None:
     """Begin to make the archive where it is missing; the process ends with ours, or when its standard input is closed.
 
     If memory is limited, nothing is made: a second Java beside Spark's might exceed the limit.
 
     Args:
         java: which one.
-        memory_limits: files of the system that say how much memory this process may take.
+        limit: that of this process, ``None`` where there is none.
     """
     archive = cached_archive(java)
-    if archive is None or archive.exists() or _is_limited(memory_limits) or not _can_write(archive.parent):
+    if archive is None or archive.exists() or limit or not _can_write(archive.parent):
         return None
     logger.info("making an archive of Java's classes, with which Spark starts faster: %s", archive)
     command = [sys.executable, "-m", __name__, "--for-parent", str(archive)]
@@ -125,13 +124,6 @@ def _key(java: Java) -> str:
     stats = [(str(file), found.st_size, int(found.st_mtime)) for file in files for found in [file.stat()]]
     depends = [java.release, stats, class_path(), MODULE_OPTIONS, JVM_OPTIONS, extra_options()]
     return hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
-
-
-def _is_limited(memory_limits: Sequence[Path]) -> bool:
-    for path in memory_limits:
-        with suppress(OSError, ValueError):  # ValueError: the word "max"
-            return int(path.read_text()) < _NO_LIMIT
-    return False
 
 
 def _can_write(folder: Path) -> bool:

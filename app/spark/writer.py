@@ -27,6 +27,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from app.cgroup import memory_limit
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.spark.class_archive import archive_options, make_in_background
@@ -262,7 +263,7 @@ class SparkWriter:
                 return
             if self._archiving is None and time.monotonic() >= archive_at:
                 archive_at = math.inf
-                self._archiving = make_in_background(find_java())
+                self._archiving = make_in_background(find_java(), memory_limit())
 
     def _has_ended(self) -> bool:
         """Whether the JVM is gone. Its connections break some moments before the system reports its end."""

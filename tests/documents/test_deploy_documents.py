@@ -70,6 +70,15 @@ def test_the_grace_is_longer_than_the_longest_stop() -> None:
     assert seconds(COMPOSE["services"]["sink"]["stop_grace_period"]) > service._LONGEST_STOP_SECONDS + 3
 
 
+def test_ports_are_published_for_this_machine_alone() -> None:
+    """The status page and the servers of the example ask nobody who they are."""
+    pages = [README, *(page.read_text() for page in (REPO / "docs").rglob("*.md"))]
+    published = [port for page in pages for port in re.findall(r"(?:-p|--publish)[ =](\S*:\d+)", page)]
+    published += [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
+    assert len(published) >= 3
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
+
+
 def test_the_image_is_the_one_that_is_built() -> None:
     built = re.findall(r"docker build -t (\S+) \.", README + (DEPLOY / "kubernetes.md").read_text())
     assert set(built) == {"quix-ts-datalake-sink"}

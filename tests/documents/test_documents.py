@@ -172,7 +172,7 @@ def check_container(line: Line) -> None:
     check_connector(given.command)
     if not given.command:
         served = str(Variables.model_fields["http_port"].default)
-        assert given.p == f"{served}:{served}"
+        assert given.p == f"127.0.0.1:{served}:{served}"
         assert f"EXPOSE {served}\n" in DOCKERFILE
         assert int(given.stop_timeout) > service._LONGEST_STOP_SECONDS + 3
         assert given.read_only

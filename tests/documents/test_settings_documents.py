@@ -1,6 +1,7 @@
-"""Four places list the settings: the code, the form of Quix Cloud, ``dotenv.example`` and ``docs/settings.md``.
+"""Three places list all settings: the code, ``dotenv.example`` and ``docs/settings.md``.
 
-Here they are held together. Whoever reads one of them may rely on it. The README repeats rows of the page.
+Here they are held together. Whoever reads one of them may rely on it. The README repeats rows of the page. The form of
+Quix Cloud has the settings that people choose first.
 """
 
 import io
@@ -27,14 +28,25 @@ README = (REPO / "README.md").read_text()
 PAGE = (REPO / "docs" / "settings.md").read_text()
 DOTENV = (REPO / "dotenv.example").read_text()
 
-# Their default depends on where the connector runs. The form must leave them out, for it sends what it shows.
+# Their default depends on where the connector runs. The form must leave it out, for it sends what it shows.
 FITTED = {
     "S3_PREFIX": DEFAULT_PREFIX,
     "MAX_BUFFER_MB": str(DEFAULT_BUFFER_MB),
     "SPARK_DRIVER_MEMORY": f"{DEFAULT_HEAP_MB // 1024}g",
 }
-# The form is that of the image, where the port is to be reached from outside the container.
+# In the image the port is to be reached from outside the container.
 OF_THE_IMAGE = {"HTTP_HOST": "0.0.0.0"}  # noqa: S104
+# The form: every variable of the connector's specification, in the order in which people think of them.
+FORM_ORDER = [
+    *("input",),
+    *("S3_BUCKET", "S3_PREFIX", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    *("TABLE_NAME", "HIVE_COLUMNS", "TIMESTAMP_COLUMN"),
+    *("CATALOG_URL", "CATALOG_AUTH_TOKEN", "CATALOG_NAMESPACE", "AUTO_DISCOVER"),
+    *("AUTO_OFFSET_RESET", "CONSUMER_GROUP", "KAFKA_KEY_DESERIALIZER", "KAFKA_VALUE_DESERIALIZER"),
+    *("BATCH_SIZE", "COMMIT_INTERVAL", "MAX_WRITE_WORKERS", "LOGLEVEL"),
+]
+LONGEST_FORM = 24  # fields: nobody reads on
+LONGEST_LABEL = 100
 # What a first run needs, with values to be replaced.
 FILLED_IN = {"input": "sensor-data", "S3_BUCKET": "my-lake", "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}
 
@@ -110,26 +122,44 @@ CODE, FORM, DOTENV_ENTRIES, ROWS = in_code(), in_form(), in_dotenv(), in_page()
 USERS = {name: setting for name, setting in CODE.items() if not name.startswith("Quix__")}
 
 
-@pytest.mark.parametrize("document", [in_form, in_dotenv, in_page])
+@pytest.mark.parametrize("document", [in_dotenv, in_page])
 def test_every_document_has_every_variable_and_no_other(document: Any) -> None:
     assert set(document()) == set(USERS)
 
 
 def test_no_variable_is_written_down_twice() -> None:
-    names = [variable["Name"] for variable in LIBRARY["Variables"]]
-    assert sorted(names) == sorted(USERS)
     assert len(re.findall(r"^#?\w+=", DOTENV, re.MULTILINE)) == len(USERS)
     assert len(re.findall(_ROW, PAGE, re.MULTILINE)) == len(USERS)
 
 
-def test_all_documents_follow_one_order() -> None:
-    assert list(FORM) == list(DOTENV_ENTRIES) == list(ROWS)
+def test_the_documents_follow_one_order() -> None:
+    assert list(DOTENV_ENTRIES) == list(ROWS)
+
+
+def test_the_form_has_the_chosen_fields_in_their_order() -> None:
+    assert [variable["Name"] for variable in LIBRARY["Variables"]] == FORM_ORDER
+    assert len(FORM_ORDER) <= LONGEST_FORM
+    assert set(FORM_ORDER) <= set(USERS)
+
+
+@pytest.mark.parametrize("name", FORM_ORDER)
+def test_a_field_of_the_form_has_a_short_label(name: str) -> None:
+    label = FORM[name].description
+    assert label.endswith(".")
+    assert ". " not in label, "one sentence"
+    assert len(label) <= LONGEST_LABEL
+    assert FORM[name].default or "(empty: " in label, "a field without a default says what empty means"
+
+
+@pytest.mark.parametrize("text", [LIBRARY["shortDescription"], README, PAGE], ids=["form", "README", "page"])
+def test_who_misses_a_field_of_the_form_learns_where_the_others_are(text: str) -> None:
+    assert "as an environment variable" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("name", USERS)
 def test_defaults(name: str) -> None:
     default = CODE[name].default
-    assert FORM[name].default == OF_THE_IMAGE.get(name, default)
+    assert name not in FORM or FORM[name].default == default
     assert ROWS[name].default == FITTED.get(name, default)
     assert DOTENV_ENTRIES[name].default == FILLED_IN.get(name, FITTED.get(name, default))
 
@@ -140,11 +170,13 @@ def test_the_image_has_defaults_of_its_own(name: str, default: str) -> None:
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_a_fitted_default_is_explained_where_it_is_left_out(name: str) -> None:
-    assert f"Empty: {FITTED[name]}" in FORM[name].description
+def test_a_fitted_default_is_explained(name: str) -> None:
+    assert f"Empty: {FITTED[name]}" in ROWS[name].description
+    assert name not in FORM or f"(empty: {FITTED[name]}" in FORM[name].description
 
 
-def test_fitted_defaults_are_those_of_a_container_of_unknown_size() -> None:
+def test_fitted_defaults_are_those_of_a_container_of_unknown_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.config.settings.memory_limit", lambda: None)
     with patch.dict(os.environ, FILLED_IN, clear=True):
         settings = load_settings()
     assert settings.root == FITTED["S3_PREFIX"]
@@ -154,13 +186,14 @@ def test_fitted_defaults_are_those_of_a_container_of_unknown_size() -> None:
 
 @pytest.mark.parametrize("name", USERS)
 def test_options(name: str) -> None:
-    assert FORM[name].options == ROWS[name].options == DOTENV_ENTRIES[name].options == CODE[name].options
+    assert ROWS[name].options == DOTENV_ENTRIES[name].options == CODE[name].options
+    assert name not in FORM or FORM[name].options == CODE[name].options
 
 
 @pytest.mark.parametrize("name", USERS)
 def test_descriptions_and_required_flags(name: str) -> None:
-    assert ROWS[name].description == DOTENV_ENTRIES[name].description == FORM[name].description
-    assert ROWS[name].required == FORM[name].required
+    assert ROWS[name].description == DOTENV_ENTRIES[name].description
+    assert ROWS[name].required == (name in FORM and FORM[name].required)
 
 
 def test_the_readme_repeats_rows_of_the_page() -> None:

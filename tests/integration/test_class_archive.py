@@ -24,7 +24,7 @@ def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def _begin() -> Popen[bytes]:
-    process = make_in_background(find_java(), ())
+    process = make_in_background(find_java(), None)
     assert process is not None
     return process
 

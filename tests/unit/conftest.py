@@ -17,6 +17,12 @@ def _models_are_read_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _memory_is_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What settings follow must not depend on the container that the tests run in."""
+    monkeypatch.setattr("app.config.settings.memory_limit", lambda: None)
+
+
 @pytest.fixture
 def outgoing(monkeypatch: pytest.MonkeyPatch) -> Outgoing:
     """Let no request of boto3 out, and keep each."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.logs import JsonFormatter, formatter
+from app.logs import JsonFormatter, LogFormat, formatter
 
 
 def record(message: str, *arguments: object, **more: Any) -> logging.LogRecord:
@@ -60,3 +60,28 @@ def test_fields_of_any_kind_are_no_error() -> None:
 
 def test_text_is_for_a_person() -> None:
     assert formatter("text").format(record("sealed %d rows", 7)).endswith(" INFO app.pipeline.in_flight: sealed 7 rows")
+
+
+HOSTILE = "one\r\n2026-01-01 00:00:00,000 INFO app: all is well\x1b[2J\x85\u2028\N{RIGHT-TO-LEFT OVERRIDE}"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_what_comes_from_outside_stays_on_its_line(log_format: LogFormat) -> None:
+    text = formatter(log_format).format(record("the catalog says: %s", HOSTILE))
+    assert len(text.splitlines()) == 1
+    assert text.isascii()
+    assert text.isprintable()
+    assert "\\u202e" in text
+
+
+def test_an_exception_cannot_begin_a_line_of_the_log() -> None:
+    with pytest.raises(ValueError, match="one") as caught:
+        raise ValueError(HOSTILE)
+    exc_info = (caught.type, caught.value, caught.tb)
+    first, *more = (
+        formatter("text").format(record("failed", exc_info=exc_info, stack_info=f"Stack:\n{HOSTILE}")).split("\n")
+    )
+    assert first.endswith(": failed")
+    assert len(more) > 5
+    assert all(line.startswith("    ") and line.isprintable() for line in more)
+    assert "Traceback" in more[0]

@@ -1,6 +1,7 @@
 """``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
 
 import contextlib
+import logging
 import secrets
 import shutil
 import threading
@@ -20,6 +21,7 @@ from app.consumer.assignment import Assignments
 from app.consumer.broker import find_topics, open_topic
 from app.consumer.group import check_members, check_rights
 from app.formatting import counted
+from app.monitoring.hosts import AllowedHosts
 from app.monitoring.http_server import HttpServer
 from app.monitoring.metrics import Metrics
 from app.service.build import new_application, new_client_id
@@ -35,6 +37,8 @@ from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
 from app.table.location import TableLocation
 
+logger = logging.getLogger(__name__)
+
 _BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
 _ANSWER_SECONDS: Final = 30.0
 _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
@@ -49,6 +53,8 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
     """
     options = new_parser().parse_args(arguments)
     log_warnings_only()
+    if settings.memory_warning:
+        logger.warning("%s", settings.memory_warning)
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:
@@ -204,7 +210,7 @@ class _Attempts:
     # --- this machine -----------------------------------------------------------------------------------------------
 
     def _try_port(self) -> str:
-        HttpServer(self._settings.http_host, self._settings.http_port, {})  # ends with the process
+        HttpServer(self._settings.http_host, self._settings.http_port, {}, {}, AllowedHosts())  # ends with the process
         return "is free"
 
     def _start_spark(self) -> str:

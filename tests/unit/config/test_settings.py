@@ -6,6 +6,7 @@ from typing import ClassVar
 import pytest
 from pydantic import ValidationError
 
+from app.cgroup import MemoryLimit
 from app.config.settings import Settings, SettingsError
 from app.storage.s3.target import S3Target
 from tests.support.environment import ENOUGH, ON_PLATFORM, load, problems
@@ -296,3 +297,49 @@ class TestMemory:
         (problem,) = problems(Quix__Deployment__Limits__Memory="1200", SPARK_DRIVER_MEMORY="1g")
         assert "SPARK_DRIVER_MEMORY=1024m" in problem
         assert "need 1,524 MB in all" in problem
+
+    @pytest.mark.parametrize(("limit", "buffer_mb", "heap_mb"), [(3, 1, 512), (1536, 192, 512), (2048, 256, 1024)])
+    def test_follows_the_control_group_where_the_platform_names_no_limit(
+        self, limit: int, buffer_mb: int, heap_mb: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        in_a_group_of(limit, monkeypatch)
+        memory = load().memory
+        assert (memory.buffer_mb, memory.heap_mb) == (buffer_mb, heap_mb)
+
+    def test_the_platform_wins_over_the_control_group(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        in_a_group_of(9000, monkeypatch)
+        settings = load(Quix__Deployment__Limits__Memory="1500")
+        assert settings.memory.heap_mb == 512
+        assert (
+            "memory: limit 1,500 MB by Quix__Deployment__Limits__Memory, the settings need 1,049 MB"
+            in settings.summary()
+        )
+
+    def test_the_log_says_where_a_limit_is_from(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        in_a_group_of(2048, monkeypatch)
+        settings = load()
+        assert f"memory: limit 2,048 MB by {GROUP}, the settings need 1,630 MB" in settings.summary()
+        assert settings.memory_warning is None
+
+    def test_a_control_group_that_is_too_small_is_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        in_a_group_of(512, monkeypatch)
+        assert load().memory_warning == (
+            f"the limit of 512 MB by {GROUP} is too little memory: the connector needs 1,000 MB, better 2,000 MB"
+        )
+
+    def test_settings_that_do_not_fit_a_control_group_are_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        in_a_group_of(2048, monkeypatch)
+        settings = load(SPARK_DRIVER_MEMORY="2g")
+        assert settings.memory.heap_mb == 2048
+        assert settings.memory_warning == (
+            f"the limit of 2,048 MB by {GROUP} is too little memory for MAX_BUFFER_MB=256 and "
+            "SPARK_DRIVER_MEMORY=2048m, which need 2,654 MB in all: give the deployment more, or leave the two empty "
+            "to have them fitted"
+        )
+
+
+GROUP = "/sys/fs/cgroup/memory.max"
+
+
+def in_a_group_of(mb: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.config.settings.memory_limit", lambda: MemoryLimit(mb, GROUP))

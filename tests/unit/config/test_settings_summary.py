@@ -26,6 +26,7 @@ def test_summary() -> None:
         "catalog: https://c, without a token, namespace default, tables are created and files registered",
         "writing: batches of 1,000 rows, commit every 30 s, 10 uploads at once, buffer 256 MB",
         "spark: local[*], heap 1,024 MB",
+        "memory: no limit found, the settings need 1,630 MB",
         "health: off, log level INFO",
     ]
 

@@ -1,4 +1,4 @@
-"""A stop during the start that did not come through as what the signal's handler raised."""
+"""The start: what it logs, and a stop that did not come through as what the signal's handler raised."""
 
 import logging
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import app.service.run
+from app.cgroup import MemoryLimit
 from app.config.settings import Settings
 from tests.support.environment import BROKER_ALONE, load
 
@@ -35,3 +36,15 @@ def test_whatever_fails_after_a_signal_at_the_start_is_a_stop(
     assert app.service.run.run(settings) == code
     assert ("stopped while starting" in caplog.text) is stopped
     assert ("Please report this as a bug" in caplog.text) is not stopped
+
+
+def test_the_start_warns_of_settings_that_the_container_has_no_memory_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr("app.config.settings.memory_limit", lambda: MemoryLimit(1536, "/sys/fs/cgroup/memory.max"))
+    app.service.run._log_settings(load(SPARK_DRIVER_MEMORY="1g"))
+    assert "memory: limit 1,536 MB by /sys/fs/cgroup/memory.max, the settings need 1,566 MB" in caplog.messages
+    [warning] = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert "limit of 1,536 MB" in warning
+    assert "SPARK_DRIVER_MEMORY=1024m" in warning

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.cgroup import MemoryLimit
 from app.spark import class_archive
 from app.spark.class_archive import archive_options, cached_archive, make, make_in_background
 from app.spark.java import Java
@@ -41,7 +42,7 @@ def test_an_archive_is_used_once_it_is_made(java: Java, cache: Path, monkeypatch
     make(java, archive)
 
     assert archive_options(java) == [f"-XX:AOTCache={archive}"]
-    assert make_in_background(java, ()) is None, "it is there"
+    assert make_in_background(java, None) is None, "it is there"
 
 
 def test_an_older_java_gets_a_dynamic_archive(java: Java) -> None:
@@ -68,7 +69,7 @@ def test_an_archive_that_the_environment_names_is_left_alone(java: Java, monkeyp
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dx=y -XX:AOTCache=/opt/native/spark.aot")
     assert cached_archive(java) is None
     assert archive_options(java) == []
-    assert make_in_background(java, ()) is None
+    assert make_in_background(java, None) is None
 
 
 def test_without_a_home_there_is_no_archive(java: Java, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,23 +79,22 @@ def test_without_a_home_there_is_no_archive(java: Java, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setattr(Path, "home", no_home)
     assert archive_options(java) == []
-    assert make_in_background(java, ()) is None
+    assert make_in_background(java, None) is None
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(java: Java, cache: Path) -> None:
     cache.parent.mkdir(parents=True)
     cache.write_text("a file in the place of the folder; root may write into a folder that is read-only")
     assert archive_options(java) == []
-    assert make_in_background(java, ()) is None
+    assert make_in_background(java, None) is None
 
 
-@pytest.mark.parametrize(("limit", "is_made"), [("max\n", True), (str(2**62), True), ("1073741824\n", False)])
+@pytest.mark.parametrize(("limit", "is_made"), [(None, True), (MemoryLimit(1024, "/sys/fs/cgroup/memory.max"), False)])
 def test_where_memory_is_limited_no_second_java_is_started(
-    java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, is_made: bool
+    java: Java, monkeypatch: pytest.MonkeyPatch, limit: MemoryLimit | None, is_made: bool
 ) -> None:
-    (tmp_path / "limit").write_text(limit)
     monkeypatch.setattr(sys, "executable", "/bin/true")
-    started = make_in_background(java, (tmp_path / "none", tmp_path / "limit"))
+    started = make_in_background(java, limit)
     assert (started is not None) == is_made
     if started:
         started.wait()
