@@ -1,9 +1,15 @@
-"""Formats numbers for people."""
+"""Formats numbers and texts for people."""
+
+import re
+from collections.abc import Iterable
 
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")
 _LONG, _WIDE = 1_000, 100  # from here on: another unit; no decimals
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+# Control characters, what changes the direction of text, ends of lines and paragraphs, and halves of characters, which
+# UTF-8 cannot encode.
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def size(count: int) -> str:
@@ -48,6 +54,30 @@ def short(value: float) -> str:
             break
         value /= 1_000
     return f"{value:.4g}{unit}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``0-23, 30``: whole numbers in their order, each once."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def sentence(text: str) -> str:
+    """The text with a capital at its begin, unless it begins with a name such as that of a file."""
+    return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
+
+
+def escape_control(text: str) -> str:
+    r"""The text with ``\uXXXX`` in place of characters that are not seen and change what is.
+
+    These are control characters (C0, DEL, C1), controls of direction, ends of lines and paragraphs, and surrogates.
+    """
+    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _two(whole: int, unit: int, name: str, lesser: int, lesser_name: str) -> str:
