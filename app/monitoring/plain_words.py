@@ -31,7 +31,7 @@ _RULES: Final = tuple(
         # <urllib3.connection.HTTPSConnection object at 0x7f2c>: Failed to …
         (r"<[^<>]* at 0x[0-9a-fA-F]+>[:,]? ?", ""),
         # HTTPSConnectionPool(host='s3.example.com', port=443): Max retries exceeded with url: /x (Caused by …)
-        (r"HTTPS?ConnectionPool\(host='([^']*)', port=(\d+)\)", r"\1:\2"),
+        (r"HTTPS?Connection(?:Pool)?\(host='([^']*)', port=(\d+)\)", r"\1:\2"),
         (r"Max retries exceeded with url: \S+ \(Caused by (.*)\)", r"\1"),
         # KafkaError{code=_TRANSPORT,val=-195,str="Local: Broker transport failure"}
         (r"(?:cimpl\.)?Kafka(?:Error|Exception)[{(]code=\w+,val=-?\d+,str=\"([^\"]*)\"[)}]", r"\1"),

@@ -21,6 +21,10 @@ from app.monitoring.plain_words import plain
             "cat:80: Failed to resolve 'cat' (Name or service not known)",
         ),
         (
+            "HTTPConnection(host='127.0.0.1', port=23781): Failed to establish a new connection",
+            "127.0.0.1:23781: Failed to establish a new connection",
+        ),
+        (
             "('Connection aborted.', RemoteDisconnected('Remote end closed connection without response'))",
             "Remote end closed connection without response",
         ),
