@@ -107,15 +107,14 @@ def headline(live: Live, counts: Counts, progress: Progress, state_seconds: floa
 
 
 def _stopping(live: Live, seconds: float) -> Headline:
-    left = f"{formatting.counted(live.under_way, 'batch', 'batches')} under way"
-    if live.waits:
-        left += f". {_not_available(live.waits)}: {_reason(live.waits[0])}"
+    away = f"{_not_available(live.waits)}: {_reason(live.waits[0])}" if live.waits else ""
+    left = formatting.counted(live.under_way, "batch", "batches")
     return Headline(
         "quiet",
         "Stopping",
         seconds,
-        reason=left,
-        next="What was consumed is written and committed. The process ends after 27 s at the latest",
+        reason=away,
+        next=f"What was consumed is written and committed: {left}. The process ends after 27 s at the latest",
         records="None is lost: the next start reads again what is not committed by then",
     )
 
@@ -228,6 +227,16 @@ def _running(live: Live, counts: Counts, progress: Progress, seconds: float) -> 
     behind = f"{formatting.counted(progress.lag, 'record')} behind"
     if progress.age:
         behind += f", the oldest is {formatting.duration(progress.age)} old, in {progress.oldest}"
+    if progress.stragglers:
+        return Headline(
+            "wait",
+            f"Running, but behind in {listed(progress.stragglers)}",
+            seconds,
+            reason=behind,
+            next="The other partitions are up to date",
+            to_do="See whether most records have keys of these partitions, and whether their brokers are slow",
+            records=_kept(progress),
+        )
     if progress.shrinks_by is None:
         return Headline("good", "Running: catching up", seconds, reason=behind)
     left = progress.catch_up_seconds

@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import linear_regression
 
 # Half an hour at a sample every five seconds: some 30 kB.
 _SAMPLES = 361
@@ -62,7 +61,7 @@ class History:
         known = [sample for sample in self._recent(now, seconds) if sample.lag is not None]
         if not known or known[-1].at - known[0].at < _SLOPE_SECONDS:
             return None
-        return linear_regression([sample.at for sample in known], [sample.lag or 0 for sample in known]).slope
+        return _slope([(sample.at, sample.lag or 0) for sample in known])
 
     def rates(self, now: float, width: float) -> list[Point]:
         """Rows a second, each over ``width`` seconds or a little more: batches come in one by one."""
@@ -80,6 +79,12 @@ class History:
 def _rate(begin: Sample, end: Sample) -> float:
     seconds = end.at - begin.at
     return (end.rows - begin.rows) / seconds if seconds > 0 else 0.0
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    """Of the line with the least squares; the points differ in x."""
+    mean_x = sum(x for x, _ in points) / len(points)
+    return sum((x - mean_x) * y for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
 
 
 def _steps(samples: Sequence[Sample], width: float) -> Iterator[Sample]:

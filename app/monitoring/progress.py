@@ -10,6 +10,8 @@ from app.monitoring.history import History
 from app.monitoring.metrics import Counts, DeliveredBatch, Live, Position
 
 _SLOPE_SECONDS = 300.0
+_FEW = 0.1  # of all partitions
+_HARDLY = 0.05  # messages a second; who shrinks by less does not shrink
 _LONGEST = 7 * 86_400.0  # seconds; a lag that would take longer stays, as far as anybody can tell
 
 # Why a partition is not read, the worst first; empty where it is.
@@ -82,6 +84,7 @@ class Progress:
         oldest: the partition of this record, if one waits.
         shrinks_by: messages a second by which the lag shrinks, negative where it grows; ``None`` if not known yet.
         is_up_to_date: no record waits for longer than commits take.
+        stragglers: the partitions that are behind, if the others are not: at most a tenth of all.
     """
 
     lag: int | None
@@ -89,6 +92,7 @@ class Progress:
     oldest: TopicPartition | None
     shrinks_by: float | None
     is_up_to_date: bool
+    stragglers: tuple[TopicPartition, ...] = ()
 
     @property
     def catch_up_seconds(self) -> float | None:
@@ -118,12 +122,14 @@ def progress(
     age = ages[oldest] if oldest and len(ages) == len(rows) else None
     change = history.lag_change(monotonic, max(_SLOPE_SECONDS, 3 * commit_interval))
     fresh = 2 * commit_interval + 30
+    behind = tuple(tp for tp, age in ages.items() if age > fresh)
     return Progress(
         lag=counts.lag,
         age=age,
         oldest=oldest if age else None,
-        shrinks_by=None if change is None else -change,
+        shrinks_by=None if change is None else -change if abs(change) >= _HARDLY else 0.0,
         is_up_to_date=counts.lag == 0 or (age is not None and age <= fresh),
+        stragglers=behind if len(behind) <= len(rows) * _FEW else (),
     )
 
 

@@ -86,7 +86,7 @@ def render(view: View) -> str:
         lags=lay_out(history.lags(view.monotonic, width), width_of),
         memory=_memory(view),
         memory_parts=_memory_parts(view),
-        catch_up=_catch_up(done),
+        catch_up=_catch_up(done, is_held_up=view.live.state != "consuming"),
         shrinks=_shrinks(done),
         due=_due(view.live),
         rows=rows[:_WORST_PARTITIONS],
@@ -167,17 +167,19 @@ def _memory_parts(view: View) -> str:
     return ", ".join(f"{name} {formatting.size(size)}" for name, size in sizes.items() if size is not None)
 
 
-def _catch_up(done: Progress) -> str:
+def _catch_up(done: Progress, *, is_held_up: bool) -> str:
     if done.lag is None:
         return _UNKNOWN
-    if done.is_up_to_date:
+    if done.is_up_to_date and not (done.lag and is_held_up):
         return "up to date"
+    if is_held_up:
+        return "unknown"
     return "unknown" if done.catch_up_seconds is None else formatting.duration(done.catch_up_seconds)
 
 
 def _shrinks(done: Progress) -> str:
     if done.is_up_to_date:
-        return "nothing waits longer than a commit takes"
+        return "no record waits longer than a commit takes"
     if done.shrinks_by is None:
         return "the lag's change is not known yet"
     if done.shrinks_by > 0:

@@ -91,7 +91,7 @@ def _metrics(partitions: int = 24, *, behind: int = 40, size: int = 9_000_000, f
     return metrics
 
 
-def _history(lag: Callable[[float], float], rate: float = 7_500.0) -> History:
+def history(lag: Callable[[float], float], rate: float = 7_500.0) -> History:
     """Ten minutes of samples; ``lag`` by seconds ago."""
     history = History()
     for ago in range(600, -1, -5):
@@ -121,7 +121,7 @@ def running() -> View:
         identity=IDENTITY,
         live=_live(),
         counts=_metrics().counts(),
-        history=_history(lambda ago: 900 + 8 * (ago % 30)),
+        history=history(lambda ago: 900 + 8 * (ago % 30)),
         warned=(),
         now=NOW,
         monotonic=MONOTONIC,
@@ -162,7 +162,7 @@ def _starting_without_kafka() -> View:
 
 
 def _away(trouble: Trouble, state: str) -> View:
-    view = replace(running(), history=_history(lambda ago: 900 + max(0.0, trouble.seconds - ago) * 700))
+    view = replace(running(), history=history(lambda ago: 900 + max(0.0, trouble.seconds - ago) * 700))
     log = (Warned(NOW - trouble.seconds, "WARNING", f"{trouble.doing}: {trouble.cause}. Trying again until it works"),)
     oldest = {TopicPartition(TOPIC, number): NOW - trouble.seconds - number for number in range(24)}
     view = replace(view, warned=log)
@@ -182,11 +182,11 @@ def _fenced() -> View:
 def _catching_up() -> View:
     oldest = {TopicPartition(TOPIC, number): NOW - 3_600 - 60 * number for number in range(24)}
     view = _changed(running(), state_seconds=900.0, oldest=oldest)
-    return replace(view, counts=_metrics(behind=40_000).counts(), history=_history(lambda ago: 2.3e6 + 3_100 * ago))
+    return replace(view, counts=_metrics(behind=40_000).counts(), history=history(lambda ago: 2.3e6 + 3_100 * ago))
 
 
 def _falling_behind() -> View:
-    view = replace(_catching_up(), history=_history(lambda ago: 2.3e6 - 900 * ago))
+    view = replace(_catching_up(), history=history(lambda ago: 2.3e6 - 900 * ago))
     return replace(view, live=replace(view.live, detail="the buffer is full: consuming waits for room"))
 
 

@@ -9,7 +9,7 @@ from app.monitoring.headline import Headline, headline
 from app.monitoring.progress import progress, worst_first
 from app.monitoring.remarks import remarks
 from app.monitoring.status_page import View, render
-from tests.support.status_views import CATALOG_AWAY, KAFKA_AWAY, STORE_AWAY, VIEWS, running
+from tests.support.status_views import CATALOG_AWAY, KAFKA_AWAY, STORE_AWAY, VIEWS, history, running
 
 
 def top(view: View) -> Headline:
@@ -62,6 +62,12 @@ def test_who_is_away_since_when_what_comes_next_and_that_nothing_is_lost() -> No
     )
 
 
+def test_nobody_knows_when_an_outage_is_caught_up() -> None:
+    assert 'id="catch-up">unknown<' in render(VIEWS["store away"]())
+    assert 'id="catch-up">15 min 16 s<' in render(VIEWS["catching up"]())
+    assert 'id="catch-up">up to date<' in render(running())
+
+
 def test_several_are_away_and_the_longest_wait_gives_the_reason() -> None:
     view = VIEWS["catalog away"]()
     found = top(replace(view, live=replace(view.live, waits=(CATALOG_AWAY, STORE_AWAY, KAFKA_AWAY, STORE_AWAY))))
@@ -96,9 +102,17 @@ def test_what_keeps_the_lag_from_shrinking() -> None:
     assert 'id="catch-up">unknown<' in render(VIEWS["falling behind"]())
 
 
+def test_a_partition_that_is_behind_alone_is_named() -> None:
+    found = top(VIEWS["500 partitions"]())
+    assert found.title == "Running, but behind in sensor-data 417"
+    assert found.reason == "60,000 records behind, the oldest is 2 h 1 min old, in sensor-data[417]"
+
+
 def test_a_lag_that_hardly_changes_does_not_shrink() -> None:
-    assert top(VIEWS["500 partitions"]()).title == "Running, but the lag does not shrink"
-    assert "the oldest is 2 h 1 min old, in sensor-data[417]" in top(VIEWS["500 partitions"]()).reason
+    view = VIEWS["falling behind"]()
+    view = replace(view, history=history(lambda ago: 2.3e6 + 0.01 * ago))
+    assert top(view).title == "Running, but the lag does not shrink"
+    assert "the lag stays" in render(view)
 
 
 @pytest.mark.parametrize("name", VIEWS)
