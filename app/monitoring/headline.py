@@ -212,11 +212,12 @@ def _not_ready(live: Live, counts: Counts, progress: Progress, seconds: float) -
 
 def _running(live: Live, counts: Counts, progress: Progress, seconds: float) -> Headline:
     if counts.losses:
+        at, what = counts.losses[-1]
         return Headline(
             "bad",
             "Running, but records are missing",
-            seconds,
-            reason=plain(counts.losses[-1]),
+            counts.at - at,
+            reason=plain(what),
             next="Later records are written. This is shown until the process ends",
             to_do="Look for a copy of the missing records, and raise the topic's retention",
             records="These are lost for the table: Kafka had them no longer when they were to be read",

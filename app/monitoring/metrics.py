@@ -124,7 +124,8 @@ class Counts:
 
     Times are in seconds since the epoch: ``at`` is that moment, ``last_commit`` that of the last commit of offsets,
     ``last_answer`` that of Kafka's last answer about the end of a partition, and ``consuming_since`` when consuming
-    began, or the process as long as it starts. ``losses`` says which records are missing for good, the latest last.
+    began, or the process as long as it starts. ``losses`` says when it turned out which records
+    are missing for good, the latest last.
     """
 
     at: float = 0.0
@@ -144,7 +145,7 @@ class Counts:
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     last_batches: tuple[DeliveredBatch, ...] = ()
     last_files: tuple[DeliveredFile, ...] = ()
-    losses: tuple[str, ...] = ()
+    losses: tuple[tuple[float, str], ...] = ()
 
     @property
     def lag(self) -> int | None:
@@ -285,7 +286,7 @@ class Metrics:
     def lost(self, what: str) -> None:
         """Note records that are missing for good: Kafka has them no longer, and the table never had them."""
         with self._lock:
-            losses = (*self._counts.losses, what)[-_REMEMBERED:]
+            losses = (*self._counts.losses, (self._clock(), what))[-_REMEMBERED:]
             self._counts = replace(self._counts, losses=losses)
 
     # --- positions --------------------------------------------------------------------------------------------------

@@ -84,6 +84,14 @@ def test_it_is_red_only_once_a_wait_takes_too_long() -> None:
     assert tones == ["wait", "wait", "bad"]
 
 
+def test_a_loss_is_told_from_the_moment_that_it_was_found() -> None:
+    view = VIEWS["records missing"]()
+    found = top(replace(view, counts=replace(view.counts, at=view.counts.losses[0][0] + 70)))
+    assert found.seconds == 70
+    assert found.reason.startswith("sensor-data[7]: 1,204 records from offset 9,000 on have expired")
+    assert "lost" in found.records
+
+
 def test_a_start_says_when_it_gives_up() -> None:
     assert top(VIEWS["starting without Kafka"]()).next.startswith("The connector tries for a minute.")
 
