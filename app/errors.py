@@ -5,10 +5,13 @@ module that talks to the SDK. None of them derives from ``QuixException``: the f
 """
 
 from collections.abc import Iterator
-from typing import ClassVar
+from contextlib import contextmanager
+from typing import ClassVar, Literal, Self
 
 from app.formatting import escape_control
 from app.model import TopicPartition
+
+System = Literal["Kafka", "store", "catalog", "Spark"]  # that the connector works with
 
 _SHOWN = 80  # characters of a value, enough to recognise it
 
@@ -22,9 +25,13 @@ class ConnectorError(Exception):
         hint: what to do about it; empty when there is nothing to do but wait.
 
     The words of others may hold anything: control characters are escaped, so the message is one line.
+
+    Attributes:
+        system: the one that failed; ``None`` where nobody has said so, see ``of`` and ``blaming``.
     """
 
     exit_code: ClassVar[int] = 1
+    system: System | None = None
 
     def __init__(self, doing: str, cause: str, hint: str = "") -> None:
         doing, cause, hint = map(escape_control, (doing, cause, hint))
@@ -32,6 +39,11 @@ class ConnectorError(Exception):
         self.cause = cause
         self.hint = hint
         super().__init__(f"{doing}: {cause}" + (f". {hint}" if hint else ""))
+
+    def of(self, system: System) -> Self:
+        """The same error, with the system that failed."""
+        self.system = system
+        return self
 
 
 class ConfigError(ConnectorError):
@@ -76,6 +88,17 @@ class SparkLostError(ConnectorError):
     """The Java process of Spark died or hangs; only a new process helps."""
 
     exit_code = 70
+    system = "Spark"
+
+
+@contextmanager
+def blaming(system: System) -> Iterator[None]:
+    """Note in each error from inside that this system failed, unless the error names one."""
+    try:
+        yield
+    except ConnectorError as error:
+        error.of(error.system or system)
+        raise
 
 
 # --- texts of others, made to fit into a message: on one line, and short ----------------------------------------------

@@ -1,6 +1,7 @@
 """Formats numbers and texts for people."""
 
 import re
+from collections.abc import Iterable
 
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")
@@ -53,6 +54,22 @@ def short(value: float) -> str:
             break
         value /= 1_000
     return f"{value:.4g}{unit}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``0-23, 30``: whole numbers in their order, each once."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def sentence(text: str) -> str:
+    """The text with a capital at its begin, unless it begins with a name such as that of a file."""
+    return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
 
 
 def escape_control(text: str) -> str:

@@ -21,7 +21,10 @@ UNIT = ("tests/unit/", "tests/bench/", "tests/dev/", "tests/documents/", "tests/
 SLOW: Mapping[str, Sequence[str]] = {
     "builds an image and runs it": ("tests/container/",),
     "hundreds of batches through this sink and through the one that quixstreams ships": ("tests/parity/",),
-    "needs a browser": ("tests/e2e/test_status_page_in_browser.py",),
+    "needs a browser": (
+        "tests/e2e/test_status_page_in_browser.py",
+        "tests/integration/test_status_page_states.py",
+    ),
     "downloads and runs a peer of the benchmark": ("tests/integration/test_bench_iceberg.py",),
     "kills members for minutes": ("tests/faults/test_crash_loop.py",),
     "waits in real time; test_outages_in_process.py has every step with a faster clock": (

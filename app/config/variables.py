@@ -31,6 +31,8 @@ class Variables(TableVariables):
     spark_master: Annotated[str, parsed(parse.local_master)] = env("SPARK_MASTER", "local[*]")
     spark_driver_memory: Annotated[str | None, parsed(parse.heap)] = env("SPARK_DRIVER_MEMORY", None)
     memory_limit_mb: Annotated[int | None, whole(1)] = env("Quix__Deployment__Limits__Memory", None)  # by Quix Cloud
+    deployment_name: str | None = env("Quix__Deployment__Name", None)
+    replica_name: str | None = env("Quix__Deployment__ReplicaName", None)
 
     http_port: Annotated[int, whole(0, 65_535)] = env("HTTP_PORT", 8080)
     http_host: str = env("HTTP_HOST", "127.0.0.1")

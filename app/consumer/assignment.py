@@ -223,6 +223,11 @@ class Assignments:
         """Whether one of the assignments must not write any more."""
         return bool(self._fences())
 
+    @property
+    def fenced(self) -> dict[TopicPartition, str]:
+        """The assigned partitions that must not be written any more, with the reasons; safe from any thread."""
+        return {each.tp: each.fenced[0] for each in self._by_token.values() if each.fenced}
+
     def refuse_flush(self, pause_seconds: float | None) -> None:
         """Prevent a commit while a fenced partition is still assigned to this member: its rows were dropped.
 

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 _LAST_COMMIT_TRIES = 5
 _ANSWER_SECONDS = 120.0  # Kafka's client tries that long by itself; each of its own requests ends after 60 s
 
+_COMMIT = "commit"  # what is waited for
+
 Offsets = Mapping[tuple[str, int], int]
 
 
@@ -114,6 +116,7 @@ class Checkpoints(ProcessingContext):
         super().init_checkpoint()  # type: ignore[no-untyped-call]
         self._due_at = self._timings.clock() + self.commit_interval
         self.in_flight.begin(self.checkpoint._tp_offsets)
+        self._metrics.waits.over(_COMMIT)
         if former and self.consumer.backpressured_tps:
             for tp, offset in former._starting_tp_offsets.items():  # the pause seeks these partitions and no others
                 self._assignments.expect(TopicPartition(*tp), offset)
@@ -202,6 +205,7 @@ class Checkpoints(ProcessingContext):
     def _log_failed_try(self, error: KafkaError) -> None:
         logger.warning("offsets not committed yet (%s); trying again", error.str())
         self._metrics.failed_try("commit")
+        self._metrics.waits.failed(_COMMIT, RetryableError("committing offsets", error.str()).of("Kafka"))
 
     def _try(self, commit: Callable[[], object]) -> KafkaError | None:
         """Commit; returns a retriable error and raises any other one."""
@@ -309,6 +313,7 @@ class BatchCheckpoints(Checkpoints):
             commit.error = KafkaError(KafkaError._TIMED_OUT)
         self._under_way = None
         if commit.error is None:
+            self._metrics.waits.over(_COMMIT)
             self.in_flight.committed(commit.batch)
             # Back-pressure goes back to here.
             self.checkpoint._starting_tp_offsets.update({tp: offset + 1 for tp, offset in commit.offsets.items()})

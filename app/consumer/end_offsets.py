@@ -11,6 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from app.consumer.errors import PASSING_ERRORS
+from app.errors import RetryableError
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -30,10 +32,29 @@ class EndOffsets:
         self._admin = admin
 
     def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The next offset to be produced, of those partitions whose leaders answer."""
+        """The next offset to be produced, of those partitions whose leaders answer.
+
+        Raises:
+            RetryableError: Kafka does not answer at all.
+        """
         self._admin.poll(0)  # the client writes its log lines only here
         if not tps:
+            self._ask_for_nothing()
             return {}
+        found = self._ends(tps)
+        if not found:
+            raise _away(f"no answer within {_ANSWER_SECONDS:.0f} s")
+        return found
+
+    def _ask_for_nothing(self) -> None:
+        """Find out whether Kafka answers while no partition is assigned: it takes all of them away in an outage."""
+        try:
+            self._admin.describe_cluster(request_timeout=_ANSWER_SECONDS).result()
+        except KafkaException as error:
+            if error.args[0].code() in PASSING_ERRORS:  # others are an answer, such as a refusal
+                raise _away(error.args[0].str()) from None
+
+    def _ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         latest = {KafkaTopicPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
         found, unknown = self._asked(latest)
         if unknown:  # the client's metadata is older than the partition
@@ -53,3 +74,7 @@ class EndOffsets:
                 unknown = unknown or error.args[0].code() in _UNKNOWN
                 logger.debug("%s[%d]: its end is not known (%s)", asked.topic, asked.partition, error.args[0].str())
         return found, unknown
+
+
+def _away(cause: str) -> RetryableError:
+    return RetryableError("asking Kafka for the ends of the partitions", cause).of("Kafka")

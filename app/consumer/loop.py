@@ -89,9 +89,9 @@ class ConsumerLoop:
         return self._is_paused
 
     @property
-    def claiming(self) -> int:
-        """How many assigned partitions are not claimed yet."""
-        return self._paused.count
+    def unclaimed(self) -> frozenset[TopicPartition]:
+        """The assigned partitions that are not claimed yet."""
+        return self._paused.tps
 
     # --- called by the application ----------------------------------------------------------------------------------
 

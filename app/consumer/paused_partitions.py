@@ -55,9 +55,9 @@ class PausedPartitions:
         return not self._waiting
 
     @property
-    def count(self) -> int:
-        """How many partitions wait for their claims; safe from any thread."""
-        return len(self._waiting)
+    def tps(self) -> frozenset[TopicPartition]:
+        """The partitions that wait for their claims; safe from any thread."""
+        return frozenset(self._waiting)
 
     def waits(self, tp: TopicPartition) -> bool:
         """Whether this partition waits for its claim."""
@@ -93,13 +93,19 @@ class PausedPartitions:
             return
         claims = self._claims.finished()
         self._waiting |= {claim.tp: claim for claim in claims if claim.tp in self._waiting}
-        _log(claims)
+        self._report(claims)
         if self._consumer.backpressured_tps:
             return  # everything is paused, and will be resumed together
         ready = [claim for claim in self._waiting.values() if claim and self._is_there(claim)]
         self._admit({claim.tp: claim.start for claim in ready})
         # The end of back-pressure resumes all partitions, these too.
         self._consumer.pause([_kafka(tp) for tp in self._waiting])
+
+    def _report(self, claims: Iterable[Claim]) -> None:
+        _log(claims)
+        for claim in claims:
+            if claim.start.is_loss:
+                self._metrics.lost(f"{claim.tp}: {claim.start.remark}")
 
     def _is_broker_there(self) -> bool:
         since = self._consumer._broker_unavailable_since

@@ -91,6 +91,7 @@ class LakeSink(BaseSink):
         self._buffer = Buffer(assignments, limits.max_record_bytes, bad_records)
         self._last_portion = 0
         self._flushed_portion = 0
+        self._failed_portion = 0  # the last one that a flush has waited for in vain
         self._gathered: deque[tuple[int, int]] = deque()  # portions of the current batch, each with its records
         self._gathering_since = self._quiet_since = self._clock()
         self._rows_at_last_turn = self._handed_over = 0
@@ -149,6 +150,7 @@ class LakeSink(BaseSink):
             self._wait.until_delivered(self._pipeline, last_batch, revoking=revoking)
             self._assignments.refuse_flush(self._wait.pause_seconds(revoking=revoking))
         except SinkBackpressureError:
+            self._failed_portion = last_batch
             self._metrics.paused()
             self.on_paused()
             raise
@@ -244,6 +246,14 @@ class LakeSink(BaseSink):
     def is_full(self) -> bool:
         """Whether the buffer has reached its bound, so that a checkpoint is due."""
         return self._seal_rules.is_full(self.held_bytes)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the last flush failed and its batches are not in the lake yet; safe from any thread.
+
+        ``last_flush_ok`` becomes true only with the next commit, and without new records there is none.
+        """
+        return not self.last_flush_ok and not self._pipeline.wait_delivered(self._failed_portion, 0.0)
 
     @property
     def held_bytes(self) -> int:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import ConnectorError, FatalError, RetryableError, blaming
 from app.journal.entry import JournaledFile, JournalEntry, ids_differ
 from app.journal.entry_store import FencedError
 from app.journal.group_offsets import PartitionOffsets
@@ -181,12 +181,12 @@ class Claims:
 
     def _claim(self, tp: TopicPartition, token: str) -> None:
         try:
-            refusal = self._until_it_works(token, self._check_group)
+            refusal = self._until_it_works(token, self._is_group_ours)
             if refusal is not None:
                 self._through.put(refusal)
                 return
             journal = self._new_journal(tp, token)
-            start = self._until_it_works(token, lambda: self._start_of(tp, token, journal))
+            start = self._until_it_works(token, lambda: self._found_start(tp, token, journal))
             if self._ownership:
                 self._ownership.take(token, journal)
             self._through.put(Claim(tp, token, start))
@@ -200,6 +200,8 @@ class Claims:
         except Exception as error:
             logger.debug("claiming failed", exc_info=True)
             self._through.put(FatalError(f"claiming {tp}", repr(error), "Please report this as a bug"))
+        finally:
+            self._metrics.waits.over(token)
 
     def _until_it_works(self, token: str, work: Callable[[], _T]) -> _T:
         return until_it_works(
@@ -210,10 +212,21 @@ class Claims:
         )
 
     def _raise_if_ended(self, token: str, error: RetryableError | None) -> None:
-        if error is not None:
+        if error is None:
+            self._metrics.waits.over(token)
+        else:
             self._metrics.failed_try("claim")
+            self._metrics.waits.failed(token, error)
             if not self._is_current(token):
                 raise Stopped from error
+
+    def _is_group_ours(self) -> ConnectorError | None:
+        with blaming("Kafka"):
+            return self._check_group()
+
+    def _found_start(self, tp: TopicPartition, token: str, journal: Journal) -> Start:
+        with blaming("store"):
+            return self._start_of(tp, token, journal)
 
     def _start_of(self, tp: TopicPartition, token: str, journal: Journal) -> Start:
         cluster_id = self._offsets.cluster_id()

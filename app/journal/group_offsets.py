@@ -254,9 +254,9 @@ def _failed(what: str, error: KafkaError) -> ConnectorError:
     """Fatal for a refusal, because a claim would otherwise repeat the question for ever."""
     if error.code() in _REFUSED:
         hint = "Allow Read on the topic and on the consumer group, which lets them be described too"
-        return FatalError(f"asking Kafka for {what}", error.str(), hint)
+        return FatalError(f"asking Kafka for {what}", error.str(), hint).of("Kafka")
     return _unknown(what, error.str())
 
 
 def _unknown(what: str, cause: str) -> RetryableError:
-    return RetryableError(f"asking Kafka for {what}", cause)
+    return RetryableError(f"asking Kafka for {what}", cause).of("Kafka")

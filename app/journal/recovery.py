@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from app.catalog.column_stats import column_stats
 from app.catalog.registrar import Registrar
-from app.errors import RetryableError
+from app.errors import RetryableError, blaming
 from app.journal.entry import JournaledFile
 from app.model import StoredFile
 from app.storage.base import ObjectStore, find
@@ -43,7 +43,9 @@ class Recovery:
             ConnectorError: of the store or the catalog.
         """
         if self._registrar.is_needed and files:
-            self._registrar.register_again(list(self._each(self._described, files)))
+            described = list(self._each(self._described, files))
+            with blaming("catalog"):
+                self._registrar.register_again(described)
 
     def _described(self, file: JournaledFile) -> StoredFile:
         found = find(self._store, file.key)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from app.model import TopicPartition
+from app.monitoring.waits import Trouble, Waits
 
 # The steps of a batch, in their order; see ``app.pipeline.pipeline``.
 STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
@@ -22,10 +23,11 @@ Operation = Literal["schema", "journal", "upload", "register", "claim", "commit"
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 # The end of a transaction takes an offset, and no message comes for it. So one offset alone may be nothing to read.
 _TRANSACTION_END = 1
-_REMEMBERED = 10  # batches, and files
+_REMEMBERED = 10  # batches, files, and losses
 
 StateName = Literal["starting", "waiting", "consuming", "paused", "failing", "stopping"]
 STATES: tuple[StateName, ...] = get_args(StateName)
+SparkState = Literal["starting", "running", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ class Counts:
 
     Times are in seconds since the epoch: ``at`` is that moment, ``last_commit`` that of the last commit of offsets,
     ``last_answer`` that of Kafka's last answer about the end of a partition, and ``consuming_since`` when consuming
-    began, or the process as long as it starts.
+    began, or the process as long as it starts. ``losses`` says when it turned out which records
+    are missing for good, the latest last.
     """
 
     at: float = 0.0
@@ -142,6 +145,7 @@ class Counts:
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     last_batches: tuple[DeliveredBatch, ...] = ()
     last_files: tuple[DeliveredFile, ...] = ()
+    losses: tuple[tuple[float, str], ...] = ()
 
     @property
     def lag(self) -> int | None:
@@ -155,8 +159,17 @@ class Counts:
 class Identity:
     """The identity of this connector: topic, group, table, versions, and how often it commits.
 
-    ``table`` is the table's address, ``root`` the key of its folder in the store, ``commit_interval`` in seconds. As
-    long as ``is_found`` is false, the table is where the settings say; the catalog may have it elsewhere.
+    As long as ``is_found`` is false, the table is where the settings say; the catalog may have it elsewhere.
+
+    Attributes:
+        table: the table's address.
+        root: the key of its folder in the store.
+        commit_interval: in seconds.
+        replica: the name of this replica, of its deployment where the platform gives one.
+        dead_letter: the address of the dead letter's folder.
+        target_file_mb: the size of a file that is worth an early write, in MiB; 0 where any is.
+        has_catalog: whether files are registered.
+        settings: the effective ones as name and value, without secrets.
     """
 
     topic: str
@@ -166,6 +179,11 @@ class Identity:
     versions: dict[str, str]
     commit_interval: float
     is_found: bool = False
+    replica: str = ""
+    dead_letter: str = ""
+    target_file_mb: int = 16
+    has_catalog: bool = False
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +193,13 @@ class Live:
     ``consumed`` counts records since the process began, and ``claiming`` the assigned partitions that are not claimed
     yet. ``oldest`` has the time of each partition's first record that is consumed and not committed, in seconds since
     the epoch. ``commit_due_in`` are the seconds until the next commit is due, ``None`` before consuming begins.
+
+    ``waits`` is what is tried again, the longest wait first, and ``failure`` what ends the process. ``fenced`` are the
+    assigned partitions that another member writes, with the reasons, and ``unclaimed`` those of ``claiming``.
     """
 
     state: StateName = "starting"
-    detail: str = "Java, the store, the catalog and Kafka are being reached"
+    detail: str = ""
     buffered: int = 0
     buffer_limit: int = 0
     under_way: int = 0
@@ -188,6 +209,11 @@ class Live:
     oldest: Mapping[TopicPartition, float] = field(default_factory=dict)
     commit_due_in: float | None = None
     java_pid: int | None = None
+    spark: SparkState = "starting"
+    waits: tuple[Trouble, ...] = ()
+    failure: Trouble | None = None
+    fenced: Mapping[TopicPartition, str] = field(default_factory=dict)
+    unclaimed: frozenset[TopicPartition] = frozenset()
 
 
 class Metrics:
@@ -195,10 +221,14 @@ class Metrics:
 
     Args:
         clock: seconds since the epoch.
+
+    Attributes:
+        waits: what is tried again at present.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
+        self.waits = Waits()
         self._lock = threading.Lock()
         self._counts = Counts(consuming_since=clock())
         self._last_batches: deque[DeliveredBatch] = deque(maxlen=_REMEMBERED)
@@ -252,6 +282,12 @@ class Metrics:
         """Count a partition that another member turned out to write."""
         with self._lock:
             self._counts = replace(self._counts, fenced=self._counts.fenced + 1)
+
+    def lost(self, what: str) -> None:
+        """Note records that are missing for good: Kafka has them no longer, and the table never had them."""
+        with self._lock:
+            losses = (*self._counts.losses, (self._clock(), what))[-_REMEMBERED:]
+            self._counts = replace(self._counts, losses=losses)
 
     # --- positions --------------------------------------------------------------------------------------------------
 

@@ -11,25 +11,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.errors import ConnectorError
 from app.logs import RecentWarnings
 from app.model import TopicPartition
 from app.monitoring.history import History, Sample
 from app.monitoring.hosts import AllowedHosts
 from app.monitoring.http_server import Answer, HttpServer
-from app.monitoring.metrics import Identity, Live, Metrics
+from app.monitoring.metrics import Identity, Live, Metrics, StateName
 from app.monitoring.probes import Health, Probe
 
 if TYPE_CHECKING:
     from app.monitoring.exposition import Exposition
+    from app.monitoring.status_page import View
 
 logger = logging.getLogger(__name__)
 
 _SAMPLE_SECONDS = 5.0
-_SAMPLES_PER_QUESTION = 2  # to Kafka, about the ends of the partitions
-
+_SAMPLES_PER_QUESTION = 2  # to Kafka, about the ends of the partitions; without an answer each sample asks again
+_QUESTION = "ends"  # what is waited for
 
 Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
-"""How far partitions go by now; see ``app.consumer.end_offsets``."""
+"""How far partitions go by now; raises ``ConnectorError`` if Kafka is away. See ``app.consumer.end_offsets``."""
 
 
 class Monitor:
@@ -50,11 +52,12 @@ class Monitor:
         self._ends: Ends | None = None
         self._history = History()
         self._warned = RecentWarnings()
-        self._begin = time.monotonic()
+        self._begin = self._answered_at = self._state_since = time.monotonic()
+        self._state: StateName | None = None
 
-    def found(self, table: str, root: str) -> None:
-        """Show this table: the catalog may have it elsewhere than the settings say."""
-        self._identity = replace(self._identity, table=table, root=root, is_found=True)
+    def found(self, table: str, root: str, dead_letter: str) -> None:
+        """Show this table and this dead letter: the catalog may have them elsewhere than the settings say."""
+        self._identity = replace(self._identity, table=table, root=root, dead_letter=dead_letter, is_found=True)
 
     def serve(self, host: str, port: int, allowed_hosts: Collection[str]) -> None:
         """Open the port, and answer on a thread from now on; ``allowed_hosts`` are names as in ``AllowedHosts``.
@@ -62,7 +65,7 @@ class Monitor:
         Raises:
             ConfigError: the port cannot be opened.
         """
-        routes = {"/": self._page, "/metrics": self._scraped}
+        routes = {"/": self._page, "/partitions": self._partitions, "/metrics": self._scraped}
         probes = {
             "/health/live": lambda: _probed(self._health.live()),
             "/health/ready": lambda: _probed(self._health.ready()),
@@ -74,26 +77,38 @@ class Monitor:
     def started(self, look: Callable[[], Live], ends: Ends) -> None:
         """Consuming begins: sample the running parts with ``look``, and ask ``ends`` how much is left to consume."""
         self._look = look
+        self._answered_at = time.monotonic()
         self._ends = ends
         self._metrics.consuming()
 
     # --- on a thread of its own -------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        turn = 0
+        is_answered, samples = False, 0
         while True:
-            if self._ends and turn % _SAMPLES_PER_QUESTION == 0:
-                self._ask(self._ends)
+            if self._ends and not (is_answered and samples % _SAMPLES_PER_QUESTION):
+                is_answered = self._ask(self._ends)
             counts = self._metrics.counts()
-            self._history.add(Sample(time.monotonic(), counts.rows, counts.lag))
+            self._history.add(Sample(time.monotonic(), counts.rows, counts.lag, counts.size))
+            self._live()  # notes when the state changes, also while nobody looks at the page
             time.sleep(_SAMPLE_SECONDS)
-            turn += 1
+            samples += 1
 
-    def _ask(self, ends: Ends) -> None:
+    def _ask(self, ends: Ends) -> bool:
+        """Ask Kafka how far the partitions go; returns whether it has answered."""
+        waits = self._metrics.waits
         try:
-            self._metrics.reaches(ends(self._metrics.counts().positions.keys()))
+            found = ends(self._metrics.counts().positions.keys())
+        except ConnectorError as error:
+            waits.failed(_QUESTION, error, since=self._answered_at)
+            return False
         except Exception:
             logger.debug("asking Kafka how far the partitions go", exc_info=True)
+            return False
+        self._answered_at = time.monotonic()
+        waits.over(_QUESTION)
+        self._metrics.reaches(found)
+        return True
 
     # --- on the thread of the server ---------------------------------------------------------------------------------
 
@@ -104,16 +119,29 @@ class Monitor:
         return Exposition(lambda: self._identity, self._metrics.counts, self._live)
 
     def _live(self) -> Live:
-        return self._look()
+        live = self._look()
+        if live.state != self._state:
+            self._state, self._state_since = live.state, time.monotonic()
+        return live
 
     def _scraped(self) -> Answer:
         return Answer(200, "text/plain; version=0.0.4; charset=utf-8", self._exposition.text())
 
     def _page(self) -> Answer:
-        from app.monitoring.status_page import POLICY, View, render  # noqa: PLC0415 - see above
+        from app.monitoring.status_page import POLICY, render  # noqa: PLC0415 - see above
+
+        return Answer(200, "text/html; charset=utf-8", render(self._view()).encode(), POLICY)
+
+    def _partitions(self) -> Answer:
+        from app.monitoring.status_page import POLICY, render_partitions  # noqa: PLC0415 - see above
+
+        return Answer(200, "text/html; charset=utf-8", render_partitions(self._view()).encode(), POLICY)
+
+    def _view(self) -> "View":
+        from app.monitoring.status_page import View  # noqa: PLC0415 - see above
 
         live, now = self._live(), time.monotonic()
-        view = View(
+        return View(
             identity=self._identity,
             live=live,
             counts=self._metrics.counts(),
@@ -122,10 +150,10 @@ class Monitor:
             now=time.time(),
             monotonic=now,
             uptime=now - self._begin,
+            state_seconds=now - self._state_since,
             python_bytes=resident_bytes(os.getpid()),
             java_bytes=resident_bytes(live.java_pid) if live.java_pid else None,
         )
-        return Answer(200, "text/html; charset=utf-8", render(view).encode(), POLICY)
 
 
 def _probed(probe: Probe) -> Answer:

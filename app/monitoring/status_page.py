@@ -1,6 +1,7 @@
-"""The values of the status page for people: metrics, and the last batches, files and warnings.
+"""The values of the status page for people: the headline, figures, partitions, and the last batches and warnings.
 
-``status_page.html`` is the page. Jinja2 escapes all that it inserts there.
+``status_page.html`` is the page, and ``partitions.html`` the one with all partitions. Jinja2 escapes all that it
+inserts there, and ``escape_control`` what a browser would not show or would show in another order.
 """
 
 import base64
@@ -10,22 +11,28 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from app import formatting
 from app.logs import Warned
 from app.monitoring.chart import lay_out, window
+from app.monitoring.headline import TOO_LONG_SECONDS, Tone, headline
 from app.monitoring.history import History
 from app.monitoring.metrics import Counts, Identity, Live
+from app.monitoring.plain_words import plain
+from app.monitoring.progress import STEP_NAMES, PartitionRow, Progress, listed, progress, worst_first
+from app.monitoring.remarks import remarks
 
 _REFRESH_SECONDS = 5
+_REFRESH_LIST_SECONDS = 30  # of the list of all partitions: somebody reads it
 _POINTS = 120  # of a chart: three of its pixels each
-_MOST_PARTITIONS = 50
+_WORST_PARTITIONS = 10
 _RATE_SECONDS = 60.0
 _UNKNOWN = "\N{EN DASH}"
-_TONES = {"consuming": "good", "starting": "quiet", "stopping": "quiet", "waiting": "wait", "paused": "wait"}
-_COLOURS = {"good": "#1a9950", "quiet": "#7d8894", "wait": "#d68a00", "bad": "#d93636"}
+_COLOURS: dict[Tone, str] = {"good": "#1a9950", "quiet": "#7d8894", "wait": "#d68a00", "bad": "#d93636"}
 
 _STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 _DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -38,9 +45,14 @@ POLICY = (
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that the page shows. ``now`` is in seconds since the epoch, ``monotonic`` and ``uptime`` are in seconds.
+    """All that the page shows.
 
-    ``python_bytes`` and ``java_bytes`` are the memory of the two processes, ``None`` where it is unknown.
+    Attributes:
+        now: in seconds since the epoch.
+        monotonic: in seconds.
+        uptime: of the process, in seconds.
+        state_seconds: for how long the connector has been in its state.
+        python_bytes, java_bytes: memory of the two processes, ``None`` where it is unknown.
     """
 
     identity: Identity
@@ -51,39 +63,99 @@ class View:
     now: float
     monotonic: float
     uptime: float
+    state_seconds: float
     python_bytes: int | None
     java_bytes: int | None
 
 
 def render(view: View) -> str:
     """The page, as an HTML document that loads nothing else."""
-    live, history, positions = view.live, view.history, sorted(view.counts.positions.items())
-    seconds = window(history.span(view.monotonic))
-    width = seconds / _POINTS
-    tone = _TONES.get(live.state, "bad")
-    return _PAGE.render(
-        identity=view.identity,
-        live=live,
-        counts=view.counts,
+    history, width_of = view.history, window(view.history.span(view.monotonic))
+    width = width_of / _POINTS
+    rows, values = _values(view, _REFRESH_SECONDS)
+    done: Progress = values["progress"]
+    return _STATUS.render(
+        **values,
         warned=view.warned,
-        now=view.now,
         uptime=view.uptime,
-        ago=partial(_ago, view.now),
-        tone=tone,
-        colour=_COLOURS[tone],
+        systems=_systems(view),
+        remarks=remarks(view.identity, view.live, view.counts),
         rate=history.rate(view.monotonic, _RATE_SECONDS),
-        rates=lay_out(history.rates(view.monotonic, width), seconds),
-        lags=lay_out(history.lags(view.monotonic, width), seconds),
+        byte_rate=history.byte_rate(view.monotonic, _RATE_SECONDS),
+        rates=lay_out(history.rates(view.monotonic, width), width_of),
+        lags=lay_out(history.lags(view.monotonic, width), width_of),
         memory=_memory(view),
         memory_parts=_memory_parts(view),
-        oddities=_oddities(view.counts, live),
-        next_commit=_next_commit(live),
-        partitions=[
-            (tp, position, _age(position.freshness(view.now, live.oldest.get(tp))))
-            for tp, position in positions[:_MOST_PARTITIONS]
-        ],
-        partitions_left_out=len(positions[_MOST_PARTITIONS:]),
+        catch_up=_catch_up(done, is_held_up=view.live.state != "consuming"),
+        shrinks=_shrinks(done),
+        due=_due(view.live),
+        rows=rows[:_WORST_PARTITIONS],
     )
+
+
+def render_partitions(view: View) -> str:
+    """The page with all partitions."""
+    rows, values = _values(view, _REFRESH_LIST_SECONDS)
+    return _PARTITIONS.render(**values, rows=rows)
+
+
+def _values(view: View, refresh_seconds: int) -> tuple[list[PartitionRow], dict[str, Any]]:
+    """All partitions, the worst first, and what both pages show."""
+    live, counts = view.live, view.counts
+    rows = worst_first(counts, live, view.now)
+    done = progress(counts, rows, view.history, view.monotonic, view.identity.commit_interval)
+    top = headline(live, counts, done, view.state_seconds)
+    return rows, {
+        "identity": view.identity,
+        "live": live,
+        "counts": counts,
+        "progress": done,
+        "top": top,
+        "colour": _COLOURS[top.tone],
+        "now": view.now,
+        "ago": partial(_ago, view.now),
+        "refresh_seconds": refresh_seconds,
+        "assigned": len(rows),
+        "groups": _groups(rows),
+    }
+
+
+def _groups(rows: Sequence[PartitionRow]) -> list[tuple[str, str]]:
+    """Names of groups of partitions, and the partitions as ranges; groups without any are left out."""
+    groups = {"Assigned": rows}
+    groups |= {
+        formatting.sentence(hindrance): [row for row in rows if row.hindrance == hindrance]
+        for hindrance in ("taken over", "being claimed", "paused")
+    }
+    return [(name, listed(row.tp for row in members)) for name, members in groups.items() if members]
+
+
+def _systems(view: View) -> list[tuple[str, Tone, str]]:
+    """Name, colour and state of each system that the connector works with."""
+    live, identity = view.live, view.identity
+    starts = live.state == "starting"
+    waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
+
+    def state_of(system: str, *, is_reached: bool) -> tuple[Tone, str]:
+        seconds = waits.get(system)  # type: ignore[call-overload] # one of its names
+        if seconds is not None:
+            return "bad" if seconds >= TOO_LONG_SECONDS else "wait", f"not available for {formatting.duration(seconds)}"
+        return ("good", "available") if is_reached else ("quiet", "not reached yet")
+
+    catalog: tuple[Tone, str] = ("quiet", "not used")
+    if identity.has_catalog:
+        catalog = state_of("catalog", is_reached=identity.is_found)
+    spark: dict[str, tuple[Tone, str]] = {
+        "running": ("good", "running"),
+        "starting": ("quiet", "starting"),
+        "gone": ("bad", "gone"),
+    }
+    return [
+        ("Kafka", *state_of("Kafka", is_reached=not starts)),
+        ("Store", *state_of("store", is_reached=identity.is_found)),
+        ("Catalog", *catalog),
+        ("Spark", *spark[live.spark]),
+    ]
 
 
 def _memory(view: View) -> str:
@@ -95,20 +167,31 @@ def _memory_parts(view: View) -> str:
     return ", ".join(f"{name} {formatting.size(size)}" for name, size in sizes.items() if size is not None)
 
 
-def _oddities(counts: Counts, live: Live) -> str:
-    words = [formatting.counted(counts.rescued, "value") + " rescued"]
-    words += [formatting.counted(live.skipped, "record") + " skipped"] if live.skipped else []
-    words += (
-        [formatting.counted(sum(counts.retries.values()), "retry", "retries")] if any(counts.retries.values()) else []
-    )
-    return ", ".join(words)
+def _catch_up(done: Progress, *, is_held_up: bool) -> str:
+    if done.lag is None:
+        return _UNKNOWN
+    if done.is_up_to_date and not (done.lag and is_held_up):
+        return "up to date"
+    if is_held_up:
+        return "unknown"
+    return "unknown" if done.catch_up_seconds is None else formatting.duration(done.catch_up_seconds)
 
 
-def _next_commit(live: Live) -> str:
+def _shrinks(done: Progress) -> str:
+    if done.is_up_to_date:
+        return "no record waits longer than a commit takes"
+    if done.shrinks_by is None:
+        return "the lag's change is not known yet"
+    if done.shrinks_by > 0:
+        return f"the lag shrinks by {formatting.rate(done.shrinks_by)} a second"
+    return f"the lag grows by {formatting.rate(-done.shrinks_by)} a second" if done.shrinks_by else "the lag stays"
+
+
+def _due(live: Live) -> str:
     if live.commit_due_in is None:
-        return ""
+        return _UNKNOWN
     seconds = formatting.duration(abs(live.commit_due_in))
-    return f"next in {seconds}, " if live.commit_due_in >= 0 else f"next late by {seconds}, "
+    return f"in {seconds}" if live.commit_due_in >= 0 else f"late by {seconds}"
 
 
 def _age(seconds: float | None) -> str:
@@ -129,24 +212,36 @@ def _number(count: int | None) -> str:
     return _UNKNOWN if count is None else f"{count:,}"
 
 
-def _page() -> Template:
+def _visible(value: object) -> object:
+    """Escape what a browser would not show, in all but the templates' own text."""
+    return formatting.escape_control(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"style": _STYLE, "refresh_seconds": _REFRESH_SECONDS}
+    environment.globals |= {"style": _STYLE}
     environment.filters |= {
+        "age": _age,
         "counted": formatting.counted,
         "duration": formatting.duration,
         "moment": _moment,
         "number": _number,
+        "plain": plain,
         "rate": formatting.rate,
+        "sentence": formatting.sentence,
         "size": formatting.size,
+        "step": lambda name: STEP_NAMES.get(name, name),
     }
-    return environment.get_template("status_page.html")
+    return environment
 
 
-_PAGE = _page()
+_ENVIRONMENT = _environment()
+_STATUS = _ENVIRONMENT.get_template("status_page.html")
+_PARTITIONS = _ENVIRONMENT.get_template("partitions.html")

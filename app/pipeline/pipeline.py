@@ -27,7 +27,7 @@ from typing import Protocol, TypeVar
 
 from app.catalog.registrar import Registrar
 from app.convert.batch import Converted
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import ConnectorError, FatalError, RetryableError, System, blaming
 from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
 from app.monitoring.metrics import Metrics, Operation
@@ -347,7 +347,8 @@ class Pipeline:
     def _prepare(self, upload_items: Sequence[UploadItem]) -> None:
         """Create or check the table in the catalog, if any of these files will be uploaded to it."""
         if any(map(self._ownership.is_owner, {item.owner for item in upload_items})):
-            self._registrar.prepare()
+            with blaming("catalog"):
+                self._registrar.prepare()
 
     def _confirm_topics(self, batch: BatchInFlight) -> None:
         """End where a topic was recreated: rows of the new one would be written under the old one's offsets.
@@ -403,7 +404,8 @@ class Pipeline:
             """Verifies the ownership at each try: while a catalog is away, a partition may be given away."""
             uploaded = upload.stored(self._ownership.confirm(announced))
             stored = to.stored_files(files, uploaded, stats)
-            registration.run(stored)
+            with blaming("catalog"):
+                registration.run(stored)
             return uploaded, stored
 
         uploaded, stored = batch.timed("register", lambda: self._until_it_works("register", register))
@@ -413,11 +415,20 @@ class Pipeline:
         self._metrics.delivered(batch.delivered(stored, dropped=len(upload_items) - len(uploaded)))
 
     def _until_it_works(self, step: Operation, work: Callable[[], _T]) -> _T:
-        return until_it_works(work, stop=self._stop, on_wait=partial(self._set_obstacle, step), timings=self._timings)
+        system: System = "Kafka" if step == "kafka" else "store"
+
+        def blamed() -> _T:
+            with blaming(system):
+                return work()
+
+        return until_it_works(blamed, stop=self._stop, on_wait=partial(self._set_obstacle, step), timings=self._timings)
 
     def _set_obstacle(self, step: Operation, error: RetryableError | None) -> None:
         if error:
             self._metrics.failed_try(step)
+            self._metrics.waits.failed(step, error)
+        else:
+            self._metrics.waits.over(step)
         with self._changed:
             if error:
                 self._obstacles[step] = error

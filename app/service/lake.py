@@ -8,13 +8,14 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.config.settings import Settings
 from app.journal.survey import warn_of_other_groups
+from app.monitoring.waits import Waits
 from app.service.starting import patiently
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import open_table
-from app.table.layout import PartitionSpec, journal_folder
+from app.table.layout import PartitionSpec, dead_letter_root, journal_folder
 from app.table.location import TableLocation, adopted
 from app.table.null_folder import default_null_folder
 from app.table.schema_store import SchemaStore
@@ -32,17 +33,19 @@ class Lake:
     query_api: QueryApi | None
 
 
-def open_lake(settings: Settings, timings: Timings) -> Lake:
+def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
     """Connect to the catalog, then to the store where the table lies, and compare the settings with what is there.
+
+    ``waits`` is told of a system that is waited for.
 
     Raises:
         ConnectorError: of the catalog or the store, after a while where it may pass.
     """
     store, catalog = new_store(settings), new_catalog(settings)
-    known = patiently(catalog.check, timings) if catalog else None
+    known = patiently("catalog", catalog.check, timings, waits) if catalog else None
     location = new_location(settings, store, known)
-    patiently(lambda: store.connect(f"{location.root}/"), timings)
-    spec = patiently(lambda: new_spec(settings, store, location, known), timings)
+    patiently("store", lambda: store.connect(f"{location.root}/"), timings, waits)
+    spec = patiently("store", lambda: new_spec(settings, store, location, known), timings, waits)
     query_api = new_query_api(settings)
     return Lake(store, location, spec, new_registrar(settings, catalog, location, known, query_api), query_api)
 
@@ -61,6 +64,11 @@ def new_location(settings: Settings, store: ObjectStore, known: CatalogTable | N
     """
     configured = TableLocation(store.uri, f"{settings.root}/{settings.table}")
     return adopted(known, configured, settings.workspace_id if settings.uses_platform_storage else None)
+
+
+def dead_letter_address(store_uri: str, table_root: str) -> str:
+    """The address of the folder with the table's dead letter."""
+    return f"{store_uri}/{dead_letter_root(table_root)}"
 
 
 def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:

@@ -1,6 +1,8 @@
 """Samples the running parts for the probes, the metrics and the status page."""
 
 import platform
+import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Protocol
@@ -13,10 +15,13 @@ from app.consumer.assignment import Assignments
 from app.consumer.end_offsets import EndOffsets
 from app.consumer.loop import ConsumerLoop
 from app.consumer.sink import LakeSink
-from app.monitoring.metrics import Identity, Live, Metrics, StateName
+from app.errors import SparkLostError
+from app.monitoring.metrics import Identity, Live, Metrics, SparkState, StateName
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health, Probe
+from app.monitoring.waits import Trouble
 from app.pipeline.pipeline import Pipeline
+from app.service.lake import dead_letter_address
 
 
 class Java(Protocol):
@@ -41,15 +46,17 @@ class Parts:
     bad_records: BadRecords
     health: Health
     java: Java
+    metrics: Metrics
 
 
 def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java) -> Monitor:
     """The monitor of a connector that starts."""
+    root = f"{settings.root}/{settings.table}"
     identity = Identity(
         topic=settings.input_topic,
         group=settings.consumer_group,
-        table=f"{settings.storage.uri}/{settings.root}/{settings.table}",
-        root=f"{settings.root}/{settings.table}",
+        table=f"{settings.storage.uri}/{root}",
+        root=root,
         versions={
             "version": __version__,
             "spark": version("pyspark"),
@@ -57,8 +64,29 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java
             "python": platform.python_version(),
         },
         commit_interval=settings.commit_interval,
+        replica=replica_name(settings),
+        dead_letter=dead_letter_address(settings.storage.uri, root),
+        target_file_mb=settings.target_file_mb,
+        has_catalog=settings.catalog is not None,
+        settings=_effective(settings),
     )
-    return Monitor(identity, metrics, health, lambda: Live(java_pid=java.jvm_pid()))
+
+    def look() -> Live:
+        return Live(java_pid=java.jvm_pid(), spark=_spark_state(java), waits=metrics.waits.current())
+
+    return Monitor(identity, metrics, health, look)
+
+
+def replica_name(settings: Settings) -> str:
+    """The names of deployment and replica where the platform gives them, else the name of the host."""
+    names = (settings.deployment_name, settings.replica_name)
+    return " / ".join(name for name in names if name) or socket.gethostname()
+
+
+def _effective(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """What the log of the start says: name and value of each line."""
+    lines = (line.partition(": ") for line in settings.summary())
+    return tuple((name, value) for name, _, value in lines)
 
 
 def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
@@ -69,7 +97,7 @@ def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
         recovers=lambda: parts.application.recovers_state,
     )
     buffer_limit = settings.memory.buffer_mb * 2**20
-    monitor.started(lambda: _look(parts, buffer_limit), EndOffsets(parts.application.admin).of)
+    monitor.started(lambda: look(parts, buffer_limit), EndOffsets(parts.application.admin).of)
 
 
 def _readiness(parts: Parts) -> Probe:
@@ -81,14 +109,16 @@ def _readiness(parts: Parts) -> Probe:
         return Probe(ok=False, detail="partitions wait for their journals")
     if not parts.java.is_up:
         return Probe(ok=False, detail="Spark is starting: what is consumed waits for it")
-    if not parts.sink.last_flush_ok:
+    if parts.sink.is_held_up:
         return Probe(ok=False, detail="the last flush did not go through")
     return Probe(ok=True, detail="consuming")
 
 
-def _look(parts: Parts, buffer_limit: int) -> Live:
+def look(parts: Parts, buffer_limit: int) -> Live:
     """Other threads work on the parts: each sample reads single values, and waits for none of them."""
-    state, detail = _state(parts)
+    waits, fenced, unclaimed = parts.metrics.waits.current(), parts.assignments.fenced, parts.loop.unclaimed
+    failure = _failure(parts)
+    state, detail = _state(parts, failure, waits, is_fenced=bool(fenced))
     return Live(
         state=state,
         detail=detail,
@@ -97,24 +127,49 @@ def _look(parts: Parts, buffer_limit: int) -> Live:
         under_way=parts.pipeline.under_way,
         skipped=parts.bad_records.skipped,
         consumed=parts.loop.checkpoints.consumed,
-        claiming=parts.loop.claiming,
+        claiming=len(unclaimed),
         oldest=parts.assignments.oldest_uncommitted,
         commit_due_in=parts.loop.checkpoints.due_in,
         java_pid=parts.java.jvm_pid(),
+        spark=_spark_state(parts.java),
+        waits=waits,
+        failure=failure,
+        fenced=fenced,
+        unclaimed=unclaimed,
     )
 
 
-def _state(parts: Parts) -> tuple[StateName, str]:
+def _spark_state(java: Java) -> SparkState:
+    if not java.alive:
+        return "gone"
+    return "running" if java.is_up else "starting"
+
+
+def _failure(parts: Parts) -> Trouble | None:
+    """What ends the process, or lets the platform end it."""
+    if parts.pipeline.failure:
+        return Trouble.of(parts.pipeline.failure)
+    live = parts.health.live()
+    if live.ok:
+        return None
+    if parts.java.alive:
+        return Trouble(None, "consuming", live.detail)
+    return Trouble("Spark", "writing batches", live.detail, exit_code=SparkLostError.exit_code)
+
+
+def _state(
+    parts: Parts, failure: Trouble | None, waits: Sequence[Trouble], *, is_fenced: bool
+) -> tuple[StateName, str]:
     if parts.application.is_stopping:
         return "stopping", "what was consumed is brought into the lake"
-    live = parts.health.live()
-    failure, obstacle = parts.pipeline.failure, parts.pipeline.obstacle
-    if failure or not live.ok:
-        return "failing", str(failure or obstacle or live.detail)
+    if failure:
+        return "failing", f"{failure.doing}: {failure.cause}"
     if parts.loop.is_paused:
-        return "paused", str(obstacle or "the destination takes longer than a commit may; it goes on by itself")
-    if obstacle:
-        return "waiting", str(obstacle)
+        return "paused", "writing takes longer than a commit may"
+    if waits:
+        return "waiting", f"{waits[0].doing}: {waits[0].cause}"
+    if is_fenced:
+        return "waiting", "another member of the group writes some of the partitions"
     ready = _readiness(parts)
     if not ready.ok:
         return "waiting", ready.detail

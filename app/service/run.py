@@ -48,7 +48,7 @@ from app.service.build import (
     sink_limits,
 )
 from app.service.customised import Customised, load_customised
-from app.service.lake import Lake, check_journals, new_schema, open_lake
+from app.service.lake import Lake, check_journals, dead_letter_address, new_schema, open_lake
 from app.service.overview import Parts, new_monitor, oversee
 from app.service.spark import new_spark_writer
 from app.service.starting import patiently, spare_the_garbage_collector
@@ -148,11 +148,11 @@ class _Service:
         bad_records = new_bad_records(settings)
         stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout)
         spark_up = self._spark.start()  # takes seconds, in which the rest is connected and consuming begins
-        self._lake = lake = open_lake(settings, timings)
+        self._lake = lake = open_lake(settings, timings, metrics.waits)
         # Probes are answered from the start; the monitor learns the rest later.
-        monitor.found(lake.location.uri, lake.location.root)
+        monitor.found(lake.location.uri, lake.location.root, dead_letter_address(lake.store.uri, lake.location.root))
         schema = new_schema(settings, lake.store, lake.location)
-        patiently(schema.open, timings)
+        patiently("store", schema.open, timings, metrics.waits)
 
         assignments = Assignments(metrics, timings)
         application = new_application(settings, lake.location, assignments, metrics, self._scratch, timings)
@@ -161,7 +161,7 @@ class _Service:
         in_batches = is_untouched and can_read_whole_batches(settings)
         reader = MessageReader(topic).read if in_batches else None
         stager = new_stager(settings, lake.location, lake.spec, schema, bad_records, reader)
-        patiently(lambda: check_journals(lake, application.config.consumer_group), timings)
+        patiently("store", lambda: check_journals(lake, application.config.consumer_group), timings, metrics.waits)
         if spark_up.done():
             spark_up.result()  # what is known to fail need not join the group
 
@@ -211,7 +211,7 @@ class _Service:
             timings=timings,
         )
         application.start(loop)
-        parts = Parts(assignments, sink, application, loop, pipeline, bad_records, self._health, self._spark)
+        parts = Parts(assignments, sink, application, loop, pipeline, bad_records, self._health, self._spark, metrics)
         oversee(settings, monitor, parts)
         self._application = application  # from here on a signal stops the loop, and no longer the start
         if self.stopped_at_start:
@@ -317,15 +317,21 @@ class _Service:
     def _open_topics(
         self, application: LakeApplication, stream_timeouts: StreamTimeouts, location: TableLocation
     ) -> Topic:
-        waiting = Waiting(self._timings.clock)
+        waiting, waits = Waiting(self._timings.clock), self._metrics.waits
+
+        def failed(error: RetryableError) -> None:
+            waiting.failed(error)
+            waits.failed("start", error.of("Kafka"))
+
         visible = find_topics(
             application.config.broker_address,
             wait_seconds=self._timings.start_patience_seconds,
             stop=self._stop,
             clock=self._timings.clock,
-            on_failure=waiting.failed,
+            on_failure=failed,
         )
         waiting.worked()
+        waits.over("start")
         topic = open_topic(
             application,
             self._settings.input_topic,
@@ -340,7 +346,7 @@ class _Service:
         group = application.config.consumer_group
         check_rights(application.admin, topic.name, group)
         own_id = new_client_id(self._settings, location)
-        patiently(lambda: check_members(application.admin, group, own_id), self._timings)
+        patiently("Kafka", lambda: check_members(application.admin, group, own_id), self._timings, waits)
         return topic
 
 

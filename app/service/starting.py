@@ -4,7 +4,8 @@ import gc
 from collections.abc import Callable
 from typing import TypeVar
 
-from app.errors import RetryableError
+from app.errors import RetryableError, System, blaming
+from app.monitoring.waits import Waits
 from app.retry import Waiting
 from app.timings import Timings
 
@@ -12,20 +13,23 @@ _NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
 _T = TypeVar("_T")
 
 
-def patiently(work: Callable[[], _T], timings: Timings) -> _T:
-    """Try ``work`` again for a while: another system may not be ready yet."""
+def patiently(system: System, work: Callable[[], _T], timings: Timings, waits: Waits) -> _T:
+    """Try ``work`` again for a while: this system may not be ready yet."""
     give_up = timings.clock() + timings.start_patience_seconds
     waiting = Waiting(timings.clock)
     while True:
         try:
-            result = work()
+            with blaming(system):
+                result = work()
         except RetryableError as error:
             if timings.clock() > give_up:
                 raise
             waiting.failed(error)
+            waits.failed("start", error)
             timings.sleep(timings.start_pause_seconds)
         else:
             waiting.worked()
+            waits.over("start")
             return result
 
 

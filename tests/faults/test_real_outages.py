@@ -5,17 +5,21 @@ in ``test_outages_in_process.py`` with a faster clock.
 """
 
 import os
+import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import requests
 
 from dev.kafka import LocalKafka
 from dev.minio import LocalMinio
+from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Tally, mirror
+from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.proxy import FaultProxy, Reset, Rule, on
@@ -37,26 +41,24 @@ class Place:
     catalog_server: CatalogServer
     kafka: TcpDetour
 
-    def without_store(self) -> None:
-        rule = self.store.add(Rule(on(), Reset()))
-        time.sleep(SECONDS)
-        self.store.remove(rule)
-
-    def without_catalog(self) -> None:
-        rule = self.catalog.add(Rule(on(), Reset()))
-        time.sleep(SECONDS)
-        self.catalog.remove(rule)
-
-    def without_kafka(self) -> None:
-        self.kafka.cut()
-        time.sleep(SECONDS)
-        self.kafka.mend()
+    @contextmanager
+    def away(self, what: str) -> Iterator[None]:
+        """What is in ``OUTAGES`` is away within the block."""
+        if what == "Kafka":
+            self.kafka.cut()
+            yield
+            self.kafka.mend()
+            return
+        proxy = {"the store": self.store, "the catalog": self.catalog}[what]
+        rule = proxy.add(Rule(on(), Reset()))
+        yield
+        proxy.remove(rule)
 
 
-OUTAGES: dict[str, tuple[Callable[[Place], None], int]] = {
-    "the store": (Place.without_store, 1),
-    "the catalog": (Place.without_catalog, 1),
-    "Kafka": (Place.without_kafka, 0),  # its client tells of that, and nothing waits for it that would say so
+OUTAGES = {
+    "the store": 1,
+    "the catalog": 1,
+    "Kafka": 0,  # its client tells of that, and nothing waits for it that would say so
 }
 
 
@@ -86,13 +88,14 @@ def place(s3_server: LocalMinio, bucket: str, tmp_path: Path) -> Iterator[Place]
 def test_what_is_away_is_waited_for(
     place: Place, bucket: str, s3_server: LocalMinio, tmp_path: Path, what: str
 ) -> None:
-    go_away, told = OUTAGES[what]
+    told = OUTAGES[what]
     scenario = place.scenario
     connector = scenario.connector(place.settings)
     connector.wait_until(lambda: connector.health("ready") == 200, "readiness")
     with scenario.load(RECORDS_A_SECOND) as produced:
         connector.wait_until(lambda: sum(scenario.committed()) > 0, "the first commit")
-        go_away(place)
+        with place.away(what):
+            time.sleep(SECONDS)
         assert connector.exit_code is None, connector.log[-3000:]
         assert connector.health("live") == 200
     scenario.wait_until_committed(produced[0], by=connector)
@@ -105,3 +108,31 @@ def test_what_is_away_is_waited_for(
     assert lake.tally_by_duckdb() == Tally.of(range(produced[0]))
     stored = {f"s3://{bucket}/data/{scenario.topic}/{path.relative_to(lake.folder)}" for path in lake.files()}
     assert {file["file_path"] for file in place.catalog_server.files(scenario.topic)} == stored
+
+
+def headline(connector: ConnectorProcess) -> str:
+    """The first words of the status page; empty as long as nobody answers."""
+    try:
+        page = requests.get(f"http://127.0.0.1:{connector.http_port}/", timeout=60).text
+    except requests.ConnectionError:
+        return ""
+    found = re.search(r'id="headline">([^<]*)<', page)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize("what", OUTAGES)
+def test_the_status_page_names_what_is_away_until_it_is_back(place: Place, what: str) -> None:
+    """Records come in only while it is away: afterwards nothing but the end of the outage changes the headline."""
+    scenario = place.scenario
+    connector = scenario.connector(place.settings, COMMIT_INTERVAL="5")
+    scenario.produce(records(300, partitions=PARTITIONS))
+    connector.wait_until(lambda: headline(connector).startswith("Running: the table"), "a table that is up to date")
+
+    with place.away(what):
+        scenario.produce(records(300, first=300, partitions=PARTITIONS))
+        title = f"{what[0].upper()}{what[1:]} is not available"
+        connector.wait_until(lambda: headline(connector) == title, title)
+
+    connector.wait_until(lambda: headline(connector).startswith("Running: the table"), "the end of the outage")
+    assert connector.stop() == 0

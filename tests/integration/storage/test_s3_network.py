@@ -7,6 +7,7 @@ import pytest
 import trustme
 
 from app.errors import ConfigError, FatalError, RetryableError
+from app.monitoring.waits import Waits
 from app.service.starting import patiently
 from app.storage.s3.store import S3Store
 from app.timings import Timings
@@ -91,7 +92,8 @@ def test_https_goes_through_a_tunnel_of_the_proxy(
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "ca.pem"))
     with ForwardProxy() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-        patiently(lambda: store.connect("t/"), Timings())  # a busy machine may need the connector's own patience
+        # A busy machine may need the connector's own patience.
+        patiently("store", lambda: store.connect("t/"), Timings(), Waits())
 
     assert set(proxy.asked) == {secure_server.endpoint_url.removeprefix("https://")}
 

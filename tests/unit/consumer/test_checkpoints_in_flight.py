@@ -110,9 +110,12 @@ def test_a_commit_that_fails_for_a_while_is_tried_again(bench: Bench) -> None:
     bench.commit_errors = [COORDINATOR_AWAY]
     bench.turn(None, None)
     assert bench.commits == []
+    assert [trouble.system for trouble in bench.checkpoints._metrics.waits.current()] == ["Kafka"]
     bench.checkpoints._next_try = 0.0
     bench.turn()
     assert bench.commits == [{TP: 1}]
+    bench.turn()
+    assert bench.checkpoints._metrics.waits.current() == ()
 
 
 def test_a_commit_that_is_forbidden_ends_the_process(bench: Bench) -> None:

@@ -285,6 +285,8 @@ def test_a_remark_is_logged_once_and_a_loss_as_an_error(
     for _ in range(3):
         bench.admission.turn()
     assert warnings(caplog) == [(level, "sensors[0]: offsets 1 to 41 are gone")]
+    losses = [what for _, what in bench.admission._metrics.counts().losses]
+    assert losses == (["sensors[0]: offsets 1 to 41 are gone"] if is_loss else [])
 
 
 def test_rows_skipped_are_counted_in_one_warning_that_says_how_to_read_them_again(

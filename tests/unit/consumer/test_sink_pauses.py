@@ -22,6 +22,18 @@ def test_a_store_that_stays_away_pauses_the_consumer(bench: Bench) -> None:
     assert 3 < bench.clock.now - begin < 4
 
 
+def test_a_flush_that_failed_holds_up_until_its_batches_are_in_the_lake(bench: Bench) -> None:
+    assert not bench.sink.is_held_up
+    bench.consume(0)
+    bench.pipeline.obstacle = AWAY
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+    assert bench.sink.is_held_up
+    bench.pipeline.deliver_all()
+    assert not bench.sink.is_held_up
+    assert not bench.sink.last_flush_ok  # nothing is committed yet
+
+
 def test_a_short_hiccup_pauses_nothing(bench: Bench) -> None:
     def recover() -> None:
         bench.pipeline.obstacle = None

@@ -195,6 +195,43 @@ def test_a_claim_comes_through_an_outage(bench: Bench, what: str) -> None:
     assert (bench.stored().owner, bench.stored().state) == (A, "done")
 
 
+@pytest.mark.parametrize("what", ["store", "Kafka", "group"])
+def test_a_claim_names_the_system_that_it_waits_for(bench: Bench, what: str) -> None:
+    is_away = True
+
+    def away(_: str = "") -> ConnectorError | None:
+        return RetryableError("asking", "no route to host") if is_away else None
+
+    def group() -> ConnectorError | None:
+        if what == "group" and is_away:
+            raise RetryableError("asking", "no route to host")
+        return None
+
+    if what == "store":
+        bench.store.refuse_small = away
+    elif what == "Kafka":
+        bench.kafka.errors = [RetryableError("asking", "no answer").of("Kafka")] * 1_000_000
+    claims = bench.claims(check_group=group)
+
+    def waits() -> list[str | None]:
+        return [trouble.system for trouble in claims._metrics.waits.current()]
+
+    claims.begin({P0: A})
+    wait_until(lambda: waits() == ["store" if what == "store" else "Kafka"])
+    is_away, bench.kafka.errors = False, []
+    through(claims)
+    wait_until(lambda: waits() == [])
+
+
+def test_a_claim_that_is_given_up_is_not_waited_for(bench: Bench) -> None:
+    bench.store.refuse_small = lambda _: AWAY
+    claims = bench.claims()
+    claims.begin({P0: A})
+    wait_until(lambda: bool(claims._metrics.waits.current()))
+    bench.ended.add(A)
+    wait_until(lambda: not claims._metrics.waits.current())
+
+
 def test_an_outage_of_one_partition_does_not_hold_up_the_others(bench: Bench) -> None:
     bench.store.refuse_small = lambda key: AWAY if key.endswith("/0.json") else None
     claims = bench.claims()

@@ -36,6 +36,41 @@ def test_the_rate_of_the_last_minute() -> None:
     assert history(7).rate(0.0, 60) == 0.0
 
 
+def test_bytes_a_second() -> None:
+    samples = History()
+    assert samples.byte_rate(0.0, 60) == 0
+    samples.add(Sample(0.0, 0, 0, 0))
+    assert samples.byte_rate(0.0, 60) == 0
+    samples.add(Sample(5.0, 0, 0, 1_000))
+    assert samples.byte_rate(5.0, 60) == 200
+
+
+def lags(*each: int | None, every: float = 5.0) -> History:
+    samples = History()
+    for index, lag in enumerate(each):
+        samples.add(Sample(index * every, 0, lag))
+    return samples
+
+
+def test_a_lag_that_shrinks_or_grows() -> None:
+    assert lags(*range(700, 0, -10)).lag_change(345.0, 300) == pytest.approx(-2)
+    assert lags(*range(0, 700, 10)).lag_change(345.0, 300) == pytest.approx(2)
+
+
+def test_commits_alone_do_not_shrink_a_lag() -> None:
+    """Between two commits it grows, and with each it falls back at once."""
+    sawtooth = [1_000 + 100 * (index % 6) for index in range(60)]
+    change = lags(*sawtooth).lag_change(295.0, 300)
+    assert change is not None
+    assert abs(change) < 0.5
+
+
+def test_the_change_of_a_lag_takes_half_a_minute_to_tell() -> None:
+    assert lags(*[9, 8, 7, 6, 5, 4]).lag_change(25.0, 300) is None
+    assert lags(*[None] * 20).lag_change(95.0, 300) is None
+    assert lags(*[None] * 20, *[7] * 7).lag_change(130.0, 300) == 0
+
+
 def test_lags_are_shown_as_they_were() -> None:
     assert history(0, 0, lag=7).lags(5.0, 5) == [Point(5, 7), Point(0, 7)]
     assert history(0, lag=None).lags(0.0, 5) == [Point(0, None)]

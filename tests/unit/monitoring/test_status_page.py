@@ -13,7 +13,9 @@ from app.logs import Warned
 from app.model import TopicPartition
 from app.monitoring.history import History, Sample
 from app.monitoring.metrics import STATES, Counts, DeliveredFile, Identity, Live, Metrics, StateName
-from app.monitoring.status_page import POLICY, View, render
+from app.monitoring.status_page import POLICY, View, render, render_partitions
+from app.monitoring.waits import Trouble
+from tests.support.status_views import VIEWS
 from tests.unit.monitoring.test_metrics import batch
 
 NOW = 1_700_000_000.0
@@ -28,7 +30,9 @@ def view(
     history: History | None = None,
 ) -> View:
     return View(
-        identity=Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3"}, 30.0),
+        identity=Identity(
+            "sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3"}, 30.0, replica="lake-sink-2"
+        ),
         live=live or Live("consuming", ""),
         counts=counts or Counts(),
         history=history or History(),
@@ -36,6 +40,7 @@ def view(
         now=NOW,
         monotonic=100.0,
         uptime=11_520.0,
+        state_seconds=90.0,
         python_bytes=300 * 2**20,
         java_bytes=700 * 2**20,
     )
@@ -57,6 +62,12 @@ def text(page: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", visible)))
 
 
+def rows(page: str) -> list[list[str]]:
+    """The cells of each row of the partitions' table."""
+    [table] = re.findall(r"<table>((?:(?!</table>).)*Oldest record.*?)</table>", page, re.DOTALL)
+    return [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in table.split("</tr>")[1:-1]]
+
+
 def by_id(page: str, name: str) -> str:
     found = re.search(rf'id="{name}">([^<]*)<', page)
     assert found, name
@@ -64,44 +75,52 @@ def by_id(page: str, name: str) -> str:
 
 
 def test_the_figures() -> None:
-    page = render(view(counted()))
+    page = render(view(counted(), Live("consuming", "", commit_due_in=9.2)))
     assert by_id(page, "state") == "Consuming"
     assert by_id(page, "rows") == "4,200"
     assert by_id(page, "files") == "2"
     assert by_id(page, "lag") == "8,045"
-    assert by_id(page, "commit") == "12 s ago"
+    assert by_id(page, "next-commit") == "in 9 s"
+    assert by_id(page, "freshness") == "12 s"
     assert by_id(page, "memory") == "1.0 GB"
     said = text(page)
-    assert "Topic sensors to s3://lake/data/t , group group , up 3 h 12 min" in said
-    assert "sensors[0] 8,045 4,300 12,345 12 s ago" in said
-    assert "7 12 s ago checkpoint 4,200 2 200 bytes 1.75 spark 1.50, upload 0.25" in said
+    assert "Topic sensors to s3://lake/data/t , group group , replica lake-sink-2 , up 3 h 12 min" in said
+    assert "sensors[0] 12 s 8,045 yes 12 s ago 4,300 12,345" in said
+    assert "7 12 s ago checkpoint 4,200 2 200 bytes 1.75 write 1.50, upload 0.25" in said
     assert " 7-1.parquet 2,100 100 bytes" in said
-    assert "3 values rescued, 1 retry" in said
+    assert "3 values in _rescued_data" in said
 
 
 def test_what_waits_and_when_the_next_commit_is_due() -> None:
     tp = TopicPartition("sensors", 0)
     page = render(view(counted(), Live("consuming", "", under_way=2, commit_due_in=12.4)))
-    assert "12 s ago next in 12 s, 2 batches under way" in text(page)
+    assert "Next commit in 12 s the last one 12 s ago" in text(page)
+    assert "2 batches under way" in text(page)
     page = render(view(counted(), Live("paused", "", oldest={tp: NOW - 7_260}, commit_due_in=-90.0)))
-    assert "next late by 1 min 30 s, 0 batches under way" in text(page)
-    assert "sensors[0] 8,045 4,300 12,345 12 s ago 2 h 1 min" in text(page)
+    assert "late by 1 min 30 s" in text(page)
+    assert "sensors[0] 2 h 1 min 8,045 paused 12 s ago 4,300 12,345" in text(page)
 
 
 def test_before_there_is_anything() -> None:
     page = render(view(live=Live()))
     assert by_id(page, "state") == "Starting"
-    assert by_id(page, "lag") == by_id(page, "commit") == "\N{EN DASH}"
-    assert "Partitions 0 assigned none assigned" in text(page)
+    assert by_id(page, "lag") == by_id(page, "next-commit") == by_id(page, "catch-up") == "\N{EN DASH}"
+    assert "Partitions 0 assigned, the worst first none assigned" in text(page)
     assert "Last warnings and errors times in UTC none since the start" in text(page)
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_state_says_why(state: StateName) -> None:
-    page = render(view(live=Live(state, "uploading s3://lake/x: no route to host")))
+def test_every_state_has_its_name_and_a_headline(state: StateName) -> None:
+    page = render(view(live=Live(state, "what happens")))
     assert by_id(page, "state") == state.capitalize()
-    assert by_id(page, "detail") == "uploading s3://lake/x: no route to host"
-    assert f"<title>{state.capitalize()}: sensors</title>" in page
+    assert f"<title>{by_id(page, 'headline')} | sensors</title>" in page
+    assert by_id(page, "since") == "for 1 min 30 s, since 2023-11-14 22:11:50 UTC"
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_no_state_shows_words_of_libraries(name: str) -> None:
+    said = text(render(VIEWS[name]()))
+    assert not re.search(r"0x[0-9a-f]{4}|KafkaError|_TRANSPORT|botocore|Local:|\bErrno\b|thrd:|ipv4#", said)
 
 
 def test_rates_and_lags_are_drawn() -> None:
@@ -124,13 +143,45 @@ def test_a_single_value_is_drawn_as_a_dot() -> None:
     assert "no lag yet" not in text(page)
 
 
-def test_of_very_many_partitions_some_are_shown() -> None:
-    metrics = Metrics()
-    for number in range(80):
+def test_of_very_many_partitions_the_worst_are_on_the_page_and_all_on_another() -> None:
+    page, everything = render(VIEWS["500 partitions"]()), render_partitions(VIEWS["500 partitions"]())
+    assert [row[0] for row in rows(page)][:2] == ["sensor-data[417]", "sensor-data[27]"]
+    assert len(rows(page)) == 10
+    assert '<a href="/partitions">All 500 partitions</a>' in page
+    assert "Assigned sensor-data 0-499" in text(page)
+    assert {row[0] for row in rows(everything)} == {f"sensor-data[{number}]" for number in range(500)}
+    assert len(rows(everything)) == 500
+    assert rows(everything)[:10] == rows(page)
+
+
+def test_partitions_that_are_not_read_come_first() -> None:
+    fenced, unclaimed = TopicPartition("sensors", 8), TopicPartition("sensors", 9)
+    metrics = Metrics(lambda: NOW - 12)
+    for number in range(9):
         metrics.begins(TopicPartition("sensors", number), 0)
-    page = render(view(metrics.counts()))
-    assert page.count("sensors[") == 50
-    assert "and 30 more" in page
+    metrics.reaches({TopicPartition("sensors", number): 10 * number for number in range(9)})
+    live = Live("waiting", "", fenced={fenced: "taken over"}, unclaimed=frozenset({unclaimed}))
+    page = render(view(metrics.counts(), live))
+    assert [row[0] for row in rows(page)][:4] == ["sensors[8]", "sensors[9]", "sensors[7]", "sensors[6]"]
+    assert "Assigned sensors 0-9 Taken over sensors 8 Being claimed sensors 9" in text(page)
+
+
+def test_the_settings_in_effect() -> None:
+    identity = replace(view().identity, settings=(("store", "s3://lake, keys as set"),))
+    assert "Settings in effect, without secrets store s3://lake, keys as set" in text(
+        render(replace(view(), identity=identity))
+    )
+
+
+def test_what_a_browser_does_not_show_is_written_out() -> None:
+    """Text in another direction could make a topic's name, or what a catalog answers, read as something else."""
+    live = Live("failing", "", failure=Trouble("catalog", "asking\x1b[31m", "\u202eno\u2066\x9b\ud800"))
+    shown = view(counted(), live, warned=(Warned(NOW, "ERROR", "line\nanother\u2028"),))
+    page = render(replace(shown, identity=replace(shown.identity, topic="t\u202egpj.exe")))
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\ud800]", page)
+    assert by_id(page, "reason") == "asking\\u001b[31m: \\u202eno\\u2066\\u009b\\ud800."
+    assert "line\\u000aanother\\u2028" in page
+    assert "Topic <b>t\\u202egpj.exe</b>" in page
 
 
 class Tags(HTMLParser):
@@ -161,16 +212,22 @@ def test_nothing_from_outside_becomes_part_of_the_page() -> None:
     metrics.begins(TopicPartition(HOSTILE, 0), 0)
     file = DeliveredFile(f"data/{HOSTILE}.parquet", 1, 1)
     metrics.delivered(replace(batch(), reason=HOSTILE, last_files=[file]))
-    shown = view(metrics.counts(), Live("failing", HOSTILE), warned=(Warned(NOW, "ERROR", HOSTILE),))
-    identity = Identity(
-        HOSTILE, HOSTILE, HOSTILE, HOSTILE, {"version": HOSTILE}, 30.0
-    )  # the table's address is the catalog's
+
+    def failing(text: str) -> Live:
+        return Live("failing", text, failure=Trouble("store", text, text, text, exit_code=1))
+
+    shown = view(metrics.counts(), failing(HOSTILE), warned=(Warned(NOW, "ERROR", HOSTILE),))
+    identity = Identity(  # the table's address is the catalog's
+        HOSTILE, HOSTILE, HOSTILE, HOSTILE, {"version": HOSTILE}, 30.0, replica=HOSTILE, settings=((HOSTILE, HOSTILE),)
+    )
     hostile = render(replace(shown, identity=identity))
-    harmless = Tags(render(view(counted(), Live("failing", "x"), warned=(Warned(NOW, "ERROR", "x"),))))
+    harmless_view = view(counted(), failing("x"), warned=(Warned(NOW, "ERROR", "x"),))
+    harmless_identity = replace(harmless_view.identity, settings=(("x", "x"),))
+    harmless = Tags(render(replace(harmless_view, identity=harmless_identity)))
     found = Tags(hostile)
     assert found.open == []
     assert (found.tags, found.attributes) == (harmless.tags, harmless.attributes)
-    assert unescape(hostile).count(HOSTILE) == 10
+    assert unescape(hostile).count(HOSTILE) == 16
 
 
 def test_the_page_needs_nothing_but_itself() -> None:
@@ -180,6 +237,8 @@ def test_the_page_needs_nothing_but_itself() -> None:
     assert not {name for name in tags.attributes if name.startswith("on") or name in {"src", "style"}}
     assert set(re.findall(r'href="([^"]{1,15})', page)) == {
         "data:image/svg+",
+        "/",
+        "/partitions",
         "/metrics",
         "/health/ready",
         "/health/live",

@@ -63,6 +63,21 @@ def test_the_obstacle_is_told_while_it_lasts(line: Line) -> None:
     assert line.pipeline.obstacle is None
 
 
+def test_a_wait_names_the_system_that_is_away_and_ends_with_it(line: Line) -> None:
+    def waits() -> list[str | None]:
+        return [trouble.system for trouble in line.pipeline._metrics.waits.current()]
+
+    line.store.refuse = lambda key: RetryableError(f"uploading {key}", "503")
+    line.submit(one(1))
+    wait_until(lambda: waits() == ["store"])
+    line.catalog.refuse = lambda: RetryableError("registering files", "503")
+    line.store.refuse = lambda _: None
+    wait_until(lambda: waits() == ["catalog"])
+    line.catalog.refuse = lambda: None
+    assert line.delivered(1)
+    assert waits() == []
+
+
 def test_a_lasting_error_after_a_passing_one_is_a_failure(line: Line) -> None:
     errors: list[ConnectorError] = [RetryableError("uploading x", "503"), FatalError("uploading x", "access denied")]
     line.store.refuse = lambda _: errors.pop(0)

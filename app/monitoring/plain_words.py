@@ -1,0 +1,70 @@
+"""Takes the words of libraries out of error texts: what is left means something to an operator.
+
+The log has the whole text.
+"""
+
+import builtins
+import re
+from typing import Final
+
+from app.errors import cut
+
+_BUILTIN = [name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)]
+# Of requests, urllib3 and http.client, which say so about every store and catalog; and of the Kafka client.
+_OF_LIBRARIES: Final = (
+    "ChunkedEncodingError|ConnectTimeoutError|IncompleteRead|InvalidChunkLength|LocationParseError|MaxRetryError|"
+    "NameResolutionError|NewConnectionError|ProtocolError|ProxyError|ReadTimeoutError|ReadTimeout|RemoteDisconnected|"
+    "SSLCertVerificationError|SSLEOFError|SSLError|SSLZeroReturnError|KafkaError|KafkaException"
+)
+_CLASS: Final = rf"(?:{'|'.join([*sorted(_BUILTIN, key=len, reverse=True), _OF_LIBRARIES])})"
+_KAFKA_CODES: Final = (
+    "ALL_BROKERS_DOWN|AUTHENTICATION|AUTO_OFFSET_RESET|FAIL|FATAL|MAX_POLL_EXCEEDED|MSG_TIMED_OUT|RESOLVE|SSL|STATE|"
+    "TIMED_OUT|TIMED_OUT_QUEUE|TRANSPORT|UNKNOWN_PARTITION|UNKNOWN_TOPIC|WAIT_COORD"
+)
+_LONGEST: Final = 2_000  # characters; a page shows no more
+_INSIDE: Final = r"[^()]*(?:\([^()]*\)[^()]*)*"  # brackets, with others in them
+
+# Each is replaced until nothing changes: some texts have others inside.
+_RULES: Final = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        # <urllib3.connection.HTTPSConnection object at 0x7f2c>: Failed to …
+        (r"<[^<>]* at 0x[0-9a-fA-F]+>[:,]? ?", ""),
+        # HTTPSConnectionPool(host='s3.example.com', port=443): Max retries exceeded with url: /x (Caused by …)
+        (r"HTTPS?Connection(?:Pool)?\(host='([^']*)', port=(\d+)\)", r"\1:\2"),
+        (r"Max retries exceeded with url: \S+ \(Caused by (.*)\)", r"\1"),
+        # KafkaError{code=_TRANSPORT,val=-195,str="Local: Broker transport failure"}
+        (r"(?:cimpl\.)?Kafka(?:Error|Exception)[{(]code=\w+,val=-?\d+,str=\"([^\"]*)\"[)}]", r"\1"),
+        (r"code=\"?-?\d+\"? (?=topic=|description=)", ""),
+        # %3|1700000000.1|FAIL|rdkafka#consumer-1| [thrd:kafka:9092/1]: kafka:9092/1: Connect to ipv4#10.0.0.1:9092 …
+        (r"%\d\|[\d.]+\|\w+\|rdkafka#[\w-]+\| ?", ""),
+        (r"\b[A-Z_]+ \[rdkafka#[\w-]+\] ?", ""),
+        (r"\[thrd:[^\]]*\]: ?", ""),
+        (r"\b(?:sasl_)?(?:plaintext|ssl)://(?=[\w.:\[\]-]+/(?:bootstrap|\d+)\b)", ""),
+        (r"(:\d+)/(?:bootstrap|\d+)(?=[: ,])", r"\1"),
+        (r"\bipv[46]#", ""),
+        (r" \(after \d+ms in state \w+(?:, \d+ identical error\(s\) suppressed)?\)", ""),
+        (r"\b(?:rdkafka#[\w-]+|librdkafka\b)", "the Kafka client"),
+        (r"\bLocal: ", ""),
+        (r"\bBroker transport failure\b", "the connection to the broker failed"),
+        (rf"(?<![\w$])_(?:{_KAFKA_CODES})\b:? ?", ""),
+        # java.net.ConnectException: Connection refused; botocore.exceptions.EndpointConnectionError: Could not …
+        (r"\b(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception|Timeout)\b(?!\()(?:: )?", ""),
+        # ConnectionRefusedError(111, 'Connection refused'), also inside of others
+        (rf"\b(?:[a-z_]\w*\.)*{_CLASS}\((?:[^()'\"]*, ?)?[\"']({_INSIDE})[\"'],?\)", r"\1"),
+        (rf"\b(?:[a-z_]\w*\.)*{_CLASS}\(({_INSIDE})\)", r"\1"),
+        (rf"\('Connection aborted\.', ?({_INSIDE})\)", r"\1"),
+        (rf"\b{_CLASS}: ", ""),
+        (r"\[Errno -?\d+\] ", ""),
+    )
+)
+
+
+def plain(text: str) -> str:
+    """The text without addresses of objects, classes of Python and Java, and the Kafka client's own marks."""
+    text, before = cut(text, _LONGEST), None
+    while text != before:
+        before = text
+        for pattern, replacement in _RULES:
+            text = pattern.sub(replacement, text)
+    return text.strip(" ")

@@ -1,0 +1,38 @@
+"""The status page in each state of the connector, as Chromium shows it on a desk and on a phone."""
+
+from pathlib import Path
+
+import pytest
+
+from app.monitoring.status_page import render, render_partitions
+from dev.browser import Browser
+from tests.support.status_views import VIEWS
+
+TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+HEADLINE_ENDS = "document.querySelector('.top').getBoundingClientRect().bottom"
+DESK, PHONE = (1_280, 800), (390, 844)
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_headline_is_on_the_first_screen_and_nothing_is_cut_off(
+    browser: Browser, tmp_path: Path, name: str, size: tuple[int, int]
+) -> None:
+    width, height = size
+    page = tmp_path / "page.html"
+    page.write_text(render(VIEWS[name]()))
+    seen = browser.look(page.as_uri(), TOO_WIDE, HEADLINE_ENDS, width=width, height=height)
+    (tmp_path / "page.png").write_bytes(seen.picture)
+    assert seen.complaints == []
+    assert seen.answers[TOO_WIDE] == 0
+    assert seen.answers[HEADLINE_ENDS] < height
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_the_list_of_500_partitions(browser: Browser, tmp_path: Path, size: tuple[int, int]) -> None:
+    width, _ = size
+    page = tmp_path / "page.html"
+    page.write_text(render_partitions(VIEWS["500 partitions"]()))
+    seen = browser.look(page.as_uri(), TOO_WIDE, "document.querySelectorAll('td:first-child').length", width=width)
+    assert seen.complaints == []
+    assert list(seen.answers.values()) == [0, 500]

@@ -1,0 +1,165 @@
+"""What the page says first: what is wrong, since when, what happens next, and whether records are safe."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from app.monitoring.headline import Headline, headline
+from app.monitoring.progress import progress, worst_first
+from app.monitoring.remarks import remarks
+from app.monitoring.status_page import View, render
+from tests.support.status_views import CATALOG_AWAY, KAFKA_AWAY, STORE_AWAY, VIEWS, history, running
+
+
+def top(view: View) -> Headline:
+    rows = worst_first(view.counts, view.live, view.now)
+    done = progress(view.counts, rows, view.history, view.monotonic, view.identity.commit_interval)
+    return headline(view.live, view.counts, done, view.state_seconds)
+
+
+@pytest.mark.parametrize(
+    ("name", "tone", "title"),
+    [
+        ("starting", "quiet", "Starting: reaching Kafka, the store and the catalog"),
+        ("starting without Kafka", "wait", "Kafka is not available"),
+        ("joining", "quiet", "No partition is assigned to this replica"),
+        ("taking over", "quiet", "Taking over 11 partitions"),
+        ("running", "good", "Running: the table is up to date"),
+        ("Kafka away", "wait", "Kafka is not available"),
+        ("store away", "wait", "The store is not available"),
+        ("catalog away", "bad", "The catalog is not available"),
+        ("Spark lost", "bad", "Spark is gone"),
+        ("refused", "bad", "The store refuses a request"),
+        ("hangs", "bad", "The consumer hangs"),
+        ("fenced", "wait", "Another member of the group writes sensor-data 3-5, 9"),
+        ("catching up", "good", "Running: caught up in about 15 min 16 s"),
+        ("falling behind", "wait", "Running, but the lag does not shrink"),
+        ("dead letters", "good", "Running: the table is up to date"),
+        ("records missing", "bad", "Running, but records are missing"),
+        ("stopping", "quiet", "Stopping"),
+    ],
+)
+def test_the_headline_of_each_state(name: str, tone: str, title: str) -> None:
+    found = top(VIEWS[name]())
+    assert (found.tone, found.title) == (tone, title)
+
+
+def test_who_is_away_since_when_what_comes_next_and_that_nothing_is_lost() -> None:
+    found = top(VIEWS["store away"]())
+    assert found.seconds == 95
+    assert found.reason == (
+        "uploading s3://my-lake/data/sensor-data/year=2023/data_sensor-data-3_17.parquet: "
+        "Failed to establish a new connection: Connection refused"
+    )
+    assert found.next == (
+        "The connector tries again, at the latest after 30 s, and goes on by itself. Consuming is paused meanwhile"
+    )
+    assert found.to_do == "Check that the store is up and AWS_ENDPOINT_URL"
+    assert found.records == (
+        "None is lost by this. Kafka has those that are not committed, as long as the topic keeps them. "
+        "The oldest is 1 min 58 s old"
+    )
+
+
+def test_nobody_knows_when_an_outage_is_caught_up() -> None:
+    assert 'id="catch-up">unknown<' in render(VIEWS["store away"]())
+    assert 'id="catch-up">15 min 16 s<' in render(VIEWS["catching up"]())
+    assert 'id="catch-up">up to date<' in render(running())
+
+
+def test_several_are_away_and_the_longest_wait_gives_the_reason() -> None:
+    view = VIEWS["catalog away"]()
+    found = top(replace(view, live=replace(view.live, waits=(CATALOG_AWAY, STORE_AWAY, KAFKA_AWAY, STORE_AWAY))))
+    assert found.title == "The catalog, the store and Kafka are not available"
+    assert found.reason.startswith("adding 3 files to the catalog")
+
+
+def test_it_is_red_only_once_a_wait_takes_too_long() -> None:
+    view = VIEWS["Kafka away"]()
+    tones = [
+        top(replace(view, live=replace(view.live, waits=(replace(KAFKA_AWAY, seconds=seconds),)))).tone
+        for seconds in (5.0, 599.0, 600.0)
+    ]
+    assert tones == ["wait", "wait", "bad"]
+
+
+def test_a_loss_is_told_from_the_moment_that_it_was_found() -> None:
+    view = VIEWS["records missing"]()
+    found = top(replace(view, counts=replace(view.counts, at=view.counts.losses[0][0] + 70)))
+    assert found.seconds == 70
+    assert found.reason.startswith("sensor-data[7]: 1,204 records from offset 9,000 on have expired")
+    assert "lost" in found.records
+
+
+def test_a_start_says_when_it_gives_up() -> None:
+    assert top(VIEWS["starting without Kafka"]()).next.startswith("The connector tries for a minute.")
+
+
+def test_a_failure_says_whether_another_start_helps() -> None:
+    assert top(VIEWS["Spark lost"]()).next == "The process ends with code 70, and its platform starts a new one"
+    refused = top(VIEWS["refused"]())
+    assert refused.to_do == "Allow s3:PutObject"
+    assert refused.next.endswith("Another start ends in the same way until this is corrected")
+
+
+def test_what_keeps_the_lag_from_shrinking() -> None:
+    found = top(VIEWS["falling behind"]())
+    assert "The buffer is full: consuming waits for room. The step upload takes 54% of the time" in found.reason
+    assert found.to_do.startswith("Raise MAX_WRITE_WORKERS")
+    assert 'id="catch-up">unknown<' in render(VIEWS["falling behind"]())
+
+
+def test_a_partition_that_is_behind_alone_is_named() -> None:
+    found = top(VIEWS["500 partitions"]())
+    assert found.title == "Running, but behind in sensor-data 417"
+    assert found.reason == "60,000 records behind, the oldest is 2 h 1 min old, in sensor-data[417]"
+
+
+def test_a_lag_that_hardly_changes_does_not_shrink() -> None:
+    view = VIEWS["falling behind"]()
+    view = replace(view, history=history(lambda ago: 2.3e6 + 0.01 * ago))
+    assert top(view).title == "Running, but the lag does not shrink"
+    assert "the lag stays" in render(view)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_red_is_where_somebody_has_to_do_something(name: str) -> None:
+    page = render(VIEWS[name]())
+    is_red = bool(re.search(r'class="[^"]*\bbad\b', page))
+    assert is_red == (top(VIEWS[name]()).tone == "bad")
+
+
+# --- remarks --------------------------------------------------------------------------------------------------------
+
+
+def test_the_dead_letter_has_its_count_its_place_and_its_commands() -> None:
+    view = VIEWS["dead letters"]()
+    found = remarks(view.identity, view.live, view.counts)[0]
+    assert found.title == "1,204 records in the dead letter since the start"
+    assert "s3://my-lake/data/_dead_letter/sensor-data" in found.text
+    assert found.commands == ("python main.py replay --dry-run", "python main.py replay")
+
+
+def test_small_files_name_the_settings_that_help() -> None:
+    view = VIEWS["small files"]()
+    [found] = remarks(view.identity, view.live, view.counts)
+    assert found.title == "Small files: 32.6 KB on average"
+    assert "A longer COMMIT_INTERVAL (now 30 s)" in found.text
+    assert "fewer HIVE_COLUMNS: a batch makes 120 files" in found.text
+    [found] = remarks(replace(view.identity, target_file_mb=0), view.live, view.counts)
+    assert "TARGET_FILE_MB=0 writes files of any size: try 16" in found.text
+
+
+def test_a_connector_without_oddities_has_no_remarks() -> None:
+    view = running()
+    assert remarks(view.identity, view.live, view.counts) == []
+
+
+def test_partitions_that_move_again_and_again_and_records_that_are_left_out() -> None:
+    view = running()
+    counts, live = replace(view.counts, fenced=6), replace(view.live, skipped=3)
+    assert [found.title for found in remarks(view.identity, live, counts)] == [
+        "3 records left out since the start (ON_BAD_RECORD=skip)",
+        "Other members took over partitions 6 times since the start",
+    ]

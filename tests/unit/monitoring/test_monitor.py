@@ -1,0 +1,91 @@
+"""What the monitor finds out by itself: whether Kafka answers, and since when the state is what it is."""
+
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+import pytest
+
+from app.errors import RetryableError
+from app.model import TopicPartition
+from app.monitoring.metrics import Identity, Live, Metrics
+from app.monitoring.monitor import Ends, Monitor
+from app.monitoring.probes import Health
+
+TP = TopicPartition("sensors", 0)
+AWAY = RetryableError("asking Kafka for the ends of the partitions", "no answer within 10 s").of("Kafka")
+
+
+class Bench:
+    """A monitor whose thread does not run."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self.metrics.begins(TP, 0)
+        self.live = Live("consuming")
+        identity = Identity("sensors", "group", "s3://lake/data/t", "data/t", {}, 30.0)
+        health = Health(loop_seconds=60.0, clock=time.monotonic)
+        self.monitor = Monitor(identity, self.metrics, health, self.look)
+
+    def look(self) -> Live:
+        return replace(self.live, waits=self.metrics.waits.current())
+
+    @property
+    def page(self) -> str:
+        return self.monitor._page().body.decode()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def answers(ends: Mapping[TopicPartition, int]) -> Ends:
+    return lambda _: ends
+
+
+def fails(error: Exception) -> Ends:
+    def ends(_: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        raise error
+
+    return ends
+
+
+def test_kafka_is_away_until_it_answers(bench: Bench) -> None:
+    assert not bench.monitor._ask(fails(AWAY))
+    assert '<h2 id="headline">Kafka is not available</h2>' in bench.page
+    assert bench.monitor._ask(answers({TP: 7}))
+    assert '<h2 id="headline">Running' in bench.page
+    assert bench.metrics.counts().lag == 7
+
+
+def test_kafka_is_away_since_its_last_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.monitor._answered_at -= 50
+    bench.monitor._ask(fails(AWAY))
+    [trouble] = bench.metrics.waits.current()
+    assert trouble.seconds >= 50
+
+
+def test_a_fault_of_our_own_does_not_blame_kafka(bench: Bench) -> None:
+    assert not bench.monitor._ask(fails(ValueError("a bug")))
+    assert bench.metrics.waits.current() == ()
+
+
+def test_the_page_says_since_when_the_state_is_what_it_is(bench: Bench) -> None:
+    def since() -> str:
+        found = re.search(r'id="since">for (.*?),', bench.page)
+        assert found
+        return found[1]
+
+    assert since() == "0 s"
+    bench.monitor._state_since -= 125
+    assert since() == "2 min 5 s"
+    bench.live = Live("stopping")
+    assert since() == "0 s"
+
+
+@pytest.mark.parametrize("serve", [Monitor._page, Monitor._partitions])
+def test_pages_bring_their_policy(bench: Bench, serve: Callable[[Monitor], object]) -> None:
+    answer = serve(bench.monitor)
+    assert "style-src 'sha256-" in str(getattr(answer, "policy", ""))

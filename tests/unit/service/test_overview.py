@@ -1,0 +1,170 @@
+"""The state that the probes, the metrics and the status page show, from the parts of a running connector."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from quixstreams.sinks import SinkBackpressureError
+
+from app.config.settings import Settings
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.monitoring.metrics import Live, Metrics, StateName
+from app.monitoring.probes import Health
+from app.service.overview import Parts, look, new_monitor, oversee, replica_name
+from tests.support.batches import TP
+from tests.support.environment import BROKER_ALONE, load
+from tests.unit.consumer.sink_bench import AWAY, OTHER, Bench
+
+
+class Connector:
+    """A running connector whose sink is real; the other parts say what a test wants."""
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.metrics = Metrics()
+        self.java = SimpleNamespace(alive=True, is_up=True, jvm_pid=lambda: 17)
+        self.loop = SimpleNamespace(
+            has_claimed_all=True,
+            is_paused=False,
+            unclaimed=frozenset(),
+            checkpoints=SimpleNamespace(consumed=0, due_in=3.0),
+        )
+        self.application = SimpleNamespace(is_stopping=False, recovers_state=False, admin=None)
+        self.pipeline = SimpleNamespace(failure=None, under_way=0)
+        self.health = Health(loop_seconds=60.0, clock=self.bench.clock)
+        parts: dict[str, Any] = {
+            "assignments": self.bench.assignments,
+            "sink": self.bench.sink,
+            "application": self.application,
+            "loop": self.loop,
+            "pipeline": self.pipeline,
+            "bad_records": SimpleNamespace(skipped=0),
+            "health": self.health,
+            "java": self.java,
+            "metrics": self.metrics,
+        }
+        self.parts = Parts(**parts)
+
+    def look(self) -> Live:
+        return look(self.parts, 1_000)
+
+    @property
+    def state(self) -> StateName:
+        return self.look().state
+
+
+@pytest.fixture
+def connector() -> Connector:
+    return Connector()
+
+
+def test_waiting_ends_with_the_outage_though_no_record_comes(connector: Connector) -> None:
+    """Only the next commit makes the last flush a good one, and an idle topic has none for long."""
+    bench = connector.bench
+    bench.consume(0)
+    bench.pipeline.obstacle = AWAY
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+    assert (connector.look().state, connector.look().detail) == ("waiting", "the last flush did not go through")
+
+    bench.pipeline.obstacle = None
+    bench.pipeline.deliver_all()
+    assert connector.state == "consuming"
+
+
+def test_what_is_waited_for_is_named(connector: Connector) -> None:
+    connector.metrics.waits.failed("ends", RetryableError("asking Kafka", "no answer").of("Kafka"))
+    live = connector.look()
+    assert (live.state, live.detail) == ("waiting", "asking Kafka: no answer")
+    assert [trouble.system for trouble in live.waits] == ["Kafka"]
+    connector.metrics.waits.over("ends")
+    assert connector.state == "consuming"
+
+
+def test_a_partition_of_another_member_is_named(connector: Connector) -> None:
+    token = connector.bench.assignments.token(OTHER)
+    assert token is not None
+    connector.bench.assignments.fence(token, "taken over")
+    live = connector.look()
+    assert (live.state, live.fenced) == ("waiting", {OTHER: "taken over"})
+    connector.bench.sink.unassign([OTHER])
+    assert connector.state == "consuming"
+
+
+def test_partitions_that_are_being_claimed(connector: Connector) -> None:
+    connector.loop.has_claimed_all, connector.loop.unclaimed = False, frozenset({TP})
+    live = connector.look()
+    assert (live.state, live.claiming, live.unclaimed) == ("waiting", 1, frozenset({TP}))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(FatalError("uploading x", "access denied").of("store"), 1), (RetryableError("x", "y"), 75)]
+)
+def test_a_failure_says_with_which_code_the_process_ends(
+    connector: Connector, error: ConnectorError, code: int
+) -> None:
+    connector.pipeline.failure = error
+    live = connector.look()
+    assert live.state == "failing"
+    assert live.failure is not None
+    assert (live.failure.exit_code, live.failure.system) == (code, error.system)
+
+
+def test_java_that_is_gone(connector: Connector) -> None:
+    connector.health.started(
+        spark_alive=lambda: connector.java.alive, ready=connector.health.ready, recovers=lambda: False
+    )
+    connector.java.alive = False
+    live = connector.look()
+    assert (live.state, live.spark) == ("failing", "gone")
+    assert live.failure is not None
+    assert (live.failure.system, live.failure.exit_code) == ("Spark", 70)
+
+
+def test_a_stop_comes_before_all_else(connector: Connector) -> None:
+    connector.pipeline.failure = FatalError("uploading x", "access denied")
+    connector.application.is_stopping = True
+    assert connector.state == "stopping"
+
+
+# --- what the monitor knows from the settings -----------------------------------------------------------------------
+
+
+def settings(tmp_path: Path, **variables: str) -> Settings:
+    return load(BROKER_ALONE, input="readings", STORAGE_URL=f"file://{tmp_path}/lake", **variables)
+
+
+def test_the_replica_has_the_names_that_the_platform_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "host-1")
+    assert replica_name(settings(tmp_path)) == "host-1"
+    assert replica_name(settings(tmp_path, Quix__Deployment__ReplicaName="lake-sink-0")) == "lake-sink-0"
+    named = {"Quix__Deployment__Name": "Lake sink", "Quix__Deployment__ReplicaName": "lake-sink-0"}
+    assert replica_name(settings(tmp_path, **named)) == "Lake sink / lake-sink-0"
+
+
+def test_the_page_has_the_settings_of_the_log_and_no_secret(tmp_path: Path) -> None:
+    secret = {"CATALOG_URL": "http://catalog.example.com", "CATALOG_AUTH_TOKEN": "c0ffee-t0ken"}
+    monitor = new_monitor(
+        settings(tmp_path, **secret),
+        Metrics(),
+        Health(loop_seconds=1.0, clock=lambda: 0.0),
+        SimpleNamespace(alive=True, is_up=False, jvm_pid=lambda: None),
+    )
+    page = monitor._page().body.decode()
+    assert "<dt>catalog</dt><dd>http://catalog.example.com, with a token, namespace default" in page
+    assert "c0ffee" not in page
+    assert f"file://{tmp_path}/lake/data/readings" in page
+
+
+def test_the_probe_of_readiness_follows_the_outage(connector: Connector, tmp_path: Path) -> None:
+    monitor = new_monitor(settings(tmp_path), connector.metrics, connector.health, connector.java)
+    oversee(settings(tmp_path), monitor, connector.parts)
+    assert connector.health.ready().ok
+    connector.bench.consume(0)
+    connector.bench.pipeline.obstacle = AWAY
+    with pytest.raises(SinkBackpressureError):
+        connector.bench.sink.flush()
+    assert not connector.health.ready().ok
+    connector.bench.pipeline.deliver_all()
+    assert connector.health.ready().ok
