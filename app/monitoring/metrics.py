@@ -124,8 +124,8 @@ class Counts:
 
     Times are in seconds since the epoch: ``at`` is that moment, ``last_commit`` that of the last commit of offsets,
     ``last_answer`` that of Kafka's last answer about the end of a partition, and ``consuming_since`` when consuming
-    began, or the process as long as it starts. ``losses`` says when it turned out which records
-    are missing for good, the latest last.
+    began, or the process as long as it starts. ``losses`` says when which records turned out to be
+    missing for good, the latest last.
     """
 
     at: float = 0.0

@@ -21,7 +21,8 @@ _KAFKA_CODES: Final = (
     "ALL_BROKERS_DOWN|AUTHENTICATION|AUTO_OFFSET_RESET|FAIL|FATAL|MAX_POLL_EXCEEDED|MSG_TIMED_OUT|RESOLVE|SSL|STATE|"
     "TIMED_OUT|TIMED_OUT_QUEUE|TRANSPORT|UNKNOWN_PARTITION|UNKNOWN_TOPIC|WAIT_COORD"
 )
-_LONGEST: Final = 2_000  # characters; a page shows no more
+_LONGEST: Final = 1_000  # characters; a page shows no more
+_PACKAGE: Final = r"(?:[a-z_]\w{0,40}\.)"  # bounded, as a text may be made to take long
 _INSIDE: Final = r"[^()]*(?:\([^()]*\)[^()]*)*"  # brackets, with others in them
 
 # Each is replaced until nothing changes: some texts have others inside.
@@ -49,10 +50,10 @@ _RULES: Final = tuple(
         (r"\bBroker transport failure\b", "the connection to the broker failed"),
         (rf"(?<![\w$])_(?:{_KAFKA_CODES})\b:? ?", ""),
         # java.net.ConnectException: Connection refused; botocore.exceptions.EndpointConnectionError: Could not …
-        (r"\b(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception|Timeout)\b(?!\()(?:: )?", ""),
+        (rf"\b{_PACKAGE}{{1,8}}[A-Z]\w*(?:Error|Exception|Timeout)\b(?!\()(?:: )?", ""),
         # ConnectionRefusedError(111, 'Connection refused'), also inside of others
-        (rf"\b(?:[a-z_]\w*\.)*{_CLASS}\((?:[^()'\"]*, ?)?[\"']({_INSIDE})[\"'],?\)", r"\1"),
-        (rf"\b(?:[a-z_]\w*\.)*{_CLASS}\(({_INSIDE})\)", r"\1"),
+        (rf"\b{_PACKAGE}{{0,8}}{_CLASS}\((?:[^()'\"]*, ?)?[\"']({_INSIDE})[\"'],?\)", r"\1"),
+        (rf"\b{_PACKAGE}{{0,8}}{_CLASS}\(({_INSIDE})\)", r"\1"),
         (rf"\('Connection aborted\.', ?({_INSIDE})\)", r"\1"),
         (rf"\b{_CLASS}: ", ""),
         (r"\[Errno -?\d+\] ", ""),
