@@ -83,7 +83,7 @@ def test_a_stop_before_the_first_record(scenario: Scenario) -> None:
 
 def test_a_stop_under_load_and_the_next_start_together_lose_and_double_nothing(new_scenario: NewScenario) -> None:
     scenario = new_scenario(partitions=3)
-    first = scenario.connector(BATCH_SIZE="500", COMMIT_INTERVAL="300")
+    first = scenario.connector(BATCH_SIZE="500", COMMIT_INTERVAL="300", TARGET_FILE_MB="0")
     first.wait_until_ready()
     with scenario.load() as produced:
         first.wait_for_log("batch 3 ")
