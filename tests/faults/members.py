@@ -19,13 +19,12 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.journal.claims import Claims
-from app.journal.entry import claim_key, group_folder, log_key
-from app.journal.generation import Generation
+from app.journal.entry import group_folder, journal_key
 from app.journal.group_offsets import PartitionOffsets
+from app.journal.journal import Journal
 from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
-from app.journal.takeover import Takeover
 from app.model import TopicPartition
 from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
@@ -107,13 +106,8 @@ class Table:
     def data_files(self) -> list[str]:
         return [key for key in self.keys if is_data_file(key, self.root)]
 
-    def log(self, tp: TopicPartition) -> Mapping[str, Any]:
-        """The log that the partition's claim names."""
-        owner = self.claim(tp)["owner"]
-        return dict(json.loads(self._body(log_key(self.root, GROUP, owner))))
-
-    def claim(self, tp: TopicPartition) -> Mapping[str, Any]:
-        return dict(json.loads(self._body(claim_key(self.root, GROUP, tp))))
+    def journal(self, tp: TopicPartition) -> Mapping[str, Any]:
+        return dict(json.loads(self._body(journal_key(self.root, GROUP, tp))))
 
     def assert_whole(self, partitions: Sequence[TopicPartition] = PARTITIONS, last: int = LAST) -> None:
         """Every row is there once; catalog, store and journals agree; and nothing else lies about."""
@@ -123,14 +117,11 @@ class Table:
         rows = [value for body in bodies for value in pq.read_table(io.BytesIO(body)).column("v").to_pylist()]
         assert sorted(rows) == sorted(value_of(tp, offset) for tp in partitions for offset in range(last + 1))
         registered = [(file["file_path"], file["row_count"]) for file in self.site.catalog.files(self.name)]
-        assert sorted(key for key, _ in registered) == [f"s3://{self.site.bucket}/{key}" for key in files]
-        assert sum(count for _, count in registered) == len(rows)
+        assert sorted(registered) == [(f"s3://{self.site.bucket}/{key}", 1) for key in files]
         journals = {key for key in keys if key.startswith(group_folder(self.root, GROUP))}
         assert set(keys) - set(files) == journals, "an orphan"
-        for tp in partitions:
-            log = self.log(tp)
-            ends = {(each["topic"], each["partition"]): each["end"] for each in log["partitions"]}
-            assert (log["state"], ends[tp]) == ("done", last)
+        entries = [self.journal(tp) for tp in partitions]
+        assert {(entry["state"], entry["end"]) for entry in entries} == {("done", last)}
 
     def _body(self, key: str) -> bytes:
         return self.site.client.get_object(Bucket=self.site.bucket, Key=key)["Body"].read()
@@ -148,10 +139,9 @@ class Member:
         scratch: a folder.
         store: its own way to the bucket, where it has one.
         partitions: what it is assigned.
-        workers: uploads, and requests of claims, at the same time.
+        workers: uploads, and requests of journals, at the same time.
 
     Attributes:
-        token: of its generation.
         fenced: the reasons by token.
     """
 
@@ -165,10 +155,11 @@ class Member:
         workers: int = 4,
     ) -> None:
         self._store = store or table.site.store
-        self._partitions = partitions
-        self.token = secrets.token_hex(4)
+        self._tokens = {tp: secrets.token_hex(4) for tp in partitions}
         self.fenced: dict[str, str] = {}
-        self.ownership = JournalOwnership(self._is_current, self.fenced.__setitem__, fresh_seconds=10.0)
+        self.ownership = JournalOwnership(
+            self._is_current, self.fenced.__setitem__, workers=workers, fresh_seconds=10.0
+        )
         catalog_server = table.site.catalog
         catalog = QuixCatalog(
             table.site.to_catalog.url,
@@ -179,29 +170,23 @@ class Member:
         )
         registrar = Registrar(catalog, TableLocation(self._store.uri, table.root), properties("p"), TOPIC, None)
         self._objects = ThreadPoolExecutor(workers)
-        self._claiming = ThreadPoolExecutor(workers)
-        roots = (f"{table.root}/", f"{dead_letter_root(table.root)}/")
         self._claims = Claims(
-            takeover=Takeover(
+            new_journal=lambda tp, token: Journal(
                 self._store,
-                table.root,
-                GROUP,
-                roots=roots,
-                offsets=_Topic(),
-                register=Recovery(self._store, registrar, None).register,
-                each=self._claiming.map,
-                each_object=self._objects.map,
-            ),
-            new_generation=lambda token: Generation(
-                self._store, log_key(table.root, GROUP, token), token, roots=roots, each=self._objects.map
+                journal_key(table.root, GROUP, tp),
+                token,
+                roots=(f"{table.root}/", f"{dead_letter_root(table.root)}/"),
+                each=self._objects.map,
             ),
             ownership=self.ownership,
             offsets=_Topic(),
+            register=Recovery(self._store, registrar, None).register,
             is_current=self._is_current,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(lambda topic: f"{topic}-1"),
             start_from="auto",
             keeps_state=False,
+            workers=workers,
             timings=_HURRY,
         )
         self.starts: dict[TopicPartition, int] = {}
@@ -225,9 +210,9 @@ class Member:
         Raises:
             ConnectorError: a claim failed.
         """
-        self._claims.begin(self._partitions, self.token)
+        self._claims.begin(self._tokens)
         deadline = time.monotonic() + PATIENCE
-        while len(self.starts) < len(self._partitions):
+        while len(self.starts) < len(self._tokens):
             assert time.monotonic() < deadline, "the claims do not come through"
             self.starts |= {claim.tp: claim.start.offset for claim in self._claims.finished()}
             time.sleep(0.002)
@@ -244,7 +229,7 @@ class Member:
             rows = {tp: rows_of(tp, first) for tp, first in nexts.items() if first <= LAST}
             if not rows:
                 return
-            self.pipeline.submit(batch_of(rows, number=number, owners=dict.fromkeys(rows, self.token)))
+            self.pipeline.submit(batch_of(rows, number=number, owners=self._tokens))
             delivered = self.pipeline.wait_delivered(number, PATIENCE)
             if self.pipeline.failure:
                 raise self.pipeline.failure
@@ -258,15 +243,19 @@ class Member:
         self.claim()
         self.write()
 
+    def token(self, tp: TopicPartition) -> str:
+        """Of the assignment of the partition."""
+        return self._tokens[tp]
+
     def die(self) -> None:
         """Do nothing more; what is on its way stays there."""
         self._claims.stop()
         self.pipeline.stop()
-        self._claiming.shutdown(wait=False, cancel_futures=True)
+        self.ownership.stop()
         self._objects.shutdown(wait=False, cancel_futures=True)
 
     def _is_current(self, token: str) -> bool:
-        return token == self.token
+        return token in self._tokens.values()
 
     def __enter__(self) -> Self:
         return self

@@ -1,24 +1,25 @@
-"""A log of a generation in a table's folder, for who reads the table."""
+"""A journal in a table's folder, for who reads the table."""
 
 from pathlib import Path
 
-from app.journal.entry import JournaledFile, RolledBack, log_key
-from app.journal.log import GenerationLog, Progress
+from app.journal.entry import JournaledFile, JournalEntry, RolledBack, journal_key
+from app.model import TopicPartition
 
 
 def keep_journal(lake: Path, table_root: str, *, pending: Path, revoked: Path) -> None:
-    """Write a log that says so of these two files."""
+    """Write a journal that says so of these two files."""
     waiting, undone = (str(path.relative_to(lake)) for path in (pending, revoked))
-    log = GenerationLog(
+    entry = JournalEntry(
         seq=1,
         owner="aaaaaaaa",
-        writer="aaaaaaaa",
         batch=1,
         state="pending",
-        partitions=(Progress(topic="readings", partition=3, end=9, to=19),),
+        start=10,
+        end=19,
+        topic_id="",
         files=(JournaledFile(key=waiting, size=1, rows=10, partition_values={}),),
         revoked=(RolledBack(key=undone, since=0),),
     )
-    path = lake / log_key(table_root, "group", "aaaaaaaa")
+    path = lake / journal_key(table_root, "group", TopicPartition("readings", 3))
     path.parent.mkdir(parents=True)
-    path.write_bytes(log.to_body())
+    path.write_bytes(entry.to_body())
