@@ -118,9 +118,9 @@ class StoredFile:
 class BatchPart:
     """The part of a batch, or of a portion of one, that is of one topic-partition.
 
-    ``owner`` is the token of the assignment (24 hex digits; of earlier releases 8) and ``number`` its own count of
-    portions, that of the last one: together with the offsets they make file names that no other attempt, member or life
-    of the topic ever writes again.
+    ``owner`` is the token of the generation (24 hex digits; of earlier releases 8). ``number`` is that of the portion,
+    and of the batch once this is closed. Together they make file names that no other attempt, member or life of the
+    topic ever writes again.
     """
 
     offsets: OffsetRange
@@ -154,9 +154,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """The rows of a staged batch that become one file: one Hive partition of one topic-partition."""
+    """The rows of a staged batch that become one file: those of one Hive partition.
 
-    part: BatchPart
+    ``parts`` are the topic-partitions with rows in it, sorted, each with the offsets that the whole batch has of it.
+    """
+
+    parts: tuple[BatchPart, ...]
     partition_values: Mapping[str, str]
     rows: int
 
@@ -166,13 +169,15 @@ class StagedFile:
     """A batch as Spark gets it: an uncompressed Parquet file in the scratch folder.
 
     ``group_column`` holds for every row the index of its group in ``groups`` (int32). ``sort_column`` orders the rows
-    of each group, should the file have it; ``None`` leaves them in their order.
+    of each group, should the file have it; ``None`` leaves them in their order. ``offsets`` are those of the whole
+    batch, where the name of any file does not say them; else it is empty.
     """
 
     path: Path
     group_column: str
     groups: tuple[OutputFile, ...]
     sort_column: str | None = None
+    offsets: tuple[OffsetRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ class Timings:
         look_seconds: between two looks at what else may have happened to the pipeline, while a flush waits.
         full_seconds: how long to wait for room in a full buffer before a flush has to find out what is the matter; with
             the deadline of a flush less than the client may stay away from its broker.
-        fenced_seconds: how long Kafka may go on to call a partition ours that another member has taken. Whoever loses
-            a partition's journal learns from Kafka soon that the partition is gone too; if not, something is wrong.
+        fenced_seconds: how long Kafka may go on to call a partition ours that another member has taken. Whose log
+            was closed learns from Kafka soon that the partition is gone too; if not, something is wrong.
         commit_pause_seconds: between two tries to commit offsets.
-        advance_seconds: between two notes in the journals of how far filtered records are committed.
+        advance_seconds: between two notes in the log of how far filtered records are committed.
         kafka_answer_seconds: how long Kafka may take to say where a partition stands.
         first_retry_seconds, longest_retry_seconds: the pauses between tries of a step of the pipeline or of a claim.
     """

@@ -1,6 +1,6 @@
 """The dead letter: records that cannot become rows, kept as they came, with the reason, in Parquet beside the table.
 
-There is one file per topic-partition and batch, named like the data files of the batch:
+There is one file per topic-partition and batch, named like a data file of one topic-partition:
 ``<root>/_dead_letter/<table>/data_….parquet``.
 """
 

@@ -19,15 +19,15 @@ _NUMBERS = count()
 
 
 def new_token() -> str:
-    """A unique name of an assignment: 24 hex digits, of which the first 16 are the same within a process."""
+    """A unique name of a generation: 24 hex digits, of which the first 16 are the same within a process."""
     return f"{_PROCESS}{next(_NUMBERS):08x}"
 
 
 class Assignment:
     """One assignment of a topic-partition to this member: the waiting records, and how far the partition is read.
 
-    Each assignment is a new object with a new token, so that nothing of a former one (rows, offsets, a flush that is
-    still running) can touch a later one.
+    Each assignment is a new object, so that nothing of a former one (rows, offsets, a flush that is still running) can
+    touch a later one. Partitions that were assigned together are a generation, and have one token.
 
     Attributes:
         expected: the next offset to read; a record before it is dropped.
@@ -50,9 +50,9 @@ class Assignment:
         "uncommitted",
     )
 
-    def __init__(self, tp: TopicPartition) -> None:
+    def __init__(self, tp: TopicPartition, token: str) -> None:
         self.tp = tp
-        self.token = new_token()
+        self.token = token
         self.rows: list[Row] = []
         self.messages: list[Message] = []  # that are still to become rows, by rising offsets
         self.rejected: list[Rejected] = []
@@ -123,7 +123,7 @@ class Assignments:
 
     Args:
         metrics: counts partitions that another member writes.
-        timings: how long Kafka may still assign a partition to this member after another one has taken its journal.
+        timings: how long Kafka may still assign a partition to this member after another one has claimed it.
 
     Attributes:
         by_tp: the assignments; only ``begin`` and ``end`` add and remove them.
@@ -134,7 +134,10 @@ class Assignments:
         self._timings = timings
         self._clock = timings.clock
         self.by_tp: dict[TopicPartition, Assignment] = {}
-        self._by_token: Mapping[str, Assignment] = {}  # replaced as a whole: other threads may iterate over it
+        # Replaced as a whole: other threads may iterate over them.
+        self._all: tuple[Assignment, ...] = ()
+        self._by_token: Mapping[str, tuple[Assignment, ...]] = {}
+        self._sizes: dict[str, int] = {}  # of the generations
 
     def __contains__(self, tp: TopicPartition) -> bool:
         """Whether the partition is assigned."""
@@ -149,27 +152,38 @@ class Assignments:
         """The partition's current assignment, if there is one; cheap enough for each record."""
         return self.by_tp.get((topic, partition))  # type: ignore[call-overload, no-any-return] # it is such a tuple
 
-    def begin(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """Begin a new assignment of each of these; returns their tokens."""
-        begun = {tp: Assignment(tp) for tp in tps}
+    def begin(self, tps: Iterable[TopicPartition]) -> str:
+        """Begin a new assignment of these partitions, a generation; returns its token."""
+        token = new_token()
+        begun = {tp: Assignment(tp, token) for tp in tps}
         self.by_tp |= begun
-        self._by_token = {assignment.token: assignment for assignment in self.by_tp.values()}
-        return {tp: assignment.token for tp, assignment in begun.items()}
+        self._sizes[token] = len(begun)
+        self._sort_by_token()
+        return token
 
     def end(self, tps: Iterable[TopicPartition]) -> None:
         """End the assignments of these partitions and drop their waiting records."""
         for tp in tps:
             self.by_tp.pop(tp, None)
-        self._by_token = {assignment.token: assignment for assignment in self.by_tp.values()}
+        self._sort_by_token()
 
     def is_current(self, token: str) -> bool:
-        """Whether the assignment with this token has not ended."""
+        """Whether the generation with this token has not ended: none of its partitions has."""
         return token in self._by_token
 
     def token(self, tp: TopicPartition) -> str | None:
         """Token of the partition's current assignment, if there is one."""
         assignment = self.by_tp.get(tp)
         return assignment.token if assignment else None
+
+    def by_generation(self, offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[TopicPartition, int]]:
+        """Sort offsets of partitions by the token of their generation; those that are not assigned are left out."""
+        by_token: dict[str, dict[TopicPartition, int]] = {}
+        for tp, offset in offsets.items():
+            assignment = self.by_tp.get(TopicPartition(*tp))
+            if assignment:
+                by_token.setdefault(assignment.token, {})[assignment.tp] = offset
+        return by_token
 
     # --- offsets ----------------------------------------------------------------------------------------------------
 
@@ -206,7 +220,7 @@ class Assignments:
 
         Partitions without such a record are left out. Safe from any thread.
         """
-        known = ((assignment.tp, assignment.uncommitted.oldest) for assignment in self._by_token.values())
+        known = ((assignment.tp, assignment.uncommitted.oldest) for assignment in self._all)
         return {tp: oldest for tp, oldest in known if oldest is not None}
 
     # --- partitions that turned out to be written by another member -------------------------------------------------
@@ -214,8 +228,7 @@ class Assignments:
     def fence(self, token: str, reason: str) -> None:
         """Forbid the assignment with this token to write: its rows are dropped."""
         self._metrics.fenced()
-        assignment = self._by_token.get(token)
-        if assignment:
+        for assignment in self._by_token.get(token, ()):
             assignment.fenced = reason, self._clock()
 
     @property
@@ -226,7 +239,7 @@ class Assignments:
     @property
     def fenced(self) -> dict[TopicPartition, str]:
         """The assigned partitions that must not be written any more, with the reasons; safe from any thread."""
-        return {each.tp: each.fenced[0] for each in self._by_token.values() if each.fenced}
+        return {each.tp: each.fenced[0] for each in self._all if each.fenced}
 
     def refuse_flush(self, pause_seconds: float | None) -> None:
         """Prevent a commit while a fenced partition is still assigned to this member: its rows were dropped.
@@ -251,7 +264,20 @@ class Assignments:
                 raise _taken_over(reason)
 
     def _fences(self) -> list[tuple[str, float]]:
-        return [assignment.fenced for assignment in self._by_token.values() if assignment.fenced]
+        return [assignment.fenced for assignment in self._all if assignment.fenced]
+
+    def _sort_by_token(self) -> None:
+        """Keep the generations that are whole: Kafka takes all partitions of a member away together."""
+        self._all = tuple(self.by_tp.values())
+        by_token: dict[str, list[Assignment]] = {}
+        for assignment in self._all:
+            by_token.setdefault(assignment.token, []).append(assignment)
+        self._by_token = {
+            token: tuple(assignments)
+            for token, assignments in by_token.items()
+            if len(assignments) == self._sizes[token]
+        }
+        self._sizes = {token: self._sizes[token] for token in by_token}
 
 
 def _taken_over(reason: str) -> RetryableError:

@@ -44,7 +44,7 @@ class ConsumerLoop:
         checkpoints: commit offsets; of the kind that fits ``poll``.
         paused: the partitions that wait for their claims.
         rejected: takes messages that cannot become rows.
-        claims: note the committed offsets in the journals.
+        claims: note the committed offsets in the log.
         on_turn: called at each turn.
         metrics: records the committed offsets and the revocations.
     """
@@ -152,13 +152,13 @@ class ConsumerLoop:
         """See ``RejectedMessages.processing_failed``."""
         return self._rejected.processing_failed(error, row)
 
-    def assigned(self, tps: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
-        """Begin a new assignment of each of these partitions; returns their tokens."""
+    def assigned(self, tps: Sequence[TopicPartition]) -> str:
+        """Begin a new assignment of these partitions; returns the token of the generation."""
         return self._sink.assign(tps)
 
-    def claim(self, tokens: Mapping[TopicPartition, str]) -> None:
-        """Keep these partitions paused until they are claimed."""
-        self._paused.begin(tokens)
+    def claim(self, tps: Sequence[TopicPartition], token: str) -> None:
+        """Keep these partitions paused until they are claimed for the generation with this token."""
+        self._paused.begin(tps, token)
 
     def revoking(self, *, active: bool) -> None:
         """Note that a revocation begins or ends; see ``LakeSink.revoking``."""
@@ -182,8 +182,7 @@ class ConsumerLoop:
             following = {TopicPartition(*tp): offset + 1 for tp, offset in offsets.items()}
             self._metrics.committed(following)
             self._assignments.committed(following)
-            tokens = {self._assignments.token(TopicPartition(*tp)): offset for tp, offset in offsets.items()}
-            self._claims.advance({token: offset for token, offset in tokens.items() if token})
+            self._claims.advance(self._assignments.by_generation(offsets))
 
 
 def new_loop(

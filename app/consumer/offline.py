@@ -3,7 +3,7 @@
 All topics count as existing, with one partition each. State is kept in a folder and has no changelog.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -136,8 +136,8 @@ class NoJournals:
     def __init__(self) -> None:
         self._begun: dict[TopicPartition, str] = {}
 
-    def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
-        self._begun |= tokens
+    def begin(self, tps: Collection[TopicPartition], token: str) -> None:
+        self._begun |= dict.fromkeys(tps, token)
 
     def finished(self) -> list[Claim]:
         begun, self._begun = self._begun, {}
@@ -152,7 +152,7 @@ class NoJournals:
     def check(self) -> None:
         """Neither topic nor group change."""
 
-    def advance(self, ends: Mapping[str, int]) -> None:
+    def advance(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         """There is no journal."""
 
 

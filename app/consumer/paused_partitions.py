@@ -1,7 +1,7 @@
-"""Resumes a partition once its journal is claimed, at the offset of the claim. For the consumer's thread."""
+"""Resumes a partition once it is claimed, at the offset of the claim. For the consumer's thread."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 
 
 class Claiming(Protocol):
-    """Claims partitions and keeps their journals; see ``app.journal.claims.Claims``."""
+    """Claims partitions and keeps the journal up to date; see ``app.journal.claims.Claims``."""
 
-    def begin(self, tokens: Mapping[TopicPartition, str]) -> None: ...
+    def begin(self, tps: Collection[TopicPartition], token: str) -> None: ...
     def finished(self) -> list[Claim]: ...
     def is_same_topic(self, tp: TopicPartition) -> bool | None: ...
     def check(self) -> None: ...
     def topic_id(self, tp: TopicPartition) -> str: ...
-    def advance(self, ends: Mapping[str, int]) -> None: ...
+    def advance(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None: ...
 
 
 class PausedPartitions:
@@ -34,7 +34,7 @@ class PausedPartitions:
 
     Args:
         consumer: the consumer of quixstreams.
-        claims: claims journals in the background.
+        claims: claims partitions in the background.
         assignments: get the first offset of each resumed partition.
         metrics: records the same.
     """
@@ -71,11 +71,11 @@ class PausedPartitions:
         """
         return not self._consumer.backpressured_tps and not self.waits(tp) and self._is_broker_there()
 
-    def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
-        """Pause these partitions, just assigned, and claim them for the assignments with these tokens."""
-        self._consumer.pause([_kafka(tp) for tp in tokens])
-        self._waiting |= dict.fromkeys(tokens)
-        self._claims.begin(tokens)
+    def begin(self, tps: Collection[TopicPartition], token: str) -> None:
+        """Pause these partitions, just assigned, and claim them for the generation with this token."""
+        self._consumer.pause([_kafka(tp) for tp in tps])
+        self._waiting |= dict.fromkeys(tps)
+        self._claims.begin(tps, token)
 
     def end(self, tps: Iterable[TopicPartition]) -> None:
         """Forget these partitions, which are not assigned any more."""

@@ -8,7 +8,7 @@ Invariants kept here:
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,21 +173,21 @@ class LakeSink(BaseSink):
     def start(self) -> None:
         """Nothing to connect: the store, the catalog and Spark are up before the application runs."""
 
-    def assign(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """Begin a new assignment of each of these topic-partitions; called on the consumer's thread.
+    def assign(self, tps: Collection[TopicPartition]) -> str:
+        """Begin a new assignment of these topic-partitions; called on the consumer's thread.
 
         Returns:
-            The tokens of the new assignments.
+            The token of the new generation.
         """
         self._consumer_thread = threading.get_ident()
-        tokens = self._assignments.begin(tps)
+        token = self._assignments.begin(tps)
         self._buffer.count_waiting()
         self._flushed_portion = self._last_portion  # earlier batches belong to former assignments
         self.left_rows_behind = False
         self.last_flush_ok = True  # a flush of a former assignment says nothing about this one
         if self._observer is not None:
-            self._observer.assigned(tokens)
-        return tokens
+            self._observer.assigned(tps)
+        return token
 
     def unassign(self, tps: Sequence[TopicPartition]) -> None:
         """End the assignments: drop rows that are not sealed, and upload no sealed ones from now on."""

@@ -17,9 +17,8 @@ from app.convert.values import is_empty
 from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
 from app.table.layout import TIME_COLUMNS, PartitionSpec, file_name, too_long
 
-# Of one batch, at the most: offsets, and portions.
-_MOST_GATHERED = 10**8
-_MOST_PORTIONS = 10**4
+_MOST_GATHERED = 10**8  # offsets of one batch
+_MOST_BATCHES = 10**9  # of a process
 
 
 def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array]:
@@ -149,7 +148,7 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
     Raises:
         BadRowsError: there are some; all of them.
     """
-    name = max((file_name(_grown(part)) for part in of), key=len)
+    name = max((file_name([_grown(part)]) for part in of), key=len)
     if not values or _are_surely_short(values, name, spec, table_root):
         return
     ids = group_ids(values)
@@ -165,9 +164,9 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
 
 
 def _grown(part: BatchPart) -> BatchPart:
-    """The part as it may be when all portions of the batch are gathered: its numbers may have more digits."""
+    """The part as it may be in the longest name: when all is gathered, its numbers may have more digits."""
     offsets = replace(part.offsets, last=part.offsets.last + _MOST_GATHERED)
-    return replace(part, offsets=offsets, number=part.number + _MOST_PORTIONS)
+    return replace(part, offsets=offsets, number=_MOST_BATCHES)
 
 
 def _are_surely_short(values: Sequence[pa.Array], name: str, spec: PartitionSpec, table_root: str) -> bool:

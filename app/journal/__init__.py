@@ -1,15 +1,20 @@
 """Exactly once: which member may write which partition, and which offsets are in the table.
 
-journal                 the protocol: claim, recover, intend, verify, done; start reading here
-ownership               which assignment may upload and register; each step of a batch asks it
-entry                   the JSON of a journal's entry
-entry_store             the compare-and-set of an entry: read, replace only the version last read, verify
-claims                  claims the journals of newly assigned partitions, on threads of their own
+generation              the protocol, and a generation's own log: intend, verify, done; start reading here
+takeover                claims partitions: fences and settles their former owners
+settle                  keeps or rolls back the batch that a former owner left behind
+ownership               which generation may upload and register; each step of a batch asks it
+log                     the JSON of a generation's log
+claim                   the JSON of a partition's claim, and of the journal that former releases had in its place
+entry                   what these documents have in common, and their keys
+document                the compare-and-set of a document: read, replace only the version last read
+claims                  claims newly assigned partitions together, on threads of its own
 start_offset            where consuming begins, from the journal's end and the group's offset
 first_offsets           where consuming begins if there is neither of them
 group_offsets           a partition's offsets in Kafka, and the mark beside the connector's own commits
 kafka_watch             whether topic and consumer group are still those that were claimed
 recovery                rolls a former owner's batch forward: registers its files again
 rolled_back             deletes the files of batches that were rolled back, repeatedly
-survey                  reads all journals of a table, for commands
+obsolete_logs           deletes logs that no claim names any more
+survey                  reads all journals of a table, of all consumer groups, for commands
 """

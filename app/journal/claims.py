@@ -1,25 +1,27 @@
-"""Claims the journals of newly assigned partitions on threads of its own, and finds the first offset of each.
+"""Claims newly assigned partitions on threads of its own, and finds the first offset of each.
 
 The callback of an assignment must not fail, and must not wait for a store that is away: the broker would remove the
-consumer from the group. So the callback pauses the partitions, and the consumer's loop resumes them after their claims.
+consumer from the group. So the callback pauses the partitions, and the consumer's loop resumes them after the claim.
 """
 
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from app.errors import ConnectorError, FatalError, RetryableError, blaming
-from app.journal.entry import JournaledFile, JournalEntry, ids_differ
-from app.journal.entry_store import FencedError
+from app.journal.document import FencedError
+from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
-from app.journal.journal import Journal
 from app.journal.kafka_watch import KafkaWatch, TopicIds
+from app.journal.log import Progress
 from app.journal.ownership import JournalOwnership
 from app.journal.start_offset import Start, StartFrom, check_cluster, lacks_offset, start_of
+from app.journal.takeover import Begin, Offsets, Takeover
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.retry import Stopped, until_it_works
@@ -28,18 +30,12 @@ from app.timings import DEFAULT, Timings
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-
-
-class Offsets(Protocol):
-    """Asks Kafka about a topic-partition; ``app.journal.group_offsets.GroupOffsets`` in production."""
-
-    def of(self, tp: TopicPartition) -> PartitionOffsets: ...
-    def cluster_id(self) -> str: ...
+_MOST_CLAIMS = 4  # at the same time: of the present assignment, and of former ones that do not know yet that they ended
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A partition whose journal is ours, with the first offset to consume."""
+    """A partition that is ours, with the first offset to consume."""
 
     tp: TopicPartition
     token: str
@@ -47,21 +43,20 @@ class Claim:
 
 
 class Claims:
-    """Claims in parallel, and retries each claim until it succeeds or the assignment ends.
+    """Claims the partitions of an assignment together, and retries until it succeeds or the assignment ends.
 
     Args:
-        new_journal: makes the journal of a topic-partition for the assignment with this token.
-        ownership: keeps the claimed journals. ``None`` for at-least-once delivery: an existing journal is then
-            recovered and switched off, and no new one is written.
+        takeover: fences and settles the former owners.
+        new_generation: makes the generation with this token.
+        ownership: keeps the generations. ``None`` for at-least-once delivery: an existing journal is then settled and
+            switched off, and no new one is written.
         offsets: asks Kafka.
-        register: registers the files of a former owner's batch in the catalog.
-        is_current: whether the assignment with this token is current.
+        is_current: whether the generation with this token is current.
         first_offset: the first offset of a partition for which the group has neither an offset nor a journal.
         topic_ids: keeps the id of the topic at the claim.
         start_from: which of journal and group decides if they differ, at the first claim of a partition. Later they
             differ for other reasons than a user who moved the group's offset.
         keeps_state: whether ``transform()`` keeps state, or repartitions.
-        workers: claims at the same time.
         check_group: returns the error to end with if nothing may be claimed in this consumer group.
         watch: asks Kafka regularly, from the first assignment on.
         metrics: counts failed tries.
@@ -71,25 +66,24 @@ class Claims:
     def __init__(
         self,
         *,
-        new_journal: Callable[[TopicPartition, str], Journal],
+        takeover: Takeover,
+        new_generation: Callable[[str], Generation],
         ownership: JournalOwnership | None,
         offsets: Offsets,
-        register: Callable[[Sequence[JournaledFile]], None],
         is_current: Callable[[str], bool],
         first_offset: Callable[[TopicPartition, PartitionOffsets], int],
         topic_ids: TopicIds,
         start_from: StartFrom,
         keeps_state: bool,
-        workers: int,
         check_group: Callable[[], ConnectorError | None] = lambda: None,
         watch: KafkaWatch | None = None,
         metrics: Metrics | None = None,
         timings: Timings = DEFAULT,
     ) -> None:
-        self._new_journal = new_journal
+        self._takeover = takeover
+        self._new_generation = new_generation
         self._ownership = ownership
         self._offsets = offsets
-        self._register = register
         self._is_current = is_current
         self._first_offset = first_offset
         self._topic_ids = topic_ids
@@ -98,18 +92,18 @@ class Claims:
         self._check_group = check_group
         self._watch = watch
         self._metrics = metrics or Metrics()
-        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="claim")
+        self._pool = ThreadPoolExecutor(max_workers=_MOST_CLAIMS, thread_name_prefix="claim")
         self._stop = threading.Event()
         self._timings = timings
         self._advanced_at = timings.clock()
         self._through: queue.SimpleQueue[Claim | ConnectorError] = queue.SimpleQueue()
 
-    def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
-        """Begin to claim these partitions for the assignments with these tokens."""
+    def begin(self, tps: Collection[TopicPartition], token: str) -> None:
+        """Begin to claim these partitions for the generation with this token."""
         if self._watch:
             self._watch.start()
-        for tp, token in tokens.items():
-            self._pool.submit(self._claim, tp, token)
+        if tps:
+            self._pool.submit(self._claim, tuple(tps), token)
 
     def finished(self) -> list[Claim]:
         """The claims that have succeeded since the last call, of current assignments.
@@ -149,8 +143,8 @@ class Claims:
         if self._watch:
             self._watch.raise_found()
 
-    def advance(self, ends: Mapping[str, int]) -> None:
-        """Write these committed offsets, by token, into the journals. Never raises, and does not wait.
+    def advance(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        """Write these committed offsets, by the generation's token, into the logs. Never raises, and does not wait.
 
         Records that ``transform()`` filters out are in no batch. Without this, a restart would read them again from the
         last batch on. One write a minute is enough.
@@ -166,40 +160,44 @@ class Claims:
         if self._watch:
             self._watch.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        if self._ownership:
-            self._ownership.stop()
 
     # --- on threads of the pool -------------------------------------------------------------------------------------
 
-    def _advance(self, ownership: JournalOwnership, ends: Mapping[str, int]) -> None:
+    def _advance(self, ownership: JournalOwnership, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         try:
             ownership.advance(ends)
         except ConnectorError as error:
             logger.debug("%s. It is tried again after a later commit", error)
         except Exception as error:
-            logger.warning("bringing the journals up to date: %r. Please report this as a bug", error, exc_info=True)
+            logger.warning("bringing the journal up to date: %r. Please report this as a bug", error, exc_info=True)
 
-    def _claim(self, tp: TopicPartition, token: str) -> None:
+    def _claim(self, tps: Collection[TopicPartition], token: str) -> None:
+        doing = "claiming " + ", ".join(map(str, tps))
         try:
             refusal = self._until_it_works(token, self._is_group_ours)
             if refusal is not None:
                 self._through.put(refusal)
                 return
-            journal = self._new_journal(tp, token)
-            start = self._until_it_works(token, lambda: self._found_start(tp, token, journal))
-            if self._ownership:
-                self._ownership.take(token, journal)
-            self._through.put(Claim(tp, token, start))
+            generation = self._new_generation(token) if self._ownership else None
+            waiting = set(tps)
+            while waiting:
+                starts = self._until_it_works(token, partial(self._take_over, sorted(waiting), token, generation))
+                if self._ownership and generation:
+                    self._ownership.take(generation)
+                for tp, (start, topic_id) in starts.items():
+                    self._topic_ids.claimed(tp, topic_id)  # not before: a claim that is repeated is still the first
+                    self._through.put(Claim(tp, token, start))
+                waiting -= starts.keys()
         except Stopped:
             pass
         except FencedError as error:
             if self._is_current(token):
-                self._through.put(RetryableError(f"claiming {tp}", str(error), _RESTART))
+                self._through.put(RetryableError(doing, str(error), _RESTART))
         except ConnectorError as error:
             self._through.put(error)
         except Exception as error:
             logger.debug("claiming failed", exc_info=True)
-            self._through.put(FatalError(f"claiming {tp}", repr(error), "Please report this as a bug"))
+            self._through.put(FatalError(doing, repr(error), "Please report this as a bug"))
         finally:
             self._metrics.waits.over(token)
 
@@ -224,45 +222,54 @@ class Claims:
         with blaming("Kafka"):
             return self._check_group()
 
-    def _found_start(self, tp: TopicPartition, token: str, journal: Journal) -> Start:
+    def _take_over(
+        self, tps: Collection[TopicPartition], token: str, generation: Generation | None
+    ) -> Mapping[TopicPartition, tuple[Start, str]]:
+        """Take over those that can be; returns where each begins, and the id of its topic."""
         with blaming("store"):
-            return self._start_of(tp, token, journal)
+            return self._taken_over(tps, token, generation)
 
-    def _start_of(self, tp: TopicPartition, token: str, journal: Journal) -> Start:
+    def _taken_over(
+        self, tps: Collection[TopicPartition], token: str, generation: Generation | None
+    ) -> Mapping[TopicPartition, tuple[Start, str]]:
         cluster_id = self._offsets.cluster_id()
-        found = journal.claim(
-            lambda: self._is_current(token), lambda entry: check_cluster(entry, cluster_id, tp, self._start_from)
+        return self._takeover.run(
+            tps,
+            token,
+            generation,
+            is_wanted=lambda: self._is_current(token),
+            check=lambda tp, progress: check_cluster(progress, cluster_id, tp, self._start_from),
+            begin=self._begin,
         )
-        if found is not None:
-            journal.recover(self._register, lambda entry: _left_in(self._offsets.of(tp), entry))
+
+    def _begin(self, tp: TopicPartition, former: Progress | None) -> Begin:
         kafka = self._offsets.of(tp)
-        first = self._first_offset(tp, kafka) if lacks_offset(journal.entry, kafka) else kafka.low
-        if not self._is_current(token):  # it may have taken long: the next owner may be writing the first journal
-            raise FencedError("the assignment ended before its start was known")
         start = start_of(
             tp,
-            journal.entry,
+            former,
             kafka,
-            first=first,
+            first=self._first_offset(tp, kafka) if lacks_offset(former, kafka) else kafka.low,
             start_from="journal" if self._topic_ids.was_claimed(tp) else self._start_from,
             keeps_state=self._keeps_state,
         )
-        if self._ownership:
-            # Kafka keeps an offset without a mark, of a former release for example, until the start is committed. That
-            # commit may fail, or the assignment may end before: the next claim must not ascribe it to another program.
-            is_led = kafka.is_led_by_others(start.in_table)
-            journal.begin(start.in_table, kafka.topic_id, kafka.cluster_id, marks_commits=not is_led)
-        elif found is not None:
-            journal.switch_off()
-        self._topic_ids.claimed(tp, kafka.topic_id)
-        return start
+        return Begin((start, kafka.topic_id), _progress(tp, former, start, kafka))
 
 
-def _left_in(kafka: PartitionOffsets, entry: JournalEntry) -> range:
-    """The offsets of a batch that Kafka still has: none if the topic was recreated or the cluster is another one."""
-    if ids_differ(entry.topic_id, kafka.topic_id) or ids_differ(entry.cluster_id, kafka.cluster_id):
-        return range(0)
-    return range(max(entry.start, kafka.low), min(entry.end + 1, kafka.high))
+def _progress(tp: TopicPartition, former: Progress | None, start: Start, kafka: PartitionOffsets) -> Progress:
+    """How far the partition is written as it begins; an id that Kafka does not give is the former one.
+
+    Kafka keeps an offset without a mark, of a former release for example, until the start is committed. That commit may
+    fail, or the assignment may end before: the next claim must not ascribe it to another program.
+    """
+    goes_on = former is not None and former.end == start.in_table
+    return Progress(
+        topic=tp.topic,
+        partition=tp.partition,
+        end=start.in_table,
+        topic_id=kafka.topic_id or (former.topic_id if former and goes_on else ""),
+        cluster_id=kafka.cluster_id or (former.cluster_id if former else ""),
+        marks_commits=not kafka.is_led_by_others(start.in_table) or (former is not None and former.marks_commits),
+    )
 
 
 _RESTART = "It is tried again after a restart"

@@ -15,7 +15,7 @@ and ``latest`` would skip the records before that. So with ``latest`` there is o
 The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
 They begin with their first record, whatever the setting.
 
-With at-least-once delivery there are no journals. A group that has lost all its offsets, as after a week without any
+With at-least-once delivery there is no journal. A group that has lost all its offsets, as after a week without any
 member, begins again then: an object older than an hour is replaced.
 """
 
@@ -29,15 +29,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.formatting import counted
+from app.journal.claim import parse_claim
+from app.journal.document import read_document
 from app.journal.entry import ids_differ, topic_folder
-from app.journal.entry_store import read_entry
 from app.journal.group_offsets import PartitionOffsets
 from app.model import TopicPartition
 from app.storage.base import ChangedError, ObjectStore
 
 logger = logging.getLogger(__name__)
 
-_NAME = "first-offsets"  # without the ending that journals have
+_NAME = "first-offsets"  # without the ending that claims have
 _BEGINNING_SECONDS = 3600
 
 
@@ -70,7 +71,7 @@ class FirstOffsets:
 
     Args:
         store: connected.
-        table_root, group: the table and the consumer group of the journals.
+        table_root, group: the table and the consumer group of the journal.
         roots: the prefixes that keys of the table's objects have.
         kafka: gives the offsets of all partitions of a topic.
         reset: where a new group begins.
@@ -137,7 +138,7 @@ class FirstOffsets:
         if self._kafka.begun(tp.topic, kafka.topic_id) - {tp.partition}:
             return True
         for found in self._store.list(topic_folder(self._table_root, self._group, tp.topic)):
-            read = read_entry(self._store, found.key, self._roots) if found.key.endswith(".json") else None
+            read = read_document(self._store, found.key, parse_claim, self._roots) if _is_claim(found.key) else None
             if read and read[0].state != "off" and not ids_differ(read[0].cluster_id, kafka.cluster_id):
                 return True
         return False
@@ -199,3 +200,7 @@ class FirstOffsets:
                 topic,
                 counted(passed_over, "existing record"),
             )
+
+
+def _is_claim(key: str) -> bool:
+    return key.endswith(".json")

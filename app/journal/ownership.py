@@ -1,52 +1,51 @@
 """Decides whether an assignment may upload and register its rows; each step of the delivery asks here.
 
 Invariant kept here:
-3. Only the owner of a topic-partition registers files for it.
+3. Only the owner of a generation registers files for its topic-partitions.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
-from app.errors import ConnectorError, RetryableError
-from app.journal.entry_store import FencedError
-from app.journal.journal import Intent, Journal
+from app.journal.document import FencedError
+from app.journal.generation import Generation, Intent
+from app.model import TopicPartition
 
 
 class Ownership(Protocol):
-    """The pipeline calls it before and after its steps. Tokens are those of assignments.
+    """The pipeline calls it before and after its steps. The token is that of the batch's generation.
 
-    Methods may raise the store's errors, and can then be repeated. They skip a token that is no longer an owner.
+    Methods may raise the store's errors, and can then be repeated.
     """
 
     def is_owner(self, token: str) -> bool:
-        """Whether the assignment is current and its files may be uploaded now."""
+        """Whether the generation is current and its files may be uploaded now."""
         ...
 
-    def intend(self, intents: Mapping[str, Intent]) -> None:
-        """Announce a batch before its first upload."""
+    def intend(self, token: str, intent: Intent) -> bool:
+        """Announce a batch before its first upload; ``False`` if the generation may not write any more."""
         ...
 
-    def confirm(self, tokens: Collection[str]) -> set[str]:
-        """The tokens whose uploaded files may be registered now."""
+    def confirm(self, token: str) -> bool:
+        """Whether the uploaded files may be registered now."""
         ...
 
-    def registered(self, intents: Mapping[str, Intent]) -> None:
-        """Note that these batches are in the lake and registered. Sends no request to the store."""
+    def registered(self, token: str, batch: int) -> None:
+        """Note that the batch is in the lake and registered. Sends no request to the store."""
         ...
 
     def done(self) -> None:
-        """Write the registered batches as done, unless the next batch's intent already says it; at any time."""
+        """Write the registered batch as done, unless the next batch's intent already says it; at any time."""
         ...
 
 
 class AssignmentOwnership:
-    """At least once: the member with the assignment may write; there are no journals.
+    """At least once: the member with the assignment may write; there are no logs.
 
     Args:
-        is_current: whether the assignment with this token is current.
+        is_current: whether the generation with this token is current.
     """
 
     def __init__(self, is_current: Callable[[str], bool]) -> None:
@@ -56,14 +55,15 @@ class AssignmentOwnership:
         """As ``Ownership``."""
         return self._is_current(token)
 
-    def intend(self, intents: Mapping[str, Intent]) -> None:
+    def intend(self, token: str, intent: Intent) -> bool:  # noqa: ARG002
         """Nothing to announce."""
+        return self._is_current(token)
 
-    def confirm(self, tokens: Collection[str]) -> set[str]:
+    def confirm(self, token: str) -> bool:
         """As ``Ownership``."""
-        return {token for token in tokens if self._is_current(token)}
+        return self._is_current(token)
 
-    def registered(self, intents: Mapping[str, Intent]) -> None:
+    def registered(self, token: str, batch: int) -> None:
         """Nothing to note down."""
 
     def done(self) -> None:
@@ -71,132 +71,102 @@ class AssignmentOwnership:
 
 
 class JournalOwnership:
-    """Exactly once: the owner of the partition's journal may write.
+    """Exactly once: the generation whose log is open may write.
 
     Args:
-        is_current: whether the assignment with this token is current.
-        on_fenced: called with the token and the reason when a journal has another owner.
-        workers: requests to the store at the same time.
-        fresh_seconds: how long a partition cannot get another owner after its journal was verified. A process that was
-            frozen for longer verifies the journal again before the next upload.
+        is_current: whether the generation with this token is current.
+        on_fenced: called with the token and the reason when another generation has closed the log.
+        fresh_seconds: how long a partition cannot get another owner after the log was verified. A process that was
+            frozen for longer verifies the log again before the next upload.
     """
 
     def __init__(
-        self,
-        is_current: Callable[[str], bool],
-        on_fenced: Callable[[str, str], None],
-        *,
-        workers: int,
-        fresh_seconds: float,
+        self, is_current: Callable[[str], bool], on_fenced: Callable[[str, str], None], *, fresh_seconds: float
     ) -> None:
         self._is_current = is_current
         self._on_fenced = on_fenced
         self._fresh_seconds = fresh_seconds
-        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="journal")
         self._lock = threading.Lock()
-        self._journals: Mapping[str, Journal] = {}  # replaced as a whole: other threads may iterate over it
-        self._registered: dict[str, int] = {}  # by token, the last batch that may be noted down as done
+        self._generations: Mapping[str, Generation] = {}  # replaced as a whole: other threads may iterate over it
+        self._registered: tuple[str, int] | None = None  # the batch that may be noted down as done
 
     # --- by the claims ----------------------------------------------------------------------------------------------
 
-    def take(self, token: str, journal: Journal) -> None:
-        """Take the journal, which the assignment with this token has claimed."""
+    def take(self, generation: Generation) -> None:
+        """Take the generation, whose partitions are claimed."""
         with self._lock:
-            self._journals = {owner: other for owner, other in self._journals.items() if self._is_current(owner)} | {
-                token: journal
-            }
+            current = {token: other for token, other in self._generations.items() if self._is_current(token)}
+            self._generations = current | {generation.token: generation}
 
     # --- by the pipeline --------------------------------------------------------------------------------------------
 
     def is_owner(self, token: str) -> bool:
-        """As ``Ownership``; reads the journal again when it was verified long ago."""
-        journal = self._journals.get(token)
-        if journal is None or not self._is_current(token):
+        """As ``Ownership``; reads the log again when it was verified long ago."""
+        generation = self._owned(token)
+        if generation is None:
             return False
-        if journal.seconds_since_verified > self._fresh_seconds:
-            return self._try(token, journal.verify_ownership)
+        if generation.seconds_since_verified > self._fresh_seconds:
+            return self._try(generation, generation.verify_ownership)
         return True
 
-    def intend(self, intents: Mapping[str, Intent]) -> None:
-        """As ``Ownership``; the journals of several partitions are written side by side."""
-        owned = self._owned(intents)
-        self._all({token: partial(journal.intend, intents[token]) for token, journal in owned.items()})
-
-    def confirm(self, tokens: Collection[str]) -> set[str]:
+    def intend(self, token: str, intent: Intent) -> bool:
         """As ``Ownership``."""
-        return self._all({token: journal.verify_ownership for token, journal in self._owned(tokens).items()})
+        generation = self._owned(token)
+        return generation is not None and self._try(generation, lambda: generation.intend(intent))
 
-    def registered(self, intents: Mapping[str, Intent]) -> None:
+    def confirm(self, token: str) -> bool:
         """As ``Ownership``."""
-        self._registered |= {token: intent.batch for token, intent in intents.items()}
+        generation = self._owned(token)
+        return generation is not None and self._try(generation, generation.verify_ownership)
+
+    def registered(self, token: str, batch: int) -> None:
+        """As ``Ownership``."""
+        self._registered = token, batch
 
     def done(self) -> None:
         """As ``Ownership``."""
-        registered = self._registered
-        self._all(
-            {token: partial(journal.done, registered[token]) for token, journal in self._owned(registered).items()}
-        )
-        self._registered = {}
+        if self._registered is not None:
+            token, batch = self._registered
+            generation = self._owned(token)
+            if generation is not None:
+                self._try(generation, lambda: generation.done(batch))
+            self._registered = None
 
     # --- by the consumer --------------------------------------------------------------------------------------------
 
-    def advance(self, ends: Mapping[str, int]) -> None:
-        """Write into the journals that all rows up to these offsets, by token, are in the lake."""
-        owned = self._owned(ends)
-        self._all({token: partial(journal.advance, ends[token]) for token, journal in owned.items()})
+    def advance(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        """Write into the logs that all rows up to these offsets, by the token of the generation, are in the lake."""
+        for token, reached in ends.items():
+            generation = self._owned(token)
+            if generation is not None:
+                self._try(generation, partial(generation.advance, reached))
 
     def delete_rolled_back(self) -> None:
         """Delete again the objects of batches that were rolled back: late uploads may have brought them back.
 
-        Deletes one partition after the other, on the caller's thread: batches must not wait for it.
+        Deletes on the caller's thread: batches must not wait for it.
         """
-        for journal in self._owned(self._journals).values():
-            journal.delete_rolled_back()
-
-    def stop(self) -> None:
-        """End the threads that are not blocked in a call."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for token in self._generations:
+            generation = self._owned(token)
+            if generation is not None:
+                generation.delete_rolled_back()
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _owned(self, tokens: Iterable[str]) -> dict[str, Journal]:
-        journals = self._journals
-        return {token: journals[token] for token in tokens if token in journals and self._is_current(token)}
+    def _owned(self, token: str) -> Generation | None:
+        return self._generations.get(token) if self._is_current(token) else None
 
-    def _all(self, work: Mapping[str, Callable[[], None]]) -> set[str]:
-        """Do the work of all tokens in parallel.
-
-        Returns:
-            The tokens whose work is done; the others are fenced.
-
-        Raises:
-            ConnectorError: after all have ended; one that is not retriable takes precedence.
-        """
-        if not work:
-            return set()
-        attempts = {token: self._pool.submit(self._try, token, step) for token, step in work.items()}
-        done, errors = set(), []
-        for token, attempt in attempts.items():
-            try:
-                if attempt.result():
-                    done.add(token)
-            except ConnectorError as error:
-                errors.append(error)
-        if errors:
-            raise next((error for error in errors if not isinstance(error, RetryableError)), errors[0])
-        return done
-
-    def _try(self, token: str, step: Callable[[], None]) -> bool:
+    def _try(self, generation: Generation, step: Callable[[], None]) -> bool:
         try:
             step()
         except FencedError as error:
-            self._fenced(token, error)
+            self._fenced(generation.token, error)
             return False
         return True
 
     def _fenced(self, token: str, error: FencedError) -> None:
         with self._lock:
-            was_owner = token in self._journals
-            self._journals = {owner: journal for owner, journal in self._journals.items() if owner != token}
+            was_owner = token in self._generations
+            self._generations = {owner: other for owner, other in self._generations.items() if owner != token}
         if was_owner:
             self._on_fenced(token, str(error))

@@ -1,6 +1,6 @@
 """Rolls forward: registers the files of a former owner's batch again, which it may not have registered.
 
-``Journal.recover`` decides between this and rolling back; see ``app.journal.rolled_back``.
+``app.journal.settle`` decides between this and rolling back.
 """
 
 from collections.abc import Callable, Iterable, Sequence

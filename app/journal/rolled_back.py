@@ -19,7 +19,7 @@ _LATEST = 1_000  # objects that each claim deletes again
 
 
 class RolledBackObjects:
-    """Deletes the objects that one journal lists as rolled back, each when it is due. Not thread-safe by itself.
+    """Deletes the objects that one log lists as rolled back, each when it is due. Not thread-safe by itself.
 
     Args:
         delete: deletes one object; one that is not there counts as deleted.
@@ -58,7 +58,7 @@ class RolledBackObjects:
         self._forgotten |= {item.key for item in items if item.since < now - _SECONDS}
 
     def still(self, listed: Sequence[RolledBack]) -> tuple[RolledBack, ...]:
-        """The list for the next version of the entry.
+        """The list for the next version of the log.
 
         It omits objects that were deleted after a day or more on the list.
         """

@@ -1,4 +1,4 @@
-"""Chooses the first offset to consume after a claim, from the journal's entry and Kafka's offsets. Pure.
+"""Chooses the first offset to consume after a claim, from the journal and Kafka's offsets. Pure.
 
 If there is neither a journal nor a group's offset, ``app.journal.first_offsets`` decides.
 """
@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.errors import ConfigError
-from app.journal.entry import JournalEntry, ids_differ
+from app.journal.entry import ids_differ
 from app.journal.group_offsets import PartitionOffsets
+from app.journal.log import Progress
 from app.model import TopicPartition
 
 StartFrom = Literal["auto", "journal", "committed"]
@@ -40,33 +41,33 @@ class Start:
         return max(self.offset - 1, self.replayed_to)
 
 
-def check_cluster(entry: JournalEntry, cluster_id: str, tp: TopicPartition, start_from: StartFrom) -> None:
+def check_cluster(progress: Progress, cluster_id: str, tp: TopicPartition, start_from: StartFrom) -> None:
     """Refuse the journal of another cluster: claiming it would fence the connector there.
 
     Raises:
         ConfigError: it is of another cluster, and ``START_FROM`` does not say that the topic has moved.
     """
-    if entry.state == "off" or not ids_differ(entry.cluster_id, cluster_id) or start_from == "committed":
+    if not ids_differ(progress.cluster_id, cluster_id) or start_from == "committed":
         return
     raise ConfigError(
         f"claiming {tp}",
-        f"its journal is of the Kafka cluster {entry.cluster_id}, and this is the cluster {cluster_id}. With one "
+        f"its journal is of the Kafka cluster {progress.cluster_id}, and this is the cluster {cluster_id}. With one "
         "group, topic and table, two clusters would take each other's records for their own",
         "Set another CONSUMER_GROUP or TABLE_NAME for this cluster. If it has taken the other one's place, let no "
         "connector run there any more, set the group's offsets here to where it is to go on (the table has all "
-        f"up to offset {entry.end} of the other cluster), and set START_FROM=committed for one start",
+        f"up to offset {progress.end} of the other cluster), and set START_FROM=committed for one start",
     )
 
 
-def lacks_offset(entry: JournalEntry | None, kafka: PartitionOffsets) -> bool:
+def lacks_offset(progress: Progress | None, kafka: PartitionOffsets) -> bool:
     """Whether there is neither a journal of this cluster nor an offset of the group."""
-    has_journal = entry is not None and entry.state != "off" and not ids_differ(entry.cluster_id, kafka.cluster_id)
+    has_journal = progress is not None and not ids_differ(progress.cluster_id, kafka.cluster_id)
     return not has_journal and kafka.committed is None
 
 
 def start_of(
     tp: TopicPartition,
-    entry: JournalEntry | None,
+    progress: Progress | None,
     kafka: PartitionOffsets,
     *,
     first: int,
@@ -77,7 +78,7 @@ def start_of(
 
     Args:
         tp: the partition, for messages.
-        entry: the recovered journal, ``None`` without one; of another cluster only after ``check_cluster``.
+        progress: by the settled journal, ``None`` without one; of another cluster only after ``check_cluster``.
         kafka: the partition's offsets in Kafka.
         first: the first offset if ``lacks_offset``.
         start_from: which of journal and group decides if they differ. ``auto``: the journal, and an error if another
@@ -88,7 +89,7 @@ def start_of(
     Raises:
         ConfigError: another program has committed a later offset, and ``START_FROM`` is ``auto``.
     """
-    start = _start_of(tp, entry, kafka, first, start_from, keeps_state)
+    start = _start_of(tp, progress, kafka, first, start_from, keeps_state)
     # A foreign offset that was followed is committed again with a mark, so that a restart does not go back to it.
     was_followed = start_from == "committed" and kafka.has_foreign_offset
     is_committed_again = was_followed or kafka.has_offset_of_deleted_topic
@@ -97,67 +98,74 @@ def start_of(
 
 def _start_of(
     tp: TopicPartition,
-    entry: JournalEntry | None,
+    progress: Progress | None,
     kafka: PartitionOffsets,
     first: int,
     start_from: StartFrom,
     keeps_state: bool,
 ) -> Start:
-    if entry is None or entry.state == "off":
+    if progress is None:
         return _by_kafka(kafka, first)
-    if ids_differ(entry.cluster_id, kafka.cluster_id):
+    if ids_differ(progress.cluster_id, kafka.cluster_id):
         # A tool that copies offsets between clusters may copy the mark too: its topic id is the former cluster's.
         moved = _by_kafka(replace(kafka, mark=None), first)
-        return _followed(moved, f"the cluster is {kafka.cluster_id} now and was {entry.cluster_id}")
-    is_another_topic = _is_another_topic(entry, kafka)
-    is_elsewhere = is_another_topic or kafka.committed != entry.end + 1
+        return _followed(moved, f"the cluster is {kafka.cluster_id} now and was {progress.cluster_id}")
+    is_another_topic = _is_another_topic(progress, kafka)
+    is_elsewhere = is_another_topic or kafka.committed != progress.end + 1
     if start_from == "committed" and kafka.has_foreign_offset and is_elsewhere:
-        journal = "of a deleted topic of the same name" if is_another_topic else f"at {entry.end + 1}"
+        journal = "of a deleted topic of the same name" if is_another_topic else f"at {progress.end + 1}"
         return _followed(_by_kafka(kafka, first), f"the journal is {journal}")
     if is_another_topic:
         return Start(
             kafka.low,
-            f"the topic was recreated since offset {entry.end} was written: going on from its beginning, {kafka.low}",
+            f"the topic was recreated since offset {progress.end} was written: going on from its beginning, "
+            f"{kafka.low}",
         )
-    return _after_journal(tp, entry, kafka, start_from, keeps_state)
+    return _after_journal(tp, progress, kafka, start_from, keeps_state)
 
 
 def _after_journal(
-    tp: TopicPartition, entry: JournalEntry, kafka: PartitionOffsets, start_from: StartFrom, keeps_state: bool
+    tp: TopicPartition, progress: Progress, kafka: PartitionOffsets, start_from: StartFrom, keeps_state: bool
 ) -> Start:
     if kafka.has_offset_of_deleted_topic:  # the journal begun for the new topic was not followed by a commit
         kafka = replace(kafka, committed=None, mark=None)
     remark = ""
-    if kafka.is_led_by_others(entry.end) and kafka.committed is not None and kafka.committed <= kafka.high:
-        who = "another program" if entry.marks_commits else "another program, or a former release,"
-        remark = f"offsets {entry.end + 1} to {kafka.committed - 1} are not in the table by its journal, and {who} has "
+    if kafka.is_led_by_others(progress.end) and kafka.committed is not None and kafka.committed <= kafka.high:
+        who = "another program" if progress.marks_commits else "another program, or a former release,"
+        remark = (
+            f"offsets {progress.end + 1} to {kafka.committed - 1} are not in the table by its journal, and {who} has "
+        )
         remark += "committed them for the consumer group"
-        if start_from == "auto" and entry.marks_commits:
+        if start_from == "auto" and progress.marks_commits:
             raise _gone_on(tp, remark)
         if start_from == "auto" and keeps_state and kafka.committed >= kafka.low:
             # A former release committed offsets that gave no rows, of an open window: the state would have them twice.
             return Start(
                 kafka.committed,
                 f"{remark}: they are not read again, for what transform() does beside rows is as far as that. If it "
-                f"was another program, set the group's offset back to {entry.end + 1} and START_FROM=committed",
+                f"was another program, set the group's offset back to {progress.end + 1} and START_FROM=committed",
             )
         keeps_state = False  # they are not in the state either
-    if keeps_state and kafka.committed is not None and max(entry.end + 1, kafka.low) <= kafka.committed <= kafka.high:
+    if (
+        keeps_state
+        and kafka.committed is not None
+        and max(progress.end + 1, kafka.low) <= kafka.committed <= kafka.high
+    ):
         return Start(kafka.committed)  # the records in between gave no rows, and are in the state
-    if entry.end + 1 < kafka.low:
-        return _expired(entry.end + 1, kafka.low)
-    if entry.end + 1 > kafka.high:
+    if progress.end + 1 < kafka.low:
+        return _expired(progress.end + 1, kafka.low)
+    if progress.end + 1 > kafka.high:
         return Start(
             kafka.high,
-            f"Kafka ends at offset {kafka.high}, before {entry.end} which is in the table: it lost records, as after "
-            "an unclean leader election. Records with the same offsets may be in the table with other contents",
+            f"Kafka ends at offset {kafka.high}, before {progress.end} which is in the table: it lost records, as "
+            "after an unclean leader election. Records with the same offsets may be in the table with other contents",
             is_loss=True,
         )
-    behind = entry.end + 1 - kafka.committed if kafka.committed is not None else 0
-    if keeps_state and kafka.committed is not None and (first := max(kafka.committed, kafka.low)) <= entry.end:
-        return _for_state(first, entry.end)
+    behind = progress.end + 1 - kafka.committed if kafka.committed is not None else 0
+    if keeps_state and kafka.committed is not None and (first := max(kafka.committed, kafka.low)) <= progress.end:
+        return _for_state(first, progress.end)
     written = f"{remark}: they are written now. If that program wrote them too, they are in the table twice"
-    return Start(entry.end + 1, written if remark else "", skipped=max(behind, 0))
+    return Start(progress.end + 1, written if remark else "", skipped=max(behind, 0))
 
 
 def _by_kafka(kafka: PartitionOffsets, first: int) -> Start:
@@ -196,10 +204,10 @@ def _for_state(first: int, end: int) -> Start:
     return Start(first, remark, replayed_to=end)
 
 
-def _is_another_topic(entry: JournalEntry, kafka: PartitionOffsets) -> bool:
-    if entry.topic_id and kafka.topic_id:
-        return entry.topic_id != kafka.topic_id
-    return kafka.high <= entry.end
+def _is_another_topic(progress: Progress, kafka: PartitionOffsets) -> bool:
+    if progress.topic_id and kafka.topic_id:
+        return progress.topic_id != kafka.topic_id
+    return kafka.high <= progress.end
 
 
 def _expired(wanted: int, low: int) -> Start:

@@ -118,7 +118,7 @@ def _of_partitions(counts: Counts, live: Live) -> Iterator[Metric]:
     yield GaugeMetricFamily("lake_sink_assigned_partitions", "Partitions that are consumed.", len(counts.positions))
     yield GaugeMetricFamily(
         "lake_sink_claiming_partitions",
-        "Partitions that are assigned and whose journals are not claimed yet.",
+        "Partitions that are assigned and not claimed in the journal yet.",
         live.claiming,
     )
 

@@ -40,10 +40,10 @@ _STEP_HINTS: Final = {
     "convert": "See whether transform(), ON_BAD_RECORD=fail or values that fit no column make it handle single records",
     "stage": "Give the temporary folder (TMPDIR) a faster disk",
     "write": "Use fewer HIVE_COLUMNS, which make fewer files",
-    "prepare": "Look at the store: it is slow with small writes, one for each partition and batch",
+    "prepare": "Look at the store: it is slow with small writes, one for each batch",
     "upload": "Raise MAX_WRITE_WORKERS, or make larger files by a longer COMMIT_INTERVAL or fewer HIVE_COLUMNS",
     "register": "Look at the catalog: it is slow",
-    "commit": "Look at the store: it is slow with small writes, one for each partition and batch",
+    "commit": "Look at the store: it is slow with small writes, one for each batch",
 }
 
 
@@ -190,8 +190,8 @@ def _not_ready(live: Live, counts: Counts, progress: Progress, seconds: float) -
             "quiet",
             f"Taking over {formatting.counted(len(live.unclaimed), 'partition')}",
             seconds,
-            reason=f"Their journals are being claimed: {listed(live.unclaimed)}",
-            next="Each is consumed as soon as its journal is claimed",
+            reason=f"They are being claimed in the journal: {listed(live.unclaimed)}",
+            next="Each is consumed as soon as it is claimed",
         )
     if not counts.positions:
         return Headline(

@@ -7,6 +7,7 @@
 | its rejected records take 16 MB of Python's memory | ``many records for the dead letter`` |
 | no batch waits for the writer, and ``target_file_bytes`` are expected of its mean file | ``files of 16 MB`` |
 | the columns of the next portion do not fit to it | ``a column's type changed`` |
+| the next portion is of another assignment of the partitions | ``the partitions were assigned anew`` |
 | the scratch folder has no room for the next portion and what Spark makes of the batch | ``little room in ...`` |
 | the next portion cannot be converted, and the process ends | ``what came before a failure`` |
 """
@@ -19,6 +20,7 @@ _MOST_REJECTED_BYTES = 16 * 2**20
 _MOST_FILES = 10_000  # each takes Spark some ms, and a line in a journal
 _MB = 2**20
 
+OTHER_OWNER = "the partitions were assigned anew"
 OTHER_COLUMNS = "a column's type changed"
 LITTLE_ROOM = "little room in the temporary folder"
 BEFORE_FAILURE = "what came before a failure"

@@ -79,7 +79,7 @@ class BatchInFlight:
 
         Args:
             stored: its files in the lake.
-            dropped: how many others were not registered, for their partition had been given away meanwhile.
+            dropped: how many of its files were not registered, for its generation had ended meanwhile.
         """
         batch = DeliveredBatch(
             number=self.number,

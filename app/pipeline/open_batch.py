@@ -4,8 +4,8 @@ So Python holds the rows of a portion only, and a batch may be larger than memor
 folder.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,16 +22,13 @@ from app.table.layout import PartitionSpec
 
 _GROUP_COLUMN = "__file_group"
 
-_Source = tuple[TopicPartition, str]
-"""A topic-partition and the token of its assignment."""
-
 
 @dataclass(frozen=True, slots=True)
 class Staged:
     """What became of a batch.
 
-    ``parts`` are its offsets by assignment. ``file`` is ``None`` when no row is left; ``rejected`` are the records for
-    the dead letter, by their part; ``rescued`` counts the values that fit no column.
+    ``parts`` are its offsets by topic and partition. ``file`` is ``None`` when no row is left; ``rejected`` are the
+    records for the dead letter, by their part; ``rescued`` counts the values that fit no column.
     """
 
     parts: tuple[BatchPart, ...]
@@ -42,17 +39,18 @@ class Staged:
 
 @dataclass(slots=True)
 class _Group:
-    """The rows of one file: those of one Hive partition and one assignment."""
+    """The rows of one file: those of one Hive partition."""
 
-    source: _Source
     partition_values: Mapping[str, str]
+    tps: set[TopicPartition] = field(default_factory=set)
     rows: int = 0
 
 
 class OpenBatch:
-    """Gathers rows of one assignment or several; to be used by one thread.
+    """Gathers rows of the partitions of one generation; to be used by one thread.
 
     Args:
+        number: of the batch.
         path: of the new staged file.
         spec: names the partition columns.
         sort_column: orders the rows of a file, where they have it.
@@ -62,7 +60,8 @@ class OpenBatch:
         rejected_bytes: about what the rejected records take in memory.
     """
 
-    def __init__(self, path: Path, spec: PartitionSpec, sort_column: str | None) -> None:
+    def __init__(self, number: int, path: Path, spec: PartitionSpec, sort_column: str | None) -> None:
+        self._number = number
         self._path = path
         self._spec = spec
         self._sort_column = sort_column
@@ -70,9 +69,9 @@ class OpenBatch:
         self._group_column = _GROUP_COLUMN
         self._without_dictionary: Sequence[str] = ()
         self._groups: list[_Group] = []
-        self._numbers: dict[tuple[_Source, tuple[str, ...]], int] = {}  # of the groups, by their values
-        self._parts: dict[_Source, BatchPart] = {}
-        self._rejected: dict[_Source, list[Rejected]] = {}
+        self._group_numbers: dict[tuple[str, ...], int] = {}  # by their values
+        self._parts: dict[TopicPartition, BatchPart] = {}
+        self._rejected: dict[TopicPartition, list[Rejected]] = {}
         self.rescued = 0
         self.rejected_bytes = 0
 
@@ -91,6 +90,10 @@ class OpenBatch:
         """How many files the rows will make."""
         return len(self._groups)
 
+    def is_of_owner(self, portion: Batch) -> bool:
+        """Whether the portion is of the same generation as those before."""
+        return len({part.owner for part in (*self._parts.values(), *portion.parts)}) <= 1
+
     def takes(self, rows: Rows | None) -> bool:
         """Whether the rows fit into the file: their columns have the types of those that are in it."""
         if rows is None or self._writer is None:
@@ -101,42 +104,48 @@ class OpenBatch:
         return all(name not in schema.names or schema.field(name).type == kind for name, kind in _types(rows.table))
 
     def append(self, portion: Batch, converted: Converted) -> None:
-        """Append a portion; its offsets follow those that an assignment has in this batch.
+        """Append a portion; its offsets follow those that its topic-partitions have in this batch.
 
         Args:
-            portion: as the consumer handed it over.
+            portion: as the consumer handed it over, of one generation: ``is_of_owner`` has said yes to it.
             converted: what became of it; ``takes`` has said yes to its rows.
         """
         for part in portion.parts:
-            self._parts[_source(part)] = _joined(self._parts.get(_source(part)), part)
-        if converted.rejected:
-            sources = {part.offsets.tp: _source(part) for part in portion.parts}
-            for record in converted.rejected:
-                self._rejected.setdefault(sources[record.tp], []).append(record)
-                self.rejected_bytes += sum(map(deep_size, (record.key, record.value, record.headers)))
+            numbered = replace(part, number=self._number)
+            self._parts[part.offsets.tp] = _joined(self._parts.get(part.offsets.tp), numbered)
+        for record in converted.rejected:
+            self._rejected.setdefault(record.tp, []).append(record)
+            self.rejected_bytes += sum(map(deep_size, (record.key, record.value, record.headers)))
         if converted.rows is not None:
             self.rescued += sum(rescue.count for rescue in converted.rescued.values())
-            self._append(converted.rows, [_source(part) for part in portion.parts])
+            self._append(converted.rows, [part.offsets.tp for part in portion.parts])
 
     def close(self) -> Staged:
         """Finish the staged file."""
         # In the order of the topic, whichever step refused them: who sends them again keeps the order of each key.
         rejected = tuple(
-            (self._parts[source], sorted(records, key=lambda record: record.offset))
-            for source, records in self._rejected.items()
+            (self._parts[tp], sorted(records, key=lambda record: record.offset))
+            for tp, records in self._rejected.items()
         )
-        return Staged(tuple(self._parts.values()), self._close_file(), rejected, self.rescued)
+        return Staged(self._sorted_parts(self._parts), self._close_file(), rejected, self.rescued)
 
     def _close_file(self) -> StagedFile | None:
         if self._writer is None:
             return None
         self._writer.close(self._without_dictionary)
-        groups = tuple(OutputFile(self._parts[each.source], each.partition_values, each.rows) for each in self._groups)
+        groups = tuple(
+            OutputFile(self._sorted_parts(each.tps), each.partition_values, each.rows) for each in self._groups
+        )
         sort_column = self._sort_column if self._sort_column in self._writer.schema.names else None
-        return StagedFile(self._path, self._group_column, groups, sort_column)
+        has_shared = any(len(group.parts) > 1 for group in groups)
+        offsets = tuple(part.offsets for part in self._sorted_parts(self._parts)) if has_shared else ()
+        return StagedFile(self._path, self._group_column, groups, sort_column, offsets)
 
-    def _append(self, rows: Rows, sources: Sequence[_Source]) -> None:
-        ids = self._group(rows, sources)
+    def _sorted_parts(self, tps: Iterable[TopicPartition]) -> tuple[BatchPart, ...]:
+        return tuple(self._parts[tp] for tp in sorted(tps))
+
+    def _append(self, rows: Rows, tps: Sequence[TopicPartition]) -> None:
+        ids = self._group(rows, tps)
         if self._writer is None:
             self._group_column = _unused_name(rows.table.column_names)
             self._without_dictionary = without_dictionary(rows.table, ids)
@@ -147,31 +156,28 @@ class OpenBatch:
             self._writer = _with_columns(self._writer, new)
         self._writer.append(_in_schema(table, self._writer.schema))
 
-    def _group(self, rows: Rows, sources: Sequence[_Source]) -> pa.Array:
+    def _group(self, rows: Rows, tps: Sequence[TopicPartition]) -> pa.Array:
         """The number of every row's file (int32)."""
         values = rows.partition_values
-        ids = group_ids([*values, rows.parts])
-        counted = pa.table({"id": ids, "row": pa.arange(0, len(ids))})
-        counted = counted.group_by("id").aggregate([("row", "min"), ("row", "count")]).sort_by("id")
-        numbers = []
-        for first, count in zip(counted["row_min"].to_pylist(), counted["row_count"].to_pylist(), strict=True):
-            number = self._number(sources[rows.parts[first].as_py()], values_of(first, values, self._spec))
-            self._groups[number].rows += count
-            numbers.append(number)
-        if numbers == [*range(len(numbers))]:
+        ids = group_ids(values) if values else pa.repeat(pa.scalar(0, pa.int32()), len(rows.parts))
+        counted = pa.table({"id": ids, "part": rows.parts, "row": pa.arange(0, len(ids))})
+        counted = counted.group_by(["id", "part"]).aggregate([("row", "min"), ("row", "count")])
+        numbers: dict[int, int] = {}
+        for group in counted.sort_by("row_min").to_pylist():
+            number = numbers.get(group["id"])
+            if number is None:
+                number = numbers[group["id"]] = self._group_number(values_of(group["row_min"], values, self._spec))
+            self._groups[number].rows += group["row_count"]
+            self._groups[number].tps.add(tps[group["part"]])
+        if all(number == each for each, number in numbers.items()):
             return ids
-        return pa.array(numbers, pa.int32()).take(ids)
+        return pa.array([numbers[each] for each in range(len(numbers))], pa.int32()).take(ids)
 
-    def _number(self, source: _Source, values: Mapping[str, str]) -> int:
-        key = source, tuple(values.values())
-        number = self._numbers.setdefault(key, len(self._groups))
+    def _group_number(self, values: Mapping[str, str]) -> int:
+        number = self._group_numbers.setdefault(tuple(values.values()), len(self._groups))
         if number == len(self._groups):
-            self._groups.append(_Group(source, values))
+            self._groups.append(_Group(values))
         return number
-
-
-def _source(part: BatchPart) -> _Source:
-    return part.offsets.tp, part.owner
 
 
 def _joined(before: BatchPart | None, part: BatchPart) -> BatchPart:

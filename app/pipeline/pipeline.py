@@ -4,10 +4,10 @@
 2 stage     uncompressed Parquet in the scratch folder  ┘
 3 spark     partitioned Parquet write                     thread "write"
   confirm   the topic is the one that was claimed       ┐
-4 intend    the journals announce the files             │
+4 intend    the journal announces the files             │
 5 upload    thread pool, MAX_WRITE_WORKERS              │ thread "deliver"
 6 register  catalog add-files                           │
-7 done      the journals say that all is in the lake    ┘
+7 done      the journal says that all is in the lake    ┘
 Each thread has one batch at a time and hands it on through a queue of one, so
 three batches overlap and the order of batches is kept. A lasting failure goes the same way, behind the
 batches before it: these still arrive, and only then the pipeline has failed.
@@ -18,7 +18,7 @@ import logging
 import queue
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_futures
 from functools import partial
@@ -28,16 +28,16 @@ from typing import Protocol, TypeVar
 from app.catalog.registrar import Registrar
 from app.convert.batch import Converted
 from app.errors import ConnectorError, FatalError, RetryableError, System, blaming
+from app.journal.generation import Intent
 from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
 from app.monitoring.metrics import Metrics, Operation
-from app.pipeline.close_rules import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, CloseRules
+from app.pipeline.close_rules import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, OTHER_OWNER, CloseRules
 from app.pipeline.in_flight import BatchInFlight, Handover
 from app.pipeline.open_batch import OpenBatch
 from app.pipeline.stage import Stager
 from app.pipeline.upload import Destination, Upload, UploadItem
 from app.retry import Stopped, until_it_works
-from app.storage.base import StoredObject
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
@@ -246,6 +246,10 @@ class Pipeline:
     def _gather(self, portion: Batch) -> None:
         """Convert the portion and append it to the open batch; where it does not fit to that, this is closed first."""
         in_flight, batch = self._opened()
+        if not batch.is_of_owner(portion):
+            del batch  # it has rejected records, and the next step may be busy for long
+            self._close_early(OTHER_OWNER)
+            in_flight, batch = self._opened()
         if portion.parts:
             patiently = partial(self._until_it_works, "schema")
             try:
@@ -257,7 +261,7 @@ class Pipeline:
                     self._close_early(BEFORE_FAILURE)
                 raise
             if not batch.takes(converted.rows):
-                del batch  # it has rejected records, and the next step may be busy for long
+                del batch
                 self._close_early(OTHER_COLUMNS)
                 in_flight, batch = self._opened()
             if in_flight.last_portion and not self._has_room(converted, batch):
@@ -289,7 +293,7 @@ class Pipeline:
             self._begun += 1
             in_flight = BatchInFlight(self._begun, self._scratch / f"batch-{self._begun}")
             in_flight.folder.mkdir()
-            self._open = in_flight, self._stager.open(in_flight.folder / "staged.parquet")
+            self._open = in_flight, self._stager.open(self._begun, in_flight.folder / "staged.parquet")
         return self._open
 
     def _reason_to_close(self) -> str | None:
@@ -344,9 +348,9 @@ class Pipeline:
             wait_for_futures([self._writer_up], timeout=_STOP_LOOK_SECONDS)
         self._writer_up.result()
 
-    def _prepare(self, upload_items: Sequence[UploadItem]) -> None:
-        """Create or check the table in the catalog, if any of these files will be uploaded to it."""
-        if any(map(self._ownership.is_owner, {item.owner for item in upload_items})):
+    def _prepare(self, token: str) -> None:
+        """Create or check the table in the catalog, if files will be uploaded to it."""
+        if self._ownership.is_owner(token):
             with blaming("catalog"):
                 self._registrar.prepare()
 
@@ -390,29 +394,50 @@ class Pipeline:
         self._confirm_topics(batch)
         to = self._destination
         upload_items = [to.data_file(file) for file in files] + batch.dead_letters + to.sidecars(files, batch.folder)
-        announced = to.intents(batch.parts, files, upload_items)
-        if files and not self._registrar.is_prepared:
-            self._until_it_works("register", lambda: self._prepare(upload_items))
-        batch.timed("intend", lambda: self._until_it_works("journal", lambda: self._ownership.intend(announced)))
-        data = {file.key for intent in announced.values() for file in intent.files}
-        upload = Upload(upload_items, data, to.store, self._pool, self._ownership.is_owner)
-        batch.timed("upload", lambda: self._until_it_works("upload", upload.run))
-        stats = to.stats(files if self._registrar.is_needed else [])
-        registration = self._registrar.new_registration()
-
-        def register() -> tuple[Mapping[str, StoredObject], list[StoredFile]]:
-            """Verifies the ownership at each try: while a catalog is away, a partition may be given away."""
-            uploaded = upload.stored(self._ownership.confirm(announced))
-            stored = to.stored_files(files, uploaded, stats)
-            with blaming("catalog"):
-                registration.run(stored)
-            return uploaded, stored
-
-        uploaded, stored = batch.timed("register", lambda: self._until_it_works("register", register))
-        self._ownership.registered(announced)
+        intent = to.intent(batch.parts, files, upload_items)
+        stored = self._store_announced(batch, intent, files, upload_items) if intent else []
         if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
             batch.timed("done", lambda: self._until_it_works("journal", self._ownership.done))
-        self._metrics.delivered(batch.delivered(stored, dropped=len(upload_items) - len(uploaded)))
+        dropped = len(upload_items) if stored is None else 0
+        self._metrics.delivered(batch.delivered(stored or [], dropped))
+
+    def _store_announced(
+        self, batch: BatchInFlight, intent: Intent, files: Sequence[WrittenFile], upload_items: Sequence[UploadItem]
+    ) -> Sequence[StoredFile] | None:
+        """Steps 4 to 6.
+
+        Returns:
+            The files in the lake; ``None`` if the batch's generation ended before they were registered.
+        """
+        token = batch.parts[0].owner
+        to = self._destination
+        if files and not self._registrar.is_prepared:
+            self._until_it_works("register", lambda: self._prepare(token))
+        if not batch.timed(
+            "intend", lambda: self._until_it_works("journal", partial(self._ownership.intend, token, intent))
+        ):
+            return None
+        data = {file.key for file in intent.files}
+        upload = Upload(upload_items, data, to.store, self._pool, partial(self._ownership.is_owner, token))
+        uploaded = batch.timed("upload", lambda: self._until_it_works("upload", upload.run))
+        if uploaded is None:
+            return None
+        stats = to.stats(files if self._registrar.is_needed else [])
+        stored = to.stored_files(files, uploaded, stats)
+        registration = self._registrar.new_registration()
+
+        def register() -> bool:
+            """Verifies the ownership at each try: while a catalog is away, a partition may be given away."""
+            if not self._ownership.confirm(token):
+                return False
+            with blaming("catalog"):
+                registration.run(stored)
+            return True
+
+        if not batch.timed("register", lambda: self._until_it_works("register", register)):
+            return None
+        self._ownership.registered(token, intent.batch)
+        return stored
 
     def _until_it_works(self, step: Operation, work: Callable[[], _T]) -> _T:
         system: System = "Kafka" if step == "kafka" else "store"

@@ -35,13 +35,13 @@ class Stager:
         self._sort_column = sort_column
         self._named: set[str] = set()
 
-    def open(self, path: Path) -> OpenBatch:
-        """Begin a batch with this staged file.
+    def open(self, number: int, path: Path) -> OpenBatch:
+        """Begin the batch of this number with this staged file.
 
         Groups of its rows are integers rather than the partition columns themselves because Spark's dynamic partition
         write then sorts by one int: 1.5 times as fast as by four strings, and no value can upset it.
         """
-        return OpenBatch(path, self._spec, self._sort_column)
+        return OpenBatch(number, path, self._spec, self._sort_column)
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Step 1 for a portion of a batch.
@@ -58,8 +58,8 @@ class Stager:
         return converted
 
     def stage(self, batch: Batch, path: Path, patiently: Patiently) -> Staged:
-        """Steps 1 and 2 for a batch that is whole; raises as ``convert``."""
-        opened = self.open(path)
+        """Steps 1 and 2 for a batch that is whole, which gets the portion's number; raises as ``convert``."""
+        opened = self.open(batch.number, path)
         opened.append(batch, self.convert(batch, patiently))
         return opened.close()
 

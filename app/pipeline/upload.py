@@ -13,7 +13,7 @@ from app.catalog.column_stats import column_stats
 from app.catalog.virtual_index import write_index
 from app.errors import RetryableError
 from app.journal.entry import JournaledFile
-from app.journal.journal import Intent
+from app.journal.generation import Intent
 from app.model import BatchPart, Rejected, StoredFile, WrittenFile
 from app.retry import Stopped
 from app.storage.base import ObjectStore, StoredObject
@@ -24,11 +24,10 @@ ColumnStats = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class UploadItem:
-    """A local file that is to be stored under ``key``, as long as the assignment with this token is current."""
+    """A local file that is to be stored under ``key``."""
 
     path: Path
     key: str
-    owner: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +49,7 @@ class Destination:
     def data_file(self, file: WrittenFile) -> UploadItem:
         """The item of a file that Spark wrote."""
         group = file.group
-        key = data_key(self.table_root, group.partition_values, file_name(group.part))
-        return UploadItem(file.path, key, group.part.owner)
+        return UploadItem(file.path, data_key(self.table_root, group.partition_values, file_name(group.parts)))
 
     def dead_letters(self, rejected: Sequence[tuple[BatchPart, Sequence[Rejected]]], folder: Path) -> list[UploadItem]:
         """Write the rejected records of each topic-partition into a file of its own below ``folder``."""
@@ -59,7 +57,7 @@ class Destination:
         for index, (part, records) in enumerate(rejected):
             path = folder / f"dead-letter-{index}.parquet"
             write_dead_letter(records, path)
-            upload_items.append(UploadItem(path, dead_letter_key(self.table_root, part), part.owner))
+            upload_items.append(UploadItem(path, dead_letter_key(self.table_root, part)))
         return upload_items
 
     def sidecars(self, files: Sequence[WrittenFile], folder: Path) -> list[UploadItem]:
@@ -68,39 +66,28 @@ class Destination:
         for index, file in enumerate(files if self.virtual_columns else ()):
             path = folder / f"sidecar-{index}.parquet"
             if write_index(file.path, self.virtual_columns, file.group.partition_values, path):
-                data = self.data_file(file)
-                upload_items.append(UploadItem(path, index_key(data.key), data.owner))
+                upload_items.append(UploadItem(path, index_key(self.data_file(file).key)))
         return upload_items
 
-    def intents(
+    def intent(
         self, parts: Sequence[BatchPart], files: Sequence[WrittenFile], upload_items: Sequence[UploadItem]
-    ) -> dict[str, Intent]:
-        """What a batch is about to store, by the token of each assignment that has something to store.
+    ) -> Intent | None:
+        """What a batch is about to store; ``None`` if that is nothing.
 
         Args:
-            parts: all of the batch.
+            parts: all of the batch, at least one.
             files: what Spark wrote.
             upload_items: everything that will be uploaded.
         """
-        data: dict[str, dict[str, JournaledFile]] = {}
+        if not upload_items:
+            return None
+        data = {}
         for file in files:
             key, values = self.data_file(file).key, dict(file.group.partition_values)
-            journaled = JournaledFile(key=key, size=file.size, rows=file.group.rows, partition_values=values)
-            data.setdefault(file.group.part.owner, {})[key] = journaled
-        also: dict[str, list[str]] = {}
-        for item in upload_items:
-            if item.key not in data.get(item.owner, {}):
-                also.setdefault(item.owner, []).append(item.key)
-        return {
-            part.owner: Intent(
-                part.number,
-                part.offsets.last,
-                tuple(data.get(part.owner, {}).values()),
-                tuple(also.get(part.owner, ())),
-            )
-            for part in parts
-            if part.owner in data or part.owner in also
-        }
+            data[key] = JournaledFile(key=key, size=file.size, rows=file.group.rows, partition_values=values)
+        also = tuple(item.key for item in upload_items if item.key not in data)
+        ends = {part.offsets.tp: part.offsets.last for part in parts}
+        return Intent(parts[0].number, ends, tuple(data.values()), also)
 
     def stats(self, files: Sequence[WrittenFile]) -> dict[Path, ColumnStats]:
         """Bounds and counts of the columns (zone maps), by the path of the file."""
@@ -109,11 +96,11 @@ class Destination:
     def stored_files(
         self, files: Sequence[WrittenFile], stored: Mapping[str, StoredObject], stats: Mapping[Path, ColumnStats]
     ) -> list[StoredFile]:
-        """The files that reached the store, as they are registered.
+        """The files as they are registered.
 
         Args:
             files: what Spark wrote.
-            stored: what was uploaded, by key; files that are not among it are left out.
+            stored: what was uploaded, by key; the files are among it.
             stats: those of the files; may be empty where nothing is registered.
         """
         keyed = [(self.data_file(file).key, file) for file in files]
@@ -128,24 +115,23 @@ class Destination:
                 column_stats=stats.get(file.path, {}),
             )
             for key, file in keyed
-            if key in stored
         ]
 
 
 class Upload:
     """The upload of one batch's files. It remembers what is stored already, so that it can be repeated.
 
-    The data files show whether a batch is complete. So of each assignment one of them waits until all other
-    objects (dead letters, index files) are stored: batches that have none of these take one round less.
+    The data files show whether a batch is complete. So one of them waits until all other objects (dead letters,
+    index files) are stored: batches that have none of these take one round less.
 
     Args:
         upload_items: what to store.
         data: the keys of the data files among them.
         store: where to.
         pool: its size is the number of uploads at the same time.
-        may_upload: whether the assignment with this token still writes its partition. Files of others are left out,
-            also at a repetition: while an upload waits for its store to come back, the partition's next owner writes
-            the same rows. Asked right before each upload, on its thread; may raise as an upload may.
+        may_upload: whether the batch's generation may still write. Else the rest of the batch is left out: while an
+            upload waits for its store to come back, the next owner of a partition writes the same rows. Asked right
+            before each upload, on its thread; may raise as an upload may.
     """
 
     def __init__(
@@ -154,29 +140,33 @@ class Upload:
         data: Collection[str],
         store: ObjectStore,
         pool: ThreadPoolExecutor,
-        may_upload: Callable[[str], bool],
+        may_upload: Callable[[], bool],
     ) -> None:
-        owners = {item.owner for item in upload_items if item.key not in data}
-        last = {item.owner: item.key for item in upload_items if item.key in data and item.owner in owners}
-        self._missing = [item for item in upload_items if last.get(item.owner) != item.key]
-        self._last = [item for item in upload_items if last.get(item.owner) == item.key]
-        self._left_out: set[str] = set()
-        self._stored: list[tuple[UploadItem, StoredObject]] = []
+        data_files = [item for item in upload_items if item.key in data]
+        self._last = data_files[-1:] if len(data_files) < len(upload_items) else []
+        self._missing = [item for item in upload_items if item not in self._last]
+        self._is_left_out = False
+        self._stored: dict[str, StoredObject] = {}
         self._store = store
         self._pool = pool
         self._may_upload = may_upload
 
-    def run(self) -> None:
+    def run(self) -> Mapping[str, StoredObject] | None:
         """Upload what is not stored yet.
+
+        Returns:
+            All objects by their keys; ``None`` if the generation may not write any more.
 
         Raises:
             FatalError, ConfigError: if any file failed for good.
             RetryableError: if files are missing that a repetition may bring.
             Stopped: the pool was shut down meanwhile.
         """
-        self._upload(self._missing)
-        self._last[:] = [item for item in self._last if item.owner not in self._left_out]
-        self._upload(self._last)
+        for waiting in (self._missing, self._last):
+            self._upload(waiting)
+            if self._is_left_out:
+                return None
+        return self._stored
 
     def _upload(self, waiting: list[UploadItem]) -> None:
         """Upload these; those that fail stay in the list."""
@@ -189,16 +179,12 @@ class Upload:
                 waiting.append(item)
                 errors.append(error)
             elif (stored := attempt.result()) is not None:
-                self._stored.append((item, stored))
+                self._stored[item.key] = stored
             else:
-                self._left_out.add(item.owner)
+                self._is_left_out = True
         lasting = [error for error in errors if not isinstance(error, RetryableError)]
-        if errors:
+        if lasting or (errors and not self._is_left_out):
             raise (lasting or errors)[0]
-
-    def stored(self, owners: Collection[str]) -> Mapping[str, StoredObject]:
-        """The uploaded files of these assignments, by their keys."""
-        return {item.key: stored for item, stored in self._stored if item.owner in owners}
 
     def _begin(self, item: UploadItem) -> Future[StoredObject | None]:
         try:
@@ -207,7 +193,7 @@ class Upload:
             raise Stopped from None
 
     def _put(self, item: UploadItem) -> StoredObject | None:
-        return self._store.upload(item.path, item.key) if self._may_upload(item.owner) else None
+        return self._store.upload(item.path, item.key) if self._may_upload() else None
 
 
 def _error_of(attempt: Future[StoredObject | None]) -> BaseException | None:

@@ -22,14 +22,16 @@ from app.convert.batch import BatchConverter
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
 from app.journal.claims import Claims
-from app.journal.entry import journal_key
+from app.journal.entry import log_key
 from app.journal.first_offsets import FirstOffsets
+from app.journal.generation import Generation
 from app.journal.group_offsets import GroupOffsets
-from app.journal.journal import Journal
 from app.journal.kafka_watch import KafkaWatch, TopicIds
+from app.journal.obsolete_logs import ObsoleteLogs
 from app.journal.ownership import AssignmentOwnership, JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
+from app.journal.takeover import Takeover
 from app.monitoring.metrics import Metrics
 from app.pipeline.close_rules import CloseRules
 from app.pipeline.stage import Stager
@@ -131,18 +133,24 @@ def new_ownership(
     return JournalOwnership(
         assignments.is_current,
         assignments.fence,
-        workers=settings.max_write_workers,
         # A partition gets another owner when no heartbeat has come for that long, and they come every 3 s: half of it
         # is safe.
         fresh_seconds=timings.session_seconds / 2,
     )
 
 
-def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership) -> Sweeper | None:
-    """Delete rolled-back files again from time to time; with at-least-once delivery none are known."""
+def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership, lake: Lake, group: str) -> Sweeper | None:
+    """Delete rolled-back files again from time to time, and old logs; with at-least-once delivery there are none."""
     if not isinstance(ownership, JournalOwnership):
         return None
-    sweeper = Sweeper(ownership.delete_rolled_back, _SWEEP_SECONDS)
+    root = lake.location.root
+    logs = ObsoleteLogs(lake.store, root, group, roots=object_roots(root))
+
+    def sweep() -> None:
+        ownership.delete_rolled_back()
+        logs.delete()
+
+    sweeper = Sweeper(sweep, _SWEEP_SECONDS)
     sweeper.start()
     return sweeper
 
@@ -189,10 +197,21 @@ def new_claims(
         keeps_journals=keeps_journals,
         internal=application.internal_topics,
     )
+    claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
     return Claims(
-        new_journal=lambda tp, token: Journal(
+        takeover=Takeover(
             store,
-            journal_key(root, group, tp),
+            root,
+            group,
+            roots=roots,
+            offsets=positions,
+            register=recovery.register,
+            each=claims.map,
+            each_object=objects.map,
+        ),
+        new_generation=lambda token: Generation(
+            store,
+            log_key(root, group, token),
             token,
             roots=roots,
             each=objects.map,
@@ -200,13 +219,11 @@ def new_claims(
         ),
         ownership=ownership if isinstance(ownership, JournalOwnership) else None,
         offsets=positions,
-        register=recovery.register,
         is_current=assignments.is_current,
         first_offset=first_offsets.of,
         topic_ids=topic_ids,
         start_from=settings.start_from,
         keeps_state=application.begins_at_commit,
-        workers=settings.max_write_workers,
         check_group=other_tables.at_assignment,
         watch=KafkaWatch(
             [lambda: topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS

@@ -51,7 +51,7 @@ def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
 
 
 def check_journals(lake: Lake, group: str) -> None:
-    """See that the store can keep journals and the schema, and whose journals there are."""
+    """See that the store can keep the journal and the schema, and of which groups there are journals."""
     warn_of_other_groups(lake.store, lake.location.root, group)
     try_out(lake.store, journal_folder(lake.location.root))
 

@@ -106,7 +106,7 @@ def _readiness(parts: Parts) -> Probe:
     if parts.application.recovers_state:
         return Probe(ok=False, detail="the state of transform() is read from its changelog")
     if not parts.loop.has_claimed_all:
-        return Probe(ok=False, detail="partitions wait for their journals")
+        return Probe(ok=False, detail="partitions wait until they are claimed")
     if not parts.java.is_up:
         return Probe(ok=False, detail="Spark is starting: what is consumed waits for it")
     if parts.sink.is_held_up:

@@ -186,7 +186,7 @@ class _Service:
         self._claims = claims = new_claims(
             settings, lake, ownership, application, assignments, metrics, positions, topic_ids, timings
         )
-        self._sweeper = begin_sweeping(ownership)
+        self._sweeper = begin_sweeping(ownership, lake, application.config.consumer_group)
         paused = PausedPartitions(application.consumer, claims, assignments, metrics)
         sink = LakeSink(
             pipeline=pipeline,

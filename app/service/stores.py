@@ -16,7 +16,7 @@ def new_store(settings: Settings, *, may_create: bool = True) -> ObjectStore:
 
     ``may_create=False`` leaves a missing bucket missing, also where the settings allow to create it.
     """
-    workers = 2 * settings.max_write_workers  # uploads, and journals beside them
+    workers = 2 * settings.max_write_workers  # uploads, and the journal beside them
     target = settings.storage
     if isinstance(target, LocalTarget):
         return LocalStore(target.folder)

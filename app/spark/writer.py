@@ -30,6 +30,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from app.cgroup import memory_limit
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
+from app.spark.batch_offsets import as_column_metadata
 from app.spark.class_archive import archive_options, make_in_background
 from app.spark.java import find_java
 from app.spark.launch import START_HINT, connect, java_log, start_java
@@ -120,7 +121,8 @@ class SparkWriter:
         """Write one Parquet file per group of the staged batch below the new folder ``out``.
 
         Rows are ordered by the sort column upwards, NaN above all numbers and nulls last: for readers that skip row
-        groups by their bounds, the nulls are together in the last ones.
+        groups by their bounds, the nulls are together in the last ones. The offsets of the staged batch go into the
+        footers; see ``app.spark.batch_offsets``.
 
         Raises:
             SparkLostError: the JVM died, or the job took longer than its deadline.
@@ -128,13 +130,19 @@ class SparkWriter:
         """
         return self._call(lambda: self._write(staged, out), "writing a batch with Spark")
 
-    def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+    def write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
         """Write these columns of a Parquet file, all rows in their order, as the one file below the new folder ``out``.
+
+        Args:
+            source: uncompressed.
+            columns: of the new file, in their order.
+            out: must not exist.
+            offsets: those of the file's batch, for the footer; may be empty.
 
         Raises:
             SparkLostError, FatalError: as ``write``.
         """
-        return self._call(lambda: self._write_whole(source, columns, out), "writing a file with Spark")
+        return self._call(lambda: self._write_whole(source, columns, out, offsets), "writing a file with Spark")
 
     def close(self) -> None:
         """End the JVM at once: all it holds is in the scratch folder, which goes with it."""
@@ -207,17 +215,18 @@ class SparkWriter:
         )
         write_staged(table, staged)
         part = BatchPart(OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1), "warm-up", 0)
-        groups = tuple(OutputFile(part, {}, rows // 4) for _ in range(4))
+        groups = tuple(OutputFile((part,), {}, rows // 4) for _ in range(4))
         out = self._scratch / "warm-up"
-        self._write(StagedFile(staged, "group", groups), out)
+        self._write(StagedFile(staged, "group", groups, offsets=(part.offsets,)), out)
         shutil.rmtree(out)
         staged.unlink()
 
     def _write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
         schema = read_staged_schema(staged.path)
         frame = self._read(staged.path, schema)
+        frame = _with_offsets(frame, staged.offsets)
         # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file. It leaves that
-        # sort out where the rows come in such an order already.
+        # sort out where the rows come in such an order already. A second key would end its radix sort.
         if staged.sort_column is not None and staged.sort_column in frame.columns:
             frame = frame.sortWithinPartitions(
                 _column(staged.group_column), _column(staged.sort_column).asc_nulls_last()
@@ -238,9 +247,10 @@ class SparkWriter:
         java = SparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
         return f"Spark {self._session.version} in Java {java}"
 
-    def _write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+    def _write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
         # No sort: that of a big file goes through the disk, and would not keep the order.
-        self._read(source, pq.read_schema(source)).select(*map(_column, columns)).write.parquet(str(out))
+        frame = self._read(source, pq.read_schema(source)).select(*map(_column, columns))
+        _with_offsets(frame, offsets).write.parquet(str(out))
         [written] = out.glob("*.parquet")
         return written
 
@@ -298,6 +308,15 @@ def _column(name: str) -> Column:
     return col("`" + name.replace("`", "``") + "`")
 
 
+def _with_offsets(frame: DataFrame, offsets: Sequence[OffsetRange]) -> DataFrame:
+    """The frame with the offsets noted at its first column, if there are any."""
+    if not offsets:
+        return frame
+    first = frame.columns[0]
+    # withMetadata() would take a dot in the name for a field of a struct.
+    return frame.withColumn(first, _column(first).alias(first, metadata=as_column_metadata(offsets)))
+
+
 def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:
     """The written files in the order of their groups, each checked against the rows that were staged for it."""
     files = []
@@ -307,11 +326,17 @@ def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:
         if len(written) != 1 or rows != group.rows:
             raise FatalError(
                 "checking what Spark wrote",
-                f"{group.rows:,} rows of {group.part.offsets.tp} became {len(written)} files with {rows:,} rows",
+                f"{group.rows:,} rows of {group.parts[0].offsets.tp}{_others(group)} became {len(written)} files"
+                f" with {rows:,} rows",
                 "Nothing of this batch was uploaded; please report this as a bug",
             )
         files.append(WrittenFile(written[0], written[0].stat().st_size, group))
     return files
+
+
+def _others(group: OutputFile) -> str:
+    count = len(group.parts) - 1
+    return f" and {count:,} more partitions" if count else ""
 
 
 def _reason(error: Exception) -> str:

@@ -6,8 +6,9 @@ time columns zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). They are 
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from app.model import BatchPart, OffsetRange, TopicPartition
 
@@ -28,12 +29,14 @@ _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 
 # A file's name is read from its end: no part after the topic can hold what separates it from the next, so there is one
 # way to read it. Owners' tokens of earlier releases had 8 digits.
+_TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,120}(?:~[0-9a-f]{8})?)"
 _NUMBER = "(?:0|[1-9][0-9]{0,18})"
 _FILE_NAME = re.compile(
-    r"data_(?P<topic>[A-Za-z0-9._-]{1,120}(?:~[0-9a-f]{8})?)"
-    rf"-(?P<partition>{_NUMBER})_(?P<first>[0-9]{{19}})-(?P<last>{_NUMBER})"
+    rf"data_{_TOPIC}-(?P<partition>{_NUMBER})_(?P<first>[0-9]{{19}})-(?P<last>{_NUMBER})"
     rf"_(?P<owner>[0-9a-f]{{24}}|[0-9a-f]{{8}})-(?P<number>{_NUMBER})\.parquet"
 )
+# Before the owner the other form has digits, so no name has both.
+_SHARED_FILE_NAME = re.compile(rf"data_{_TOPIC}_batch_(?P<owner>[0-9a-f]{{24}})-(?P<number>{_NUMBER})\.parquet")
 _MAX_TOPIC = 120  # leaves room for offsets and owner in a name of 255 bytes
 _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
@@ -63,6 +66,14 @@ class PartitionSpec:
     def virtual(self) -> tuple[str, ...]:
         """Levels that are no folders: columns of the records, also where they are named like a time part."""
         return tuple(name for name in self.order if name not in self.columns)
+
+
+class SharedFile(NamedTuple):
+    """What the name says of a file with rows of several topic-partitions; ``topic`` is the first of theirs."""
+
+    topic: str
+    owner: str
+    number: int
 
 
 def escape(text: str) -> str:
@@ -123,7 +134,7 @@ def dead_letter_root(table_root: str) -> str:
 
 def dead_letter_key(table_root: str, part: BatchPart) -> str:
     """The key of the file with the rejected records of one topic-partition and batch."""
-    return f"{dead_letter_root(table_root)}/{file_name(part)}"
+    return f"{dead_letter_root(table_root)}/{file_name((part,))}"
 
 
 def index_key(data_key: str) -> str:
@@ -142,21 +153,27 @@ def schema_key(table_root: str) -> str:
     return f"{journal_folder(table_root)}schema.json"
 
 
-def file_name(part: BatchPart) -> str:
-    """The name of a data file, unique for ever: offsets of the batch, the assignment's token, the batch's number.
+def file_name(parts: Sequence[BatchPart]) -> str:
+    """The name of a data file, unique for ever: the generation's token and the batch's number are in it.
 
+    A file of one topic-partition is named after its offsets too. A file of several is not, for they may be many.
     Topics are restricted to ``[A-Za-z0-9._-]`` by Kafka, so they need no escaping; long ones are cut and hashed.
+
+    Args:
+        parts: those with rows in the file, at least one, all of one batch.
     """
-    offsets = part.offsets
+    offsets, owner, number = parts[0].offsets, parts[0].owner, parts[0].number
     topic = topic_in_names(offsets.tp.topic)
-    return f"data_{topic}-{offsets.tp.partition}_{offsets.first:019d}-{offsets.last}_{part.owner}-{part.number}.parquet"
+    if len(parts) > 1:
+        return f"data_{topic}_batch_{owner}-{number}.parquet"
+    return f"data_{topic}-{offsets.tp.partition}_{offsets.first:019d}-{offsets.last}_{owner}-{number}.parquet"
 
 
 def part_of(name: str) -> BatchPart | None:
-    """The inverse of ``file_name``, but for long topics, which stay as the name has them.
+    """Reads the name of a file of one topic-partition; a long topic stays as the name has it.
 
     Returns:
-        What the file holds a part of, or ``None`` for a name that the connector does not give.
+        What the file holds a part of, or ``None`` for any other name.
     """
     found = _FILE_NAME.fullmatch(name)
     if found is None:
@@ -165,6 +182,18 @@ def part_of(name: str) -> BatchPart | None:
     if partition > _MAX_PARTITION or not first <= last <= _MAX_OFFSET or number > _MAX_OFFSET:
         return None
     return BatchPart(OffsetRange(TopicPartition(found["topic"], partition), first, last), found["owner"], number)
+
+
+def shared_file_of(name: str) -> SharedFile | None:
+    """Reads the name of a file of several topic-partitions; a long topic stays as the name has it.
+
+    Returns:
+        ``None`` for any other name.
+    """
+    found = _SHARED_FILE_NAME.fullmatch(name)
+    if found is None or int(found["number"]) > _MAX_OFFSET:
+        return None
+    return SharedFile(found["topic"], found["owner"], int(found["number"]))
 
 
 def topic_in_names(topic: str) -> str:

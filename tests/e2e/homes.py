@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.journal.entry import is_log
 from app.storage.base import ObjectStore, StoredObject
 from tests.e2e.lake import Lake
 
@@ -20,12 +21,12 @@ class Home:
     def objects(self, prefix: str) -> list[StoredObject]:
         return list(self.store.list(prefix))
 
-    def journals(self, table: str) -> Iterator[dict[str, Any]]:
-        """What the journals of the table's partitions say."""
+    def logs(self, table: str) -> Iterator[dict[str, Any]]:
+        """What the logs of all generations say that wrote the table."""
         for found in self.store.list(f"{table}/_journal/"):
-            document = self.store.read(found.key)
-            if document is not None and '"state"' in (text := document.body.decode()):
-                yield json.loads(text)
+            document = self.store.read(found.key) if is_log(found.key) else None
+            if document is not None:
+                yield json.loads(document.body)
 
     def mirror(self, table: str, folder: Path) -> Lake:
         """Bring the table's files into a folder, as a reader that lists the store finds them."""

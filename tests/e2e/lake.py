@@ -11,14 +11,27 @@ import duckdb
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from app.spark.batch_offsets import read_batch_offsets
 from dev.lake import table_source
 from dev.minio import LocalMinio
 from tests.e2e.records import PLACES
 from tests.e2e.spark_reader import SparkReader
 
 FILE_NAME = re.compile(
-    r"data_(?P<topic>.+)-(?P<partition>\d+)_(?P<first>\d{19})-(?P<last>\d+)_[0-9a-f]{24}-\d+\.parquet"
+    r"data_(?P<topic>.+)(-(?P<partition>\d+)_(?P<first>\d{19})-(?P<last>\d+)|_batch)_[0-9a-f]{24}-\d+\.parquet"
 )
+
+
+def offsets_of_batch(path: Path) -> dict[int, set[int]]:
+    """The offsets of the file's batch, by partition: from its name, or from its footer where it has rows of several."""
+    named = FILE_NAME.fullmatch(path.name)
+    assert named is not None, path.name
+    if named["partition"]:
+        return {int(named["partition"]): set(range(int(named["first"]), int(named["last"]) + 1))}
+    offsets = read_batch_offsets(pq.read_metadata(path).metadata)
+    assert len(offsets) > 1
+    assert {each.tp.topic for each in offsets} == {named["topic"]}
+    return {each.tp.partition: set(range(each.first, each.last + 1)) for each in offsets}
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from confluent_kafka import Producer
 from dev.minio import LocalMinio
 from tests.e2e.auditor import Auditor
 from tests.e2e.conftest import NewScenario
-from tests.e2e.lake import FILE_NAME, mirror
+from tests.e2e.lake import mirror, offsets_of_batch
 from tests.e2e.scenario import Scenario, s3_store
 
 FIRST_MS = 1_704_067_200_000
 PER_PORTION = 200  # records
 PORTIONS = 3
 PLACES = ("Berlin", "Lisbon", "a/b=c")
+COPIES = "c0c0c0c0" * 3  # the owner in the name of a copy
 METADATA = "__topic,__partition,__offset,__timestamp,__headers"
 BAD = PER_PORTION + 101  # the record, in the second portion, that is no JSON
 
@@ -87,30 +88,30 @@ def test_rows_tell_where_they_come_from_and_an_audit_finds_what_is_wrong(
 
     victim = file_of(lake.files(), lambda first: first == PER_PORTION // 2)  # neither first nor last of its partition
     key = prefix + str(victim.relative_to(lake.folder))
-    named, held = offsets_in_name(victim), set(pq.read_table(victim, columns=["__offset"])["__offset"].to_pylist())
+    named, held = nothing() | offsets_of_batch(victim), offsets_in(victim)
     owner = victim.stem.rpartition("_")[2].partition("-")[0]
-    copy = key.replace(owner, "c0c0c0c0")
+    copy = key.replace(owner, COPIES)
     s3.copy_object(Bucket=bucket, Key=copy, CopySource={"Bucket": bucket, "Key": key})
     code, findings = auditor.json()
-    assert (code, offsets_of(findings, "doubled")) == (1, {0: named, 1: set()})
+    assert (code, offsets_of(findings, "doubled")) == (1, named)
     code, findings = auditor.json("--offsets", "--most", "1000")
-    assert (code, offsets_of(findings, "doubled")) == (1, {0: held, 1: set()})
+    assert (code, offsets_of(findings, "doubled")) == (1, held)
     code, text = auditor.text("--offsets")
     assert code == 1
-    assert f"{scenario.topic}[0]  {min(held)}  " in text
-    assert "c0c0c0c0-" in text
+    assert f"{scenario.topic}[0]  {min(held[0])}  " in text
+    assert f"{COPIES}-" in text
     s3.delete_object(Bucket=bucket, Key=copy)
 
     s3.delete_object(Bucket=bucket, Key=key)
     code, findings = auditor.json("--offsets", "--most", "1000")
-    assert (code, offsets_of(findings, "missing")) == (0, lost | {0: held})
+    assert (code, offsets_of(findings, "missing")) == (0, {tp: lost[tp] | held[tp] for tp in held})
     for path in lake.files():  # the others of its batch
         if path.name == victim.name:
             s3.delete_object(Bucket=bucket, Key=prefix + str(path.relative_to(lake.folder)))
     code, findings = auditor.json()
-    assert (code, offsets_of(findings, "missing")) == (0, {0: named, 1: set()})
+    assert (code, offsets_of(findings, "missing")) == (0, named)
     code, text = auditor.text()
-    assert f"{scenario.topic}[0]  {min(named)}-{max(named)}  " in text
+    assert f"{scenario.topic}[0]  {min(named[0])}-{max(named[0])}  " in text
 
 
 def nothing() -> dict[int, set[int]]:
@@ -124,15 +125,16 @@ def as_produced(topic: str, n: int) -> Row:
 
 
 def file_of(files: Sequence[Path], begins: Callable[[int], bool]) -> Path:
-    """A file of partition 0 whose batch begins there."""
+    """A file with rows of partition 0 whose batch begins there."""
     for path in files:
-        named = FILE_NAME.fullmatch(path.name)
-        if named and named["partition"] == "0" and begins(int(named["first"])):
+        if 0 in (offsets := offsets_of_batch(path)) and begins(min(offsets[0])) and offsets_in(path)[0]:
             return path
     raise AssertionError(f"no such file among {files}")
 
 
-def offsets_in_name(path: Path) -> set[int]:
-    named = FILE_NAME.fullmatch(path.name)
-    assert named is not None
-    return set(range(int(named["first"]), int(named["last"]) + 1))
+def offsets_in(path: Path) -> dict[int, set[int]]:
+    """The offsets of the file's rows, by partition."""
+    found = nothing()
+    for row in pq.read_table(path, columns=["__partition", "__offset"]).to_pylist():
+        found[row["__partition"]].add(row["__offset"])
+    return found

@@ -8,7 +8,7 @@ import pytest
 
 from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario
-from tests.e2e.lake import FILE_NAME, Lake, Tally, mirror
+from tests.e2e.lake import FILE_NAME, Lake, Tally, mirror, offsets_of_batch
 from tests.e2e.records import records, value
 from tests.e2e.scenario import Scenario, s3_store
 from tests.e2e.spark_reader import SparkReader
@@ -60,13 +60,12 @@ def test_every_row_arrives_once(
 
 
 def _check_files(files: Iterable[Path], scenario: Scenario) -> None:
-    partitions = set()
+    partitions = set[int]()
     for file in files:
         name = FILE_NAME.fullmatch(file.name)
         assert name, file.name
         assert name["topic"] == scenario.topic
-        assert int(name["first"]) <= int(name["last"])
-        partitions.add(int(name["partition"]))
+        partitions.update(offsets_of_batch(file))
         schema = pq.read_schema(file)
         assert {field.name: str(field.type) for field in schema} == STORED_COLUMNS
     assert partitions == set(range(scenario.partitions))
@@ -113,8 +112,10 @@ def test_a_local_folder_without_partitions(scenario: Scenario, spark: SparkReade
     assert all(file.parent == lake.folder for file in lake.files())
     others = {path for path in (scenario.folder / "lake").rglob("[!.]*") if path.is_file()} - set(lake.files())
     journal = lake.folder / "_journal"
-    kept = {journal / "schema.json", journal / scenario.group / scenario.topic / "0.json"}
-    assert others == kept, "nothing but data files, the schema and the journal of the partition"
+    logs = set((journal / scenario.group / "generations.d").glob("[!.]*"))
+    kept = {journal / "schema.json", journal / scenario.group / scenario.topic / "0.json", *logs}
+    assert others == kept, "nothing but data files, the schema, the claim of the partition and the log"
+    assert len(logs) == 1
     assert {field.name for field in pq.read_schema(lake.files()[0])} == {*STORED_COLUMNS, "location"}
     assert not connector.complaints()
     assert not list(connector.temporary.iterdir()), "the temporary folder is left as it was found"

@@ -93,7 +93,7 @@ def test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_joi
     table = f"data/{scenario.topic}"
 
     def is_at_work() -> bool:
-        return any(entry["state"] == "pending" for entry in home.journals(table))
+        return any(log["state"] == "pending" for log in home.logs(table))
 
     with scenario.load(A_SECOND) as produced:
         killed = scenario.connector(home.settings, BATCH_SIZE="500")
@@ -108,7 +108,7 @@ def test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_joi
     assert [member.stop() for member in members] == [0, 0]
 
     assert home.mirror(table, scenario.folder / "mirror").tally_by_pyarrow() == Tally.of(range(produced[0]))
-    assert {entry["state"] for entry in home.journals(table)} == {"done"}
+    assert {log["state"] for log in home.logs(table)} == {"done"}
     assert [found.key for found in home.objects("") if not belongs(found.key, table)] == []
     settings = {"input": scenario.topic, "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}  # an audit needs no broker
     code, findings = Auditor(home.settings | settings).json()

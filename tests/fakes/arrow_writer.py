@@ -1,12 +1,15 @@
 """Stands in for Spark: the same files from the same staged batch, without Java."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.model import StagedFile, WrittenFile
+from app.model import OffsetRange, StagedFile, WrittenFile
+from app.spark.batch_offsets import as_column_metadata
 
 
 class ArrowWriter:
@@ -29,14 +32,23 @@ class ArrowWriter:
             path = out / f"{staged.group_column}={index}" / "part-0.parquet"
             path.parent.mkdir(parents=True)
             rows = table.filter(pc.equal(table.column(staged.group_column), index))
-            pq.write_table(rows.drop_columns([staged.group_column]), path)
+            pq.write_table(_with_offsets(rows.drop_columns([staged.group_column]), staged.offsets), path)
             files.append(WrittenFile(path, path.stat().st_size, group))
         return files
 
-    def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+    def write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
         number, self.batches = self.batches, self.batches + 1
         self.before(number)
         out.mkdir()
         path = out / "part-0.parquet"
-        pq.write_table(pq.read_table(source).select(list(columns)), path)
+        pq.write_table(_with_offsets(pq.read_table(source).select(list(columns)), offsets), path)
         return path
+
+
+def _with_offsets(table: pa.Table, offsets: Sequence[OffsetRange]) -> pa.Table:
+    """The table with the offsets in its metadata, where Spark keeps what is noted at a column."""
+    if not offsets:
+        return table
+    fields = [{"name": table.column_names[0], "metadata": as_column_metadata(offsets)}]
+    row = {"type": "struct", "fields": fields}
+    return table.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": json.dumps(row)})

@@ -1,6 +1,6 @@
 """Claims of partitions that come through at once, for tests of what happens around them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from app.journal.claims import Claim
 from app.journal.start_offset import Start
@@ -14,11 +14,11 @@ class InstantClaims:
         self.starts: dict[TopicPartition, Start] = {}
         self.held_back: set[TopicPartition] = set()
         self.made_anew: set[str] = set()
-        self.advanced: list[dict[str, int]] = []
+        self.advanced: list[dict[str, Mapping[TopicPartition, int]]] = []
         self._begun: dict[TopicPartition, str] = {}
 
-    def begin(self, tokens: Mapping[TopicPartition, str]) -> None:
-        self._begun |= tokens
+    def begin(self, tps: Collection[TopicPartition], token: str) -> None:
+        self._begun |= dict.fromkeys(tps, token)
 
     def finished(self) -> list[Claim]:
         through = [tp for tp in self._begun if tp not in self.held_back]
@@ -33,5 +33,5 @@ class InstantClaims:
     def check(self) -> None:
         """All is as it was."""
 
-    def advance(self, ends: Mapping[str, int]) -> None:
+    def advance(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         self.advanced.append(dict(ends))

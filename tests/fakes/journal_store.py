@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import ConnectorError, RetryableError
-from app.journal.entry import JournalEntry, parse
+from app.journal.claim import AnyClaim, parse_claim
+from app.journal.entry import is_log
+from app.journal.log import GenerationLog, parse_log
 from app.storage.base import Document
 from tests.fakes.moody_store import MoodyStore
 
@@ -12,9 +14,9 @@ from tests.fakes.moody_store import MoodyStore
 class JournalStore(MoodyStore):
     """A folder.
 
-    ``bodies`` has all versions of each small object in their order, ``calls`` what was asked of it, ``deleted`` keys.
-    ``lost_answers`` of the next writes get lost after they are applied. ``on_small`` is called with "read" or "write"
-    and the key before each, and ``refuse_delete`` gives the error of a deletion.
+    ``bodies`` has all versions of each small object in their order, ``deleted`` keys. ``lost_answers`` of the next
+    writes get lost after they are applied; so does that of the write ``lost_write``, counted from now on. ``on_small``
+    is called with "read" or "write" and the key before each, and ``refuse_delete`` gives the error of a deletion.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -22,13 +24,19 @@ class JournalStore(MoodyStore):
         self.bodies: dict[str, list[bytes]] = {}
         self.deleted: list[str] = []
         self.lost_answers = 0
+        self.lost_write = 0
         self.on_small: Callable[[str, str], None] = lambda *_: None
         self.on_answer: Callable[[], None] = lambda: None
         self.refuse_delete: Callable[[str], ConnectorError | None] = lambda _: None
 
-    def entries(self, key: str) -> list[JournalEntry]:
-        """All versions of a journal."""
-        return [parse(body, ("",)) for body in self.bodies.get(key, [])]
+    def versions(self, key: str) -> list[AnyClaim] | list[GenerationLog]:
+        """All versions of a claim or a log."""
+        bodies = self.bodies.get(key, [])
+        return (
+            [parse_log(body, ("",)) for body in bodies]
+            if is_log(key)
+            else [parse_claim(body, ("",)) for body in bodies]
+        )
 
     def read(self, key: str) -> Document | None:
         self.on_small("read", key)
@@ -43,8 +51,9 @@ class JournalStore(MoodyStore):
         versions = self.bodies.setdefault(key, [])
         if not versions or versions[-1] != body:  # else it repeats a write whose answer was lost
             versions.append(body)
-        if self.lost_answers:
-            self.lost_answers -= 1
+        self.lost_write -= 1
+        if self.lost_answers or self.lost_write == 0:
+            self.lost_answers = max(0, self.lost_answers - 1)
             raise RetryableError(f"writing {key}", "the connection was reset")
         return etag
 

@@ -38,7 +38,7 @@ from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.loop import ConsumerLoop
 from app.consumer.sink import LakeSink
-from app.journal.entry import group_folder
+from app.journal.entry import group_folder, is_log, log_key
 from app.pipeline.pipeline import Pipeline
 from app.service.customised import Customised, load_customised
 from app.storage.base import ObjectStore
@@ -420,9 +420,17 @@ class Place:
         return sorted(n for path in self.files(table) for n in pq.ParquetFile(path).read(["n"])["n"].to_pylist())
 
     def journals(self, group: str = "", table: str = "readings") -> dict[int, dict[str, Any]]:
-        """The entries of a group, by partition."""
-        folder = self.store_folder / group_folder(f"data/{table}", group or self.group)
-        return {int(path.stem): json.loads(path.read_bytes()) for path in sorted(folder.rglob("*.json"))}
+        """What the logs of a group say of each partition, by the log that its claim names."""
+        root, named = f"data/{table}", group or self.group
+        found: dict[int, dict[str, Any]] = {}
+        for path in sorted((self.store_folder / group_folder(root, named)).rglob("*.json")):
+            if not is_log(str(path)):
+                owner = json.loads(path.read_bytes())["owner"]
+                log = json.loads((self.store_folder / log_key(root, named, owner)).read_bytes())
+                progress = next(each for each in log["partitions"] if str(each["partition"]) == path.stem)
+                end = progress["end"] if progress["to"] is None else progress["to"]
+                found[int(path.stem)] = {**progress, "state": log["state"], "end": end}
+        return found
 
     def assert_whole(
         self, numbers: Iterable[int] | None = None, table: str = "readings", states: Collection[str] = ("done",)
@@ -430,5 +438,13 @@ class Place:
         """These records, by default each that was produced once, are in the table, and the journals say so."""
         assert self.numbers(table) == sorted(range(self.produced) if numbers is None else numbers)
         folder = self.store_folder / journal_folder(f"data/{table}")
-        entries = [json.loads(path.read_bytes()) for path in folder.rglob("*/*/*.json")]
-        assert {entry["state"] for entry in entries} == set(states)
+        claims = {path: json.loads(path.read_bytes()) for path in folder.rglob("*/*/*.json") if not is_log(str(path))}
+        assert {_state(path, claim) for path, claim in claims.items()} == set(states)
+
+
+def _state(path: Path, claim: dict[str, Any]) -> str:
+    """What a partition's claim says, or the log that it names."""
+    if claim["state"] == "off":
+        return "off"
+    (log,) = path.parent.parent.rglob(f"{claim['owner']}.json")
+    return str(json.loads(log.read_bytes())["state"])

@@ -19,12 +19,13 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.journal.claims import Claims
-from app.journal.entry import group_folder, journal_key
+from app.journal.entry import claim_key, group_folder, log_key
+from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
-from app.journal.journal import Journal
 from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
+from app.journal.takeover import Takeover
 from app.model import TopicPartition
 from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
@@ -106,8 +107,13 @@ class Table:
     def data_files(self) -> list[str]:
         return [key for key in self.keys if is_data_file(key, self.root)]
 
-    def journal(self, tp: TopicPartition) -> Mapping[str, Any]:
-        return dict(json.loads(self._body(journal_key(self.root, GROUP, tp))))
+    def log(self, tp: TopicPartition) -> Mapping[str, Any]:
+        """The log that the partition's claim names."""
+        owner = self.claim(tp)["owner"]
+        return dict(json.loads(self._body(log_key(self.root, GROUP, owner))))
+
+    def claim(self, tp: TopicPartition) -> Mapping[str, Any]:
+        return dict(json.loads(self._body(claim_key(self.root, GROUP, tp))))
 
     def assert_whole(self, partitions: Sequence[TopicPartition] = PARTITIONS, last: int = LAST) -> None:
         """Every row is there once; catalog, store and journals agree; and nothing else lies about."""
@@ -117,11 +123,14 @@ class Table:
         rows = [value for body in bodies for value in pq.read_table(io.BytesIO(body)).column("v").to_pylist()]
         assert sorted(rows) == sorted(value_of(tp, offset) for tp in partitions for offset in range(last + 1))
         registered = [(file["file_path"], file["row_count"]) for file in self.site.catalog.files(self.name)]
-        assert sorted(registered) == [(f"s3://{self.site.bucket}/{key}", 1) for key in files]
+        assert sorted(key for key, _ in registered) == [f"s3://{self.site.bucket}/{key}" for key in files]
+        assert sum(count for _, count in registered) == len(rows)
         journals = {key for key in keys if key.startswith(group_folder(self.root, GROUP))}
         assert set(keys) - set(files) == journals, "an orphan"
-        entries = [self.journal(tp) for tp in partitions]
-        assert {(entry["state"], entry["end"]) for entry in entries} == {("done", last)}
+        for tp in partitions:
+            log = self.log(tp)
+            ends = {(each["topic"], each["partition"]): each["end"] for each in log["partitions"]}
+            assert (log["state"], ends[tp]) == ("done", last)
 
     def _body(self, key: str) -> bytes:
         return self.site.client.get_object(Bucket=self.site.bucket, Key=key)["Body"].read()
@@ -139,9 +148,10 @@ class Member:
         scratch: a folder.
         store: its own way to the bucket, where it has one.
         partitions: what it is assigned.
-        workers: uploads, and requests of journals, at the same time.
+        workers: uploads, and requests of claims, at the same time.
 
     Attributes:
+        token: of its generation.
         fenced: the reasons by token.
     """
 
@@ -155,11 +165,10 @@ class Member:
         workers: int = 4,
     ) -> None:
         self._store = store or table.site.store
-        self._tokens = {tp: secrets.token_hex(4) for tp in partitions}
+        self._partitions = partitions
+        self.token = secrets.token_hex(4)
         self.fenced: dict[str, str] = {}
-        self.ownership = JournalOwnership(
-            self._is_current, self.fenced.__setitem__, workers=workers, fresh_seconds=10.0
-        )
+        self.ownership = JournalOwnership(self._is_current, self.fenced.__setitem__, fresh_seconds=10.0)
         catalog_server = table.site.catalog
         catalog = QuixCatalog(
             table.site.to_catalog.url,
@@ -170,23 +179,29 @@ class Member:
         )
         registrar = Registrar(catalog, TableLocation(self._store.uri, table.root), properties("p"), TOPIC, None)
         self._objects = ThreadPoolExecutor(workers)
+        self._claiming = ThreadPoolExecutor(workers)
+        roots = (f"{table.root}/", f"{dead_letter_root(table.root)}/")
         self._claims = Claims(
-            new_journal=lambda tp, token: Journal(
+            takeover=Takeover(
                 self._store,
-                journal_key(table.root, GROUP, tp),
-                token,
-                roots=(f"{table.root}/", f"{dead_letter_root(table.root)}/"),
-                each=self._objects.map,
+                table.root,
+                GROUP,
+                roots=roots,
+                offsets=_Topic(),
+                register=Recovery(self._store, registrar, None).register,
+                each=self._claiming.map,
+                each_object=self._objects.map,
+            ),
+            new_generation=lambda token: Generation(
+                self._store, log_key(table.root, GROUP, token), token, roots=roots, each=self._objects.map
             ),
             ownership=self.ownership,
             offsets=_Topic(),
-            register=Recovery(self._store, registrar, None).register,
             is_current=self._is_current,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(lambda topic: f"{topic}-1"),
             start_from="auto",
             keeps_state=False,
-            workers=workers,
             timings=_HURRY,
         )
         self.starts: dict[TopicPartition, int] = {}
@@ -210,9 +225,9 @@ class Member:
         Raises:
             ConnectorError: a claim failed.
         """
-        self._claims.begin(self._tokens)
+        self._claims.begin(self._partitions, self.token)
         deadline = time.monotonic() + PATIENCE
-        while len(self.starts) < len(self._tokens):
+        while len(self.starts) < len(self._partitions):
             assert time.monotonic() < deadline, "the claims do not come through"
             self.starts |= {claim.tp: claim.start.offset for claim in self._claims.finished()}
             time.sleep(0.002)
@@ -229,7 +244,7 @@ class Member:
             rows = {tp: rows_of(tp, first) for tp, first in nexts.items() if first <= LAST}
             if not rows:
                 return
-            self.pipeline.submit(batch_of(rows, number=number, owners=self._tokens))
+            self.pipeline.submit(batch_of(rows, number=number, owners=dict.fromkeys(rows, self.token)))
             delivered = self.pipeline.wait_delivered(number, PATIENCE)
             if self.pipeline.failure:
                 raise self.pipeline.failure
@@ -243,19 +258,15 @@ class Member:
         self.claim()
         self.write()
 
-    def token(self, tp: TopicPartition) -> str:
-        """Of the assignment of the partition."""
-        return self._tokens[tp]
-
     def die(self) -> None:
         """Do nothing more; what is on its way stays there."""
         self._claims.stop()
         self.pipeline.stop()
-        self.ownership.stop()
+        self._claiming.shutdown(wait=False, cancel_futures=True)
         self._objects.shutdown(wait=False, cancel_futures=True)
 
     def _is_current(self, token: str) -> bool:
-        return token in self._tokens.values()
+        return token == self.token
 
     def __enter__(self) -> Self:
         return self

@@ -11,17 +11,19 @@ from typing import TypeVar
 import pyarrow.parquet as pq
 
 from app.errors import FatalError, RetryableError
-from app.journal.entry import JournalEntry, parse
-from app.model import StoredFile
+from app.journal.claim import PartitionClaim, parse_claim
+from app.journal.entry import claim_key, is_log, log_key
+from app.journal.log import GenerationLog, Progress, parse_log
+from app.model import StoredFile, TopicPartition
 from app.storage.base import ChangedError, Document, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen
 from app.table.catalog_table import CatalogTable, TableProperties
-from app.table.layout import part_of
 from tests.faults.lanes import Network
 
 URI = "s3://lake"
 ROOT = "data/t"
 DEAD_LETTERS = "data/_dead_letter/t"
+GROUP = "group"
 _T = TypeVar("_T")
 RowId = tuple[int, int, int]  # partition, offset, and which of its rows
 
@@ -49,7 +51,8 @@ class MemoryStore:
         self.objects: dict[str, _Object] = {}
         self.rows: dict[str, list[RowId]] = {}  # of every Parquet file that ever was
         self.bodies: dict[str, bytes] = {}
-        self.entries: dict[str, JournalEntry] = {}
+        self.logs: dict[str, GenerationLog] = {}  # by key
+        self.claims: dict[str, PartitionClaim] = {}
         self.revoked: set[str] = set()  # keys of all batches that were ever rolled back
         self.registered: dict[str, StoredFile] = {}
 
@@ -61,7 +64,7 @@ class MemoryStore:
     def upload(self, path: Path, key: str) -> StoredObject:
         body = path.read_bytes()
         if key not in self.rows:
-            self.rows[key] = _rows_in(path, key)
+            self.rows[key] = _rows_in(path)
         self._request(f"upload {key}", lambda: self._store_file(key, body))
         return self._stored(key, len(body))
 
@@ -122,12 +125,25 @@ class MemoryStore:
         if (present.etag if present else None) != replaces:
             raise ChangedError(key)
         self.objects[key] = _Object(body, hashlib.md5(body).hexdigest())  # noqa: S324 - as S3 does
-        entry = parse(body, (f"{ROOT}/", f"{DEAD_LETTERS}/"))
-        if entry.seq != (self.entries[key].seq if key in self.entries else 0) + 1:
-            self.violations.append(f"{key} was replaced by {entry}, which does not follow on {self.entries.get(key)}")
-        self.entries[key] = entry
-        self.revoked |= {item.key for item in entry.revoked}
+        if is_log(key):
+            log = parse_log(body, (f"{ROOT}/", f"{DEAD_LETTERS}/"))
+            self._check_sequence(key, self.logs.get(key), log)
+            if key in self.logs and self.logs[key].closed and not log.closed:
+                self.violations.append(f"{key} was opened again")
+            self.logs[key] = log
+            self.revoked |= {item.key for item in log.revoked}
+        else:
+            claim = parse_claim(body, ())
+            assert isinstance(claim, PartitionClaim)
+            self._check_sequence(key, self.claims.get(key), claim)
+            self.claims[key] = claim
         return self.objects[key].etag
+
+    def _check_sequence(
+        self, key: str, before: GenerationLog | PartitionClaim | None, now: GenerationLog | PartitionClaim
+    ) -> None:
+        if now.seq != (before.seq if before else 0) + 1:
+            self.violations.append(f"{key} was replaced by {now}, which does not follow on {before}")
 
     def _store_file(self, key: str, body: bytes) -> None:
         if self.bodies.setdefault(key, body) != body:
@@ -143,6 +159,16 @@ class MemoryStore:
         return StoredObject(key, size, datetime(2024, 1, 1, tzinfo=UTC))
 
     # --- as the test sees it ----------------------------------------------------------------------------------------
+
+    def log_of(self, token: str) -> GenerationLog | None:
+        """The log of a generation."""
+        return self.logs.get(log_key(ROOT, GROUP, token))
+
+    def progress(self, tp: TopicPartition) -> Progress | None:
+        """What the journal says of a partition."""
+        claim = self.claims.get(claim_key(ROOT, GROUP, tp))
+        log = self.log_of(claim.owner) if claim else None
+        return log.of(tp) if log else None
 
     @property
     def data_files(self) -> set[str]:
@@ -219,12 +245,10 @@ class WatchfulCatalog:
                 self._violations.append(f"{file.key} is registered again as another file")
 
 
-def _rows_in(path: Path, key: str) -> list[RowId]:
-    part = part_of(key.rpartition("/")[2])
-    assert part is not None
-    partition = part.offsets.tp.partition
+def _rows_in(path: Path) -> list[RowId]:
     table = pq.read_table(path)
     if "reason" in table.column_names:
-        return [(partition, offset, 0) for offset in table.column("offset").to_pylist()]
-    columns = (table.column("__offset").to_pylist(), table.column("v").to_pylist())
-    return [(partition, offset, v) for offset, v in zip(*columns, strict=True)]
+        columns = (table.column("partition").to_pylist(), table.column("offset").to_pylist(), [0] * len(table))
+    else:
+        columns = tuple(table.column(name).to_pylist() for name in ("__partition", "__offset", "v"))
+    return list(zip(*columns, strict=True))

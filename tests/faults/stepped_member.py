@@ -1,6 +1,6 @@
 """One process of the connector: all its parts are the real ones, but for Spark; its threads do one step at a time."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -22,12 +22,13 @@ from app.consumer.record_poll import RecordPoll
 from app.consumer.sink import LakeSink, SinkLimits
 from app.errors import ConnectorError
 from app.journal.claims import Claims
-from app.journal.entry import journal_key
-from app.journal.journal import Journal
+from app.journal.entry import log_key
+from app.journal.generation import Generation
 from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
+from app.journal.takeover import Takeover
 from app.model import TopicPartition
 from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
@@ -39,13 +40,14 @@ from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
 from tests.faults.lanes import AtOnce, Lane, LaneLock, LanePool, LaneStop, pause
-from tests.faults.memory_lake import DEAD_LETTERS, ROOT, URI, MemoryStore, WatchfulCatalog
+from tests.faults.memory_lake import DEAD_LETTERS, GROUP, ROOT, URI, MemoryStore, WatchfulCatalog
 from tests.support.batches import properties, spec, stager
 
 MAX_BUFFER_BYTES = 6_000
 LARGEST_RECORD = 2_000  # as the sink counts it, with a wide margin
 _COMMIT_SECONDS = 5.0  # of members that commit while the next batches are under way
 _EPOCH = 1_700_000_000.0
+ROOTS = (f"{ROOT}/", f"{DEAD_LETTERS}/")
 # What a record becomes: the values of its rows, or no row at all.
 KINDS: dict[str, list[Any]] = {
     "a": [{"p": "a", "v": 0}],
@@ -102,17 +104,6 @@ class SteppedPipeline(Pipeline):
         self._clock.advance(1.0)
 
 
-class SteppedCustody(JournalOwnership):
-    """The ownership without its threads, in an order that can be repeated: a set of tokens has none."""
-
-    def __init__(self, is_current: Callable[[str], bool], on_fenced: Callable[[str, str], None]) -> None:
-        super().__init__(is_current, on_fenced, workers=1, fresh_seconds=10.0)
-        self._pool = AtOnce()  # type: ignore[assignment]
-
-    def _all(self, work: Mapping[str, Callable[[], None]]) -> set[str]:
-        return super()._all(dict(sorted(work.items())))
-
-
 class Member:
     """A process. When it is killed, its threads end where they are and the rest of the world does not notice."""
 
@@ -134,13 +125,13 @@ class Member:
         bad_records = BadRecords("dead-letter", lambda _: None, clock)
         timings = Timings(clock=clock, sleep=clock.advance, gather_seconds=0.0)
         self.assignments = Assignments(timings=timings)
-        self.ownership = SteppedCustody(self.assignments.is_current, self._fenced)
+        self.ownership = JournalOwnership(self.assignments.is_current, self._fenced, fresh_seconds=10.0)
         registrar = Registrar(catalog, TableLocation(URI, ROOT), properties("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
             clock,
             writer=ArrowWriter(),
-            stager=stager(spec("p"), table_root=ROOT, metadata=("__offset",)),
+            stager=stager(spec("p"), table_root=ROOT, metadata=("__partition", "__offset")),
             close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40),
             destination=Destination(store, ROOT),
             registrar=registrar,
@@ -160,17 +151,25 @@ class Member:
             on_sealed=self.application.checkpoints.in_flight.sealed,
             timings=timings,
         )
+        offsets = SimpleNamespace(of=group.position_of, cluster_id=lambda: "")
         self.claims = Claims(
-            new_journal=lambda tp, token: _journal(store, tp, token, clock),
+            takeover=Takeover(
+                store,
+                ROOT,
+                GROUP,
+                roots=ROOTS,
+                offsets=offsets,
+                register=Recovery(store, registrar, None).register,
+                now=lambda: _EPOCH + clock.now,
+            ),
+            new_generation=lambda token: _generation(store, token, clock),
             ownership=self.ownership,
-            offsets=SimpleNamespace(of=group.position_of, cluster_id=lambda: ""),
-            register=Recovery(store, registrar, None).register,
+            offsets=offsets,
             is_current=self.assignments.is_current,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(group.topic_id),
             start_from="auto",
             keeps_state=False,
-            workers=1,
             timings=timings,
         )
         self._background = LanePool(f"{name}: claims")
@@ -222,8 +221,9 @@ class Member:
         return [lane for lane in (self.consuming, self._delivering, *self._background.lanes) if not lane.is_idle]
 
     def _fenced(self, token: str, reason: str) -> None:
-        if token in {entry.owner for entry in self._store.entries.values()}:
-            self._store.violations.append(f"{token} was fenced though the journal is its own: {reason}")
+        log = self._store.log_of(token)
+        if log is not None and not log.closed:
+            self._store.violations.append(f"{token} was fenced though its log is open: {reason}")
         self.assignments.fence(token, reason)
 
     # --- on the consumer's thread -----------------------------------------------------------------------------------
@@ -330,17 +330,12 @@ def time_stands_still(clock: Clock) -> Iterator[None]:
         yield
 
 
-def _journal(store: MemoryStore, tp: TopicPartition, token: str, clock: Clock) -> Journal:
-    journal = Journal(
-        store,
-        journal_key(ROOT, "group", tp),
-        token,
-        roots=(f"{ROOT}/", f"{DEAD_LETTERS}/"),
-        clock=clock,
-        now=lambda: _EPOCH + clock.now,
+def _generation(store: MemoryStore, token: str, clock: Clock) -> Generation:
+    generation = Generation(
+        store, log_key(ROOT, GROUP, token), token, roots=ROOTS, clock=clock, now=lambda: _EPOCH + clock.now
     )
-    journal._lock = LaneLock()  # type: ignore[assignment]
-    return journal
+    generation._lock = LaneLock()  # type: ignore[assignment]
+    return generation
 
 
 def _application(assignments: Assignments, timings: Timings, scratch: Path) -> LakeApplication:

@@ -13,6 +13,8 @@ from tests.faults.members import BATCHES, PARTITIONS, PLACES, Member, Table
 from tests.faults.proxy import Answer, FaultProxy, Matches, Rule, Say, on
 
 JOURNAL = "/_journal/"
+LOG = "/generations.d/"
+CLAIM = "/_journal/readers/sensors/"
 DATA = "/p="
 A, F = len(PARTITIONS), len(PLACES)
 
@@ -40,24 +42,30 @@ class Step:
 
 
 STEPS: Mapping[str, Step] = {
-    "claim read": Step("done", "claim", "store", on("GET", JOURNAL), A),
-    "claim write": Step("done", "claim", "store", on("PUT", JOURNAL), A),
-    "begin": Step("nothing", "claim", "store", on("PUT", JOURNAL), A),
-    "claim write of a pending batch": Step("complete", "claim", "store", on("PUT", JOURNAL, body='"pending"'), A),
+    "claim read": Step("done", "claim", "store", on("GET", CLAIM), A),
+    "log read": Step("done", "claim", "store", on("GET", LOG), 1),
+    "close": Step("done", "claim", "store", on("PUT", LOG, body='"closed":true'), 1),
+    "take over": Step("done", "claim", "store", on("PUT", LOG, body='"closed":false'), 1),
+    "claim write": Step("done", "claim", "store", on("PUT", CLAIM), A),
+    "begin": Step("nothing", "claim", "store", on("PUT", LOG), 1),
+    "first claim write": Step("nothing", "claim", "store", on("PUT", CLAIM), A),
+    "close with a pending batch": Step("complete", "claim", "store", on("PUT", LOG, body='"pending"'), 1),
     # Once to see whether all is there, once more for the time of each file.
-    "roll-forward check": Step("complete", "claim", "store", on("GET", query="p%3D"), 2 * A * F),
-    "roll-forward footer": Step("complete", "claim", "store", on("GET", DATA), A * F),
-    "roll-forward register": Step("complete", "claim", "catalog", on("POST", "/add-files"), A),
-    "roll-forward write": Step("complete", "claim", "store", on("PUT", JOURNAL, body='"done"'), A),
-    "roll-back check": Step("incomplete", "claim", "store", on("GET", query="p%3D"), A * F),
-    "roll-back write": Step("incomplete", "claim", "store", on("PUT", JOURNAL, body='"done"'), A),
-    "revoked delete": Step("incomplete", "claim", "store", on("DELETE", DATA), A * F),
-    "intend": Step("nothing", "write", "store", on("PUT", JOURNAL, body='"pending"'), BATCHES * A),
-    "upload": Step("nothing", "write", "store", on("PUT", DATA), BATCHES * A * F),
-    "look": Step("nothing", "write", "store", on("GET", JOURNAL), BATCHES * A),
+    "roll-forward check": Step("complete", "claim", "store", on("GET", query="p%3D"), 2 * F),
+    "roll-forward decision": Step("complete", "claim", "store", on("PUT", LOG, body='"kept"'), 1),
+    "roll-forward footer": Step("complete", "claim", "store", on("GET", DATA), F),
+    "roll-forward register": Step("complete", "claim", "catalog", on("POST", "/add-files"), 1),
+    "roll-forward write": Step("complete", "claim", "store", on("PUT", LOG, body='"closed":true,"state":"done"'), 1),
+    "roll-back check": Step("incomplete", "claim", "store", on("GET", query="p%3D"), F),
+    "roll-back write": Step("incomplete", "claim", "store", on("PUT", LOG, body='"closed":true,"state":"done"'), 1),
+    "take over after a roll back": Step("incomplete", "claim", "store", on("PUT", LOG, body='"closed":false'), 1),
+    "revoked delete": Step("incomplete", "claim", "store", on("DELETE", DATA), F),
+    "intend": Step("nothing", "write", "store", on("PUT", LOG, body='"pending"'), BATCHES),
+    "upload": Step("nothing", "write", "store", on("PUT", DATA), BATCHES * F),
+    "look": Step("nothing", "write", "store", on("GET", LOG), BATCHES),
     "create table": Step("nothing", "write", "catalog", on("PUT", "/tables/"), 1),
     "register": Step("nothing", "write", "catalog", on("POST", "/add-files"), BATCHES),
-    "done": Step("nothing", "write", "store", on("PUT", JOURNAL, body='"done"'), BATCHES * A),
+    "done": Step("nothing", "write", "store", on("PUT", LOG, body='"done"'), BATCHES),
 }
 
 

@@ -26,6 +26,7 @@ RECORDS = 2_000
 PARTITIONS = 2
 WRITES_BEGIN = on("PUT", "/_journal/", body='"state":"pending"')
 WRITES_DONE = on("PUT", "/_journal/", body='"state":"done"')
+CLAIMS = on("PUT", "/_journal/", body='"state":"on"')
 STORES = on("PUT", ".parquet")
 REGISTERS = on("POST", "add-files")
 
@@ -40,20 +41,19 @@ class Point:
     at_catalog: bool = False
 
 
-# Of two partitions: their claims write one entry each, a batch one intent and two files for each.
+# Of two partitions: one log and two claims are written, a batch is one intent and four files.
 POINTS = {
-    "a claim is about to be written": Point(WRITES_DONE, 1, is_after=False),
-    "one of two claims is written": Point(WRITES_DONE, 1, is_after=True),
+    "the log is about to be begun": Point(WRITES_DONE, 1, is_after=False),
+    "the log is begun and no claim names it": Point(WRITES_DONE, 1, is_after=True),
+    "one of two claims is written": Point(CLAIMS, 1, is_after=True),
     "a batch is in files and not announced": Point(WRITES_BEGIN, 1, is_after=False),
-    "one of two parts is announced": Point(WRITES_BEGIN, 1, is_after=True),
-    "the batch is announced": Point(WRITES_BEGIN, 2, is_after=True),
+    "the batch is announced": Point(WRITES_BEGIN, 1, is_after=True),
     "the first file is stored": Point(STORES, 1, is_after=True),
     "all files but one are stored": Point(STORES, 3, is_after=True),
     "all files are stored": Point(STORES, 4, is_after=True),
     "the batch is about to be registered": Point(REGISTERS, 1, is_after=False, at_catalog=True),
     "the batch is registered": Point(REGISTERS, 1, is_after=True, at_catalog=True),
-    "one of two parts is done": Point(WRITES_DONE, 3, is_after=True),
-    "the batch is done and not committed": Point(WRITES_DONE, 4, is_after=True),
+    "the batch is done and not committed": Point(WRITES_DONE, 2, is_after=True),
 }
 # test_state_machine.py dies at all of them, in memory.
 EVERY_DAY = {"all files but one are stored", "the batch is registered"}

@@ -13,10 +13,11 @@ import pytest
 from app.errors import FatalError
 from tests.faults.members import LAST, Member, Site, Table, recover
 from tests.faults.proxy import Answer, Exchange, Request, Rule, Say, from_on, nth, on
-from tests.faults.steps import DATA, JOURNAL, STEPS, Step, leave_behind, live, s3_error
+from tests.faults.steps import CLAIM, DATA, LOG, STEPS, Step, leave_behind, live, s3_error
 
 OF_STORE = {name: step for name, step in STEPS.items() if step.server == "store"}
 OF_CATALOG = {name: step for name, step in STEPS.items() if step.server == "catalog"}
+_BODY = b'"pending" "kept" "closed":false "closed":true,"state":"done"'  # of all writes of the journal
 RIGHTS = {"PUT": "s3:PutObject", "GET": "s3:GetObject", "DELETE": "s3:DeleteObject"}
 
 
@@ -46,7 +47,7 @@ def cells() -> Iterator[object]:
 
 def method_of(step: Step) -> str:
     """The method of the step's requests, which it alone lets pass."""
-    possible = (Request(method, f"{JOURNAL}{DATA}?prefix=p%3D", {}, b'"pending""done"') for method in RIGHTS)
+    possible = (Request(method, f"{CLAIM}{LOG}{DATA}?prefix=p%3D", {}, _BODY) for method in RIGHTS)
     return next(request.method for request in possible if step.matches(request))
 
 
@@ -168,6 +169,6 @@ def test_keys_that_nobody_renews_end_the_member(table: Table, tmp_path: Path) ->
     site = table.site
     store = site.new_store(session_token="token")
     site.to_store.add(Rule(on("PUT"), Say(s3_error(400, "ExpiredToken"))))
-    site.to_store.add(Rule(on("GET", JOURNAL), Say(s3_error(404, "NoSuchKey"))))
+    site.to_store.add(Rule(on("GET", "/_journal/"), Say(s3_error(404, "NoSuchKey"))))
     with Member(table, tmp_path, store=store) as member, pytest.raises(FatalError, match="Set AWS_SESSION_TOKEN and"):
         member.claim()

@@ -152,12 +152,13 @@ STORE_STEPS = {
     "reading a journal to claim it": ("read", "_journal/group"),
     "beginning a journal": ("write", "_journal/group"),
     "writing the schema": ("write", "schema.json"),
-    "announcing a batch": ("write", "_journal/group", 2),
-    "announcing a later batch": ("write", "_journal/group", 5),
+    "claiming a partition": ("write", "_journal/group", 2),
+    "announcing a batch": ("write", "_journal/group", 3),
+    "announcing a later batch": ("write", "_journal/group", 6),
     "the first upload": ("upload", ".parquet"),
     "a later upload": ("upload", ".parquet", 4),
     "looking at the journal after an upload": ("read", "_journal/group", 2),
-    "noting that a batch is done": ("write", "_journal/group", 3),
+    "noting that a batch is done": ("write", "_journal/group", 4),
 }
 
 

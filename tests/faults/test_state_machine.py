@@ -15,12 +15,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from app.journal.entry import journal_key
 from app.model import TopicPartition
 from tests.faults.crowd import Crowd, Moves, counted, has_nothing, may_learn, one_of, owns
 from tests.faults.kafka_model import TOPIC
 from tests.faults.lanes import BEGIN, Fate
-from tests.faults.memory_lake import ROOT, RowId
+from tests.faults.memory_lake import RowId
 from tests.faults.stepped_member import KINDS, LARGEST_RECORD, MAX_BUFFER_BYTES, Member
 
 # A member is killed by ending its threads where they wait; that of the framework's flush does not expect it.
@@ -225,9 +224,9 @@ class Faults(Crowd, RuleBasedStateMachine):
         missing = [row for row in rows if not in_the_lake[row]]
         if missing:
             self.violations.append(f"{offset} of {tp} was committed while {missing} were not in the lake")
-        entry = self.store.entries.get(journal_key(ROOT, "group", tp))
-        if rows and (entry is None or entry.end < rows[-1][1]):
-            self.violations.append(f"{offset} of {tp} was committed while the journal said {entry}")
+        progress = self.store.progress(tp)
+        if rows and (progress is None or max(progress.end, progress.to or -1) < rows[-1][1]):
+            self.violations.append(f"{offset} of {tp} was committed while the journal said {progress}")
 
     # --- at the end -------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ def _written(writer: SparkWriter, folder: Path, told: list[str]) -> pq.FileMetaD
     part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, ROWS), "0badcafe", 0)
     ids = pa.array([0] * ROWS, pa.int32())
     write_staged(TABLE.append_column("__file_group", ids), folder / "staged.parquet", told)
-    staged = StagedFile(folder / "staged.parquet", "__file_group", (OutputFile(part, {}, ROWS),))
+    staged = StagedFile(folder / "staged.parquet", "__file_group", (OutputFile((part,), {}, ROWS),))
     [file] = writer.write(staged, folder / "out")
     return pq.read_metadata(file.path)
 

@@ -10,14 +10,11 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from app.journal.entry import journal_key
 from app.journal.group_offsets import GroupOffsets
-from app.journal.journal import Journal
 from app.model import TopicPartition
 from dev.broker import Broker
-from tests.unit.journal.claims_bench import FORMER, Bench, claim_of
-from tests.unit.journal.claims_bench import P0 as CLAIMED
-from tests.unit.journal.journal_bench import BODY, ROOTS, intent, key_of
+from tests.unit.journal.claims_bench import Bench, claim_of
+from tests.unit.journal.journal_bench import intent, key_of
 
 
 class Topic:
@@ -84,19 +81,15 @@ def test_a_file_of_an_incomplete_batch_stays_where_kafka_cannot_give_its_records
     tmp_path: Path, topic: Topic, what: str, kept: bool, offset: int
 ) -> None:
     bench = RealBench(tmp_path, topic)
-    former = Journal(bench.store, journal_key("data/t", "group", CLAIMED), FORMER, roots=ROOTS)
-    former.claim(lambda: True)
-    former.begin(9, bench.kafka.topic_id(topic.name))
+    former = bench.left_behind(9, topic_id=bench.kafka.topic_id(topic.name))
     former.intend(intent("1", "2", end=39))
-    path = bench.lake / key_of("1")
-    path.parent.mkdir(parents=True)
-    path.write_bytes(BODY)
+    bench.journals.store_files("1")
     if what == "expire":
         topic.expire(25)
     elif what == "recreate":
         topic.recreate()
 
     assert claim_of(bench.claims(reset="earliest")).start.offset == offset
-    assert path.exists() is kept
+    assert bench.journals.has("1") is kept
     assert bench.registered == ([[key_of("1")]] if kept else [])
     bench.stop()

@@ -105,7 +105,7 @@ def table(writer: SparkWriter, tmp_path_factory: pytest.TempPathFactory) -> Path
     numbers = pa.array(range(len(rows)), pa.int64())
     pq.write_table(pa.table({"n": numbers, "group": numbers.cast(pa.int32())}), staged)
     part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, len(rows) - 1), "0a1b2c3d", 0)
-    groups = tuple(OutputFile(part, {"x": value}, 1) for value in values)
+    groups = tuple(OutputFile((part,), {"x": value}, 1) for value in values)
     for number, file in enumerate(writer.write(StagedFile(staged, "group", groups), folder / "out")):
         target = folder / data_key("table", file.group.partition_values, f"data_{number}.parquet")
         target.parent.mkdir(parents=True, exist_ok=True)

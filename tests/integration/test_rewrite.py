@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from app.catalog.registrar import Registrar
 from app.commands.rewrite.replaced_files import ReplacedFiles
 from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
+from app.model import OffsetRange
 from app.storage.s3.store import S3Store
 from app.table.location import TableLocation
 from app.table.schema import TableSchema
@@ -267,9 +268,9 @@ def test_a_file_that_others_change_meanwhile_stays_theirs(lake: Bucket, tmp_path
     key = lake.put("year=2024/month=01/data_a.parquet", old_file(0))
 
     class Meddling(ArrowWriter):
-        def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+        def write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
             lake.put("year=2024/month=01/data_a.parquet", new_file(7))
-            return super().write_whole(source, columns, out)
+            return super().write_whole(source, columns, out, offsets)
 
     store = S3Store(lake.server.target(lake.name), max_workers=1)
     registrar = Registrar(None, TableLocation(store.uri, ROOT), properties("year", "month"), "readings", None)

@@ -27,6 +27,7 @@ from app.catalog.column_stats import column_stats
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.service.build import new_close_rules
+from app.spark.batch_offsets import read_batch_offsets
 from app.spark.launch import MODULE_OPTIONS
 from app.spark.staged_file import StagedWriter
 from app.spark.writer import SparkWriter
@@ -79,7 +80,7 @@ def _staged(folder: Path, table: pa.Table, groups: list[int] | None = None) -> S
     part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, table.num_rows), "0badcafe", 0)
     counts = pc.value_counts(ids).to_pylist()
     rows = {count["values"]: count["counts"] for count in counts}
-    return StagedFile(path, "__file_group", tuple(OutputFile(part, {}, rows[i]) for i in range(len(rows))))
+    return StagedFile(path, "__file_group", tuple(OutputFile((part,), {}, rows[i]) for i in range(len(rows))))
 
 
 def _write(writer: SparkWriter, folder: Path, table: pa.Table, groups: list[int] | None = None) -> list[WrittenFile]:
@@ -131,12 +132,40 @@ def test_a_file_is_written_whole_with_the_columns_that_are_asked_for(writer: Spa
     table = pa.table({"n": numbers, "x": pa.nulls(rows, pa.string()), "a.b": [n / 2 for n in numbers]})
     pq.write_table(table, tmp_path / "source")
 
-    path = writer.write_whole(tmp_path / "source", ["n", "a.b"], tmp_path / "out")
+    path = writer.write_whole(tmp_path / "source", ["n", "a.b"], tmp_path / "out", ())
 
     found = pq.ParquetFile(path)
     assert found.read().equals(table.select(["n", "a.b"])), "all rows, in their order"
     assert found.metadata.row_group(0).num_rows <= ROW_GROUP_ROWS
     assert found.metadata.row_group(0).column(0).compression == "SNAPPY"
+
+
+@pytest.mark.parametrize("name", ["a.b", "`", "A", "with space"])
+def test_the_offsets_of_a_batch_are_in_the_footer_of_each_file(writer: SparkWriter, tmp_path: Path, name: str) -> None:
+    offsets = (
+        OffsetRange(TopicPartition("readings", 0), 0, 2**63 - 1),
+        OffsetRange(TopicPartition("readings", 11), 7, 7),
+    )
+    table = pa.table({name: [3, 1, 2], "a": ["x", "y", "z"]})
+    staged = replace(_staged(tmp_path, table, [0, 1, 0]), offsets=offsets)
+
+    files = writer.write(staged, tmp_path / "out")
+
+    assert [_read(file).select(table.column_names).to_pydict() for file in files] == [
+        {name: [3, 2], "a": ["x", "z"]},
+        {name: [1], "a": ["y"]},
+    ]
+    assert [_read(file).column_names for file in files] == [table.column_names] * 2
+    assert [read_batch_offsets(pq.read_metadata(file.path).metadata) for file in files] == [offsets] * 2
+    again = writer.write_whole(files[0].path, [name], tmp_path / "again", offsets)
+    assert read_batch_offsets(pq.read_metadata(again).metadata) == offsets
+    assert pq.ParquetFile(again).read().to_pydict() == {name: [3, 2]}
+
+
+def test_files_whose_names_say_the_offsets_have_none_in_their_footers(writer: SparkWriter, tmp_path: Path) -> None:
+    [file] = _write(writer, tmp_path, pa.table({"n": [1]}))
+    footer = pq.read_metadata(file.path).metadata
+    assert b"kafka_offsets" not in footer[b"org.apache.spark.sql.parquet.row.metadata"]
 
 
 def test_columns_keep_their_types_and_values(writer: SparkWriter, tmp_path: Path) -> None:
@@ -303,10 +332,14 @@ def test_files_are_compressed_as_asked_for(new_writer: NewWriter, tmp_path: Path
 def test_rows_that_do_not_match_what_was_staged_are_refused(writer: SparkWriter, tmp_path: Path) -> None:
     staged = _staged(tmp_path, pa.table({"n": [1, 2, 3]}), [0, 1, 1])
     [first, second] = staged.groups
-    wrong = StagedFile(staged.path, staged.group_column, (first, OutputFile(second.part, {}, 3)))
+    wrong = StagedFile(staged.path, staged.group_column, (first, OutputFile(second.parts, {}, 3)))
 
     with pytest.raises(FatalError, match=r"checking what Spark wrote: 3 rows of t\[0\] became 1 files with 2 rows"):
         writer.write(wrong, tmp_path / "out")
+
+    wrong = replace(wrong, groups=(first, OutputFile(second.parts * 3, {}, 3)))
+    with pytest.raises(FatalError, match=r"3 rows of t\[0\] and 2 more partitions became 1 files with 2 rows"):
+        writer.write(wrong, tmp_path / "out again")
 
 
 def test_a_job_that_spark_refuses_says_why_in_one_line(writer: SparkWriter, tmp_path: Path) -> None:
@@ -525,7 +558,7 @@ def test_rows_of_the_largest_batch_keep_their_order(writer: SparkWriter, tmp_pat
         rows += portion
     staged.close()
     part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, rows), "0badcafe", 0)
-    groups_of = tuple(OutputFile(part, {}, rows // 2) for _ in range(2))
+    groups_of = tuple(OutputFile((part,), {}, rows // 2) for _ in range(2))
     files = writer.write(StagedFile(staged.path, "group", groups_of), tmp_path / "out")
     for first, file in enumerate(files):
         assert pq.ParquetFile(file.path).read(["number"])["number"].to_pylist() == [*range(first, rows, 2)]

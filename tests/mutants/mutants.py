@@ -48,10 +48,13 @@ _OF_STAGE = (
     "tests/unit/pipeline/test_open_batch.py",
 )
 _OF_PIPELINE = ("tests/unit/pipeline/test_pipeline.py", "tests/unit/pipeline/test_pipeline_journal.py")
+_LOG = "app/journal/log.py"
+_TAKEOVER = "app/journal/takeover.py"
 _OF_JOURNAL = (
-    "tests/unit/journal/test_journal.py",
-    "tests/unit/journal/test_journal_recovery.py",
-    "tests/unit/journal/test_journal_fencing.py",
+    "tests/unit/journal/test_generation.py",
+    "tests/unit/journal/test_fencing.py",
+    "tests/unit/journal/test_settle.py",
+    "tests/unit/journal/test_takeover.py",
 )
 
 MUTANTS = (
@@ -93,15 +96,15 @@ MUTANTS = (
     Mutant(
         "files are deleted that are registered",
         _PIPELINE,
-        "        self._ownership.registered(announced)\n",
-        "        self._ownership.registered(announced)\n        [*map(self._store.delete, uploaded)]\n",
+        "        self._ownership.registered(token, intent.batch)\n",
+        "        self._ownership.registered(token, intent.batch)\n        [*map(to.store.delete, uploaded)]\n",
         _OF_PIPELINE,
     ),
     Mutant(
-        "the journal is not read before files are registered",
+        "the log is not read before files are registered",
         _PIPELINE,
-        "upload.stored(self._ownership.confirm(announced))",
-        "upload.stored(set(announced))",
+        "if not self._ownership.confirm(token):",
+        "if False:",
         _OF_PIPELINE,
     ),
     Mutant(
@@ -120,16 +123,61 @@ MUTANTS = (
     ),
     Mutant(
         "objects that are rolled back are not noted down",
-        "app/journal/journal.py",
-        "self._without_batch(end=entry.start - 1, revoked=listed)",
-        "self._without_batch(end=entry.start - 1)",
+        _LOG,
+        "revoked=(*self.revoked, *(RolledBack(key=key, since=since) for key in self.objects)),",
+        "revoked=self.revoked,",
         _OF_JOURNAL,
     ),
     Mutant(
-        "a journal is written over whatever another member wrote",
-        "app/journal/entry_store.py",
-        "entry.to_body(), replaces=self._etag)",
-        "entry.to_body(), replaces=getattr(self._store.read(self._key), 'etag', None))",
+        "rows of a batch that is rolled back count as written",
+        _LOG,
+        "partitions=tuple(each.changed(to=None) for each in self.partitions),",
+        "partitions=tuple(self._moved().values()),",
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "objects that a former generation has rolled back are forgotten",
+        "app/journal/generation.py",
+        "for item in (*revoked, *log.revoked)}",
+        "for item in log.revoked}",
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "a log is written over whatever another member wrote",
+        "app/journal/document.py",
+        "document.to_body(), replaces=self._etag)",
+        "document.to_body(), replaces=getattr(self._store.read(self._key), 'etag', None))",
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "a former owner's files are looked for before its log is closed",
+        _TAKEOVER,
+        "                if not document.current.closed:\n",
+        "                self._settlement.settle(document, document.current.spans)\n"
+        "                if not document.current.closed:\n",
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "a former owner's files are registered before it is written that they are kept",
+        "app/journal/settle.py",
+        "            document.write(self._decided(document.where, document.current, spans))\n"
+        '        if document.current.state == "kept":\n'
+        "            self.register(document.current.files)\n",
+        "            decided = self._decided(document.where, document.current, spans)\n"
+        '            if decided.state == "kept":\n'
+        "                self.register(decided.files)\n"
+        "            document.write(decided)\n"
+        '        elif document.current.state == "kept":\n'
+        "            self.register(document.current.files)\n"
+        '        if document.current.state == "kept":\n',
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "a claim names a log that does not have the partition yet",
+        _TAKEOVER,
+        "            generation.take_over(",
+        "            self._possible(lambda tp: self._point(claims[tp], token, begins[tp], is_wanted), begins)\n"
+        "            generation.take_over(",
         _OF_JOURNAL,
     ),
     Mutant(

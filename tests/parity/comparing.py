@@ -114,12 +114,12 @@ class _Batch:
         rescued = {name: value for row in ours.rows for name, value in _rescued(row).items()}
         if theirs.name != ours.name:
             yield self._finding("name", "", theirs.name, ours.name)
-        together = self._of_one_partition(ours)
+        together = self._of_one_partition(theirs)
         for path in _union(theirs.types, ours.types):
             if path != RESCUED_COLUMN and theirs.types.get(path) != ours.types.get(path):
                 yield self._finding("type", path, theirs.types.get(path), ours.types.get(path), together, rescued)
         if sorted(theirs.numbers) != sorted(ours.numbers):
-            return  # their folders part, which is told already
+            return  # their folders part, which is told already, or ours has rows of several Kafka partitions
         records = [record for record in self.batch if record.number in ours.numbers]
         if theirs.numbers != ours.numbers:
             yield self._finding("order", "", theirs.numbers, ours.numbers, records)

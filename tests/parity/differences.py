@@ -31,7 +31,8 @@ def _file_names(finding: Finding) -> bool:
     return (
         finding.kind == "name"
         and re.fullmatch(r"data_[0-9a-f]{32}\.parquet", finding.theirs) is not None
-        and re.fullmatch(rf"data_{TOPIC}-\d+_\d{{19}}-\d+_[0-9a-f]{{24}}-\d+\.parquet", finding.ours) is not None
+        and re.fullmatch(rf"data_{TOPIC}(-\d+_\d{{19}}-\d+|_batch)_[0-9a-f]{{24}}-\d+\.parquet", finding.ours)
+        is not None
     )
 
 

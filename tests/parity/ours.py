@@ -80,7 +80,7 @@ class Ours:
             limits=sink_limits(settings),
             bad_records=bad_records,
         )
-        self._sink.assign(TopicPartition(TOPIC, partition) for partition in range(_PARTITIONS))
+        self._sink.assign([TopicPartition(TOPIC, partition) for partition in range(_PARTITIONS)])
 
     def write(self, batch: Sequence[Record]) -> Outcome:
         for record in batch:

@@ -232,7 +232,7 @@ def _joining() -> View:
 def _taking_over() -> View:
     unclaimed = frozenset(TopicPartition(TOPIC, number) for number in (*range(10), 12))
     view = replace(_joining(), counts=_metrics(0).counts())
-    live = Live(state="waiting", detail="partitions wait for their journals", spark="running", unclaimed=unclaimed)
+    live = Live(state="waiting", detail="partitions wait until they are claimed", spark="running", unclaimed=unclaimed)
     return replace(view, live=live)
 
 

@@ -11,6 +11,7 @@ from app.commands.audit.offset_reader import OffsetReader, read_offsets
 from app.commands.audit.offsets import DeadLetters, Findings, HeldBatch, Listing, PartitionAudit
 from app.commands.audit.options import new_parser
 from app.commands.audit.report import Report, as_json, as_text
+from app.commands.audit.shared_files import SharedFiles
 from app.commands.command_line import print_line
 from app.commands.existing_table import require_table
 from app.config.settings import Settings
@@ -18,7 +19,7 @@ from app.journal.survey import survey
 from app.model import TopicPartition
 from app.service.lake import find_table
 from app.storage.base import ObjectStore
-from app.table.layout import dead_letter_root, is_data_file, part_of
+from app.table.layout import dead_letter_root, is_data_file, part_of, shared_file_of
 
 
 def audit(settings: Settings, arguments: Sequence[str]) -> int:
@@ -43,6 +44,8 @@ def audit(settings: Settings, arguments: Sequence[str]) -> int:
         )
         _list_table(store, root, found, report)
         _list_dead_letter(store, f"{dead_letter_root(root)}/", rejected)
+        shared = SharedFiles(store, root, found, report, settings.max_write_workers)
+        shared.resolve(by_column=options.offsets)
         reader = OffsetReader(store, root, report, settings.max_write_workers)
         for tp in found.topic_partitions():
             batches = reader.batches(found.files(tp)) if options.offsets else _batches_by_name(found.files(tp))
@@ -62,14 +65,18 @@ def _list_table(store: ObjectStore, root: str, found: FileLedger, report: Report
     for listed in store.list(f"{root}/"):
         if not is_data_file(listed.key, root):
             continue
-        part = part_of(listed.key.rpartition("/")[2])
-        if part is not None:
+        name = listed.key.rpartition("/")[2]
+        if part := part_of(name):
             found.add(part, listed.key, listed.size)
+        elif shared := shared_file_of(name):
+            found.add_shared(shared, listed.key, listed.size)
         else:
             report.foreign.add(listed.key.removeprefix(f"{root}/"))
     after = survey(store, root)
-    parts = {part_of(key.rpartition("/")[2]) for key in rolled_back_before | after.rolled_back | after.pending}
-    report.unfinished_count = sum(found.remove(part) for part in parts if part is not None)
+    names = {key.rpartition("/")[2] for key in rolled_back_before | after.rolled_back | after.pending}
+    report.unfinished_count = sum(found.remove(part) for part in set(map(part_of, names)) if part)
+    report.unfinished_count += sum(found.remove_shared(file) for file in set(map(shared_file_of, names)) if file)
+    report.files = found.count()
 
 
 def _list_dead_letter(store: ObjectStore, folder: str, rejected: FileLedger) -> None:

@@ -1,6 +1,6 @@
 """Reads the offsets that data files hold, without their other columns."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.commands.audit.file_ledger import ListedFile
-from app.commands.audit.offset_ranges import Range, gaps, intersection, ranges_of
+from app.commands.audit.offset_ranges import Range, gaps, intersection, ranges_of, union
 from app.commands.audit.offsets import HeldBatch
 from app.commands.audit.report import Misplaced, Report
 from app.commands.side_by_side import side_by_side
@@ -45,20 +45,25 @@ class OffsetReader:
         for part, of_batch in groupby(read, key=lambda entry: entry[0].part):
             named = Range(part.offsets.first, part.offsets.last)
             held: list[pa.Array] = []
+            of_shared: Sequence[Range] = ()
             count = 0
             is_known = True
             for file, offsets in of_batch:
-                count += 1
-                if offsets is None:
-                    is_known = False
-                    self._report.without_offsets += 1
-                else:
+                count += file.files
+                if offsets is not None:
                     self._check_name(file, offsets, named)
                     held.append(offsets)
-            ranges = ranges_of(pa.chunked_array(held, pa.int64()).combine_chunks()) if is_known else [named]
-            yield HeldBatch(part, count, intersection(ranges, [named]))
+                elif file.held is not None:
+                    of_shared = file.held
+                else:
+                    is_known = False
+                    self._report.without_offsets += bool(file.key)  # others are counted already
+            ranges = ranges_of(pa.chunked_array(held, pa.int64()).combine_chunks())
+            yield HeldBatch(part, count, intersection(union([*ranges, *of_shared]), [named]) if is_known else [named])
 
     def _offsets_in(self, file: ListedFile) -> pa.Array | None:
+        if not file.key:
+            return None
         return read_offsets(self._store, file.key, file.size, OFFSET_COLUMN)
 
     def _check_name(self, file: ListedFile, offsets: pa.Array, named: Range) -> None:
@@ -93,8 +98,13 @@ def read_offsets(store: ObjectStore, key: str, size: int, column: str) -> pa.Arr
             batches = file.iter_batches(_ROWS_AT_ONCE, columns=[column], use_threads=False)
             return pa.chunked_array([batch.column(0).drop_null() for batch in batches], pa.int64()).unique()
     except pa.ArrowException as error:
-        raise FatalError(
-            f"reading the column {column} of {store.uri}/{key}",
-            f"it is no sound Parquet file: {' '.join(str(error).split()).rstrip('.')}",
-            "Move it out of the folder, or restore it",
-        ) from error
+        raise new_read_error(store, key, column, error) from error
+
+
+def new_read_error(store: ObjectStore, key: str, column: str, error: pa.ArrowException) -> FatalError:
+    """The error of a file whose column cannot be read."""
+    return FatalError(
+        f"reading the column {column} of {store.uri}/{key}",
+        f"it is no sound Parquet file: {' '.join(str(error).split()).rstrip('.')}",
+        "Move it out of the folder, or restore it",
+    )

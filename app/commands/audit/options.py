@@ -12,7 +12,9 @@ def new_parser() -> ArgumentParser:
     """Reads ``offsets``, ``json`` and ``most``."""
     parser = ArgumentParser("audit", "Show which offsets the table's files hold, which twice, and which are missing.")
     parser.add_argument(
-        "--offsets", action="store_true", help="read the column __offset of each file, not only the files' names"
+        "--offsets",
+        action="store_true",
+        help="read the columns __offset and __partition of each file, not only names and footers",
     )
     parser.add_argument("--json", action="store_true", help="answer in JSON")
     parser.add_argument(

@@ -23,12 +23,13 @@ class Misplaced(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """The findings for a table; ``foreign`` are keys of Parquet files whose names have no offsets."""
+    """The findings for a table; ``foreign`` are keys of Parquet files that do not say which offsets they hold."""
 
     table: str
     by_column: bool
     foreign: Listing[str]
     misplaced: Listing[Misplaced]
+    files: int = 0
     partitions: list[Findings] = field(default_factory=list)
     without_offsets: int = 0
     unfinished_count: int = 0
@@ -89,9 +90,8 @@ def as_text(report: Report) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    files = sum(findings.files for findings in report.partitions)
     how = "by the offsets in them" if report.by_column else "by their names"
-    yield f"{report.table}: {counted(files, 'file')}, {how}"
+    yield f"{report.table}: {counted(report.files, 'file')}, {how}"
     if report.partitions:
         yield ""
         yield from _overview(report.partitions)
@@ -100,14 +100,15 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _missing(report.partitions)
     if report.without_offsets:
         yield ""
-        yield f"{counted(report.without_offsets, 'file')} without __offset: all offsets of their names count as held"
+        yield f"{counted(report.without_offsets, 'file')} without __offset: all offsets of their batches count as held."
+        yield "A file of several partitions needs __partition too."
     if report.unfinished_count:
         yield ""
         yield f"{counted(report.unfinished_count, 'file')} left out: of batches that the connector is at,"
         yield "or will finish or delete when it starts."
     if report.foreign.count:
         yield ""
-        yield f"{counted(report.foreign.count, 'other Parquet file')}, whose names hold no offsets:"
+        yield f"{counted(report.foreign.count, 'other Parquet file')}, which do not say the offsets in them:"
         yield from (f"  {key}" for key in report.foreign)
         yield from _rest(report.foreign.rest)
 

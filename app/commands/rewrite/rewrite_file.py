@@ -23,7 +23,9 @@ from app.commands.rewrite.schema_differences import differences
 from app.commands.rewrite.stored_rows import CoercedRows, coerce_stored, same_rows
 from app.convert.batch import Schema
 from app.errors import ConnectorError, FatalError
+from app.model import OffsetRange
 from app.retry import Stopped, until_it_works
+from app.spark.batch_offsets import read_batch_offsets
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
@@ -37,7 +39,7 @@ _RESCUED = TableSchema({RESCUED_COLUMN: pa.string()})
 class WholeWriter(Protocol):
     """``app.spark.writer.SparkWriter`` in production."""
 
-    def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path: ...
+    def write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path: ...
 
 
 class SkippedError(Exception):
@@ -138,8 +140,10 @@ class Rewriter:
             raise SkippedError("it has the table's schema by now")
         staged = folder / "staged.parquet"
         coerced = coerce_stored(old, staged, table, self._fixed)
-        written = self._writer.write_whole(staged, coerced.columns, folder / "out")
-        same_number = pq.read_metadata(old).num_rows == pq.read_metadata(written).num_rows
+        footer = pq.read_metadata(old)
+        offsets = read_batch_offsets(footer.metadata)
+        written = self._writer.write_whole(staged, coerced.columns, folder / "out", offsets)
+        same_number = footer.num_rows == pq.read_metadata(written).num_rows
         if not same_number or not same_rows(staged, written, coerced.columns):
             raise FatalError(
                 f"checking the new {self._store.uri}/{key}",

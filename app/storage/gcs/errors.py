@@ -49,7 +49,7 @@ _RULES = ErrorRules(
         "requester pays": Rule(FatalError, "Turn off requester pays for the bucket, then restart"),
         "retention": Rule(
             FatalError,
-            "The connector replaces its journals and deletes files of failed batches: take the retention policy, lock "
+            "The connector replaces its journal and deletes files of failed batches: take the retention policy, lock "
             "or hold off the bucket",
         ),
         "nvalid bucket name": Rule(ConfigError, "Set STORAGE_URL to gs:// and the name of a bucket"),

@@ -41,7 +41,7 @@ def test_the_folder_is_beside_the_table() -> None:
 
 def test_a_file_is_named_like_the_data_files_of_its_batch() -> None:
     part = BatchPart(OffsetRange(TP, 5, 9), "b0d3311a", 2)
-    assert dead_letter_key("lake/readings", part) == f"lake/_dead_letter/readings/{file_name(part)}"
+    assert dead_letter_key("lake/readings", part) == f"lake/_dead_letter/readings/{file_name([part])}"
 
 
 def test_duckdb_reads_everything(tmp_path: Path) -> None:

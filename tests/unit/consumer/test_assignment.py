@@ -6,20 +6,21 @@ import sys
 
 import pytest
 
-from app.consumer.assignment import Assignment, Assignments
+from app.consumer.assignment import Assignment, Assignments, new_token
+from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from tests.support.batches import TP, row
 
 
 def test_each_assignment_has_a_token_of_its_own() -> None:
-    tokens = {Assignment(TP).token for _ in range(100)}
+    tokens = {new_token() for _ in range(100)}
     assert len(tokens) == 100
     assert all(re.fullmatch("[0-9a-f]{24}", token) for token in tokens)
 
 
 def test_tokens_of_one_process_differ_whatever_chance_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secrets.token_hex", lambda count: "0" * 2 * count)
-    assert len({Assignment(TP).token for _ in range(100)}) == 100
+    assert len({new_token() for _ in range(100)}) == 100
 
 
 def test_two_processes_have_different_tokens() -> None:
@@ -29,7 +30,7 @@ def test_two_processes_have_different_tokens() -> None:
 
 
 def test_sealing_takes_out_all_rows_with_their_offsets_and_counts_the_batches() -> None:
-    life = Assignment(TP)
+    life = Assignment(TP, "token")
     life.rows += [row({}, 5), row({}, 9)]
     first, rows, _, _ = life.seal()
     assert [found.offset for found in rows] == [5, 9]
@@ -45,14 +46,14 @@ def test_sealing_takes_out_all_rows_with_their_offsets_and_counts_the_batches() 
 
 
 def test_rows_that_come_late_are_within_the_offsets_of_their_batch() -> None:
-    life = Assignment(TP)
+    life = Assignment(TP, "token")
     life.rows += [row({}, 5), row({}, 6), row({}, 2)]
     part, _, _, _ = life.seal()
     assert (part.offsets.first, part.offsets.last) == (2, 6)
 
 
 def test_a_rewind_drops_what_waits_and_repeats_what_is_sealed() -> None:
-    life = Assignment(TP)
+    life = Assignment(TP, "token")
     life.rows += [row({}, 5), row({}, 6), row({}, 2)]
     life.seal()
     life.rows.append(row({}, 7))
@@ -62,7 +63,7 @@ def test_a_rewind_drops_what_waits_and_repeats_what_is_sealed() -> None:
 
 
 def test_nothing_is_repeated_once_the_rewind_is_made_up_for() -> None:
-    life = Assignment(TP)
+    life = Assignment(TP, "token")
     life.rows.append(row({}, 6))
     life.seal()
     life.rewind()
@@ -70,7 +71,7 @@ def test_nothing_is_repeated_once_the_rewind_is_made_up_for() -> None:
 
 
 def test_rows_of_a_former_assignment_are_repeated_also_after_a_rewind() -> None:
-    life = Assignment(TP)
+    life = Assignment(TP, "token")
     life.replay(2, 5)
     assert life.is_repeated(3)
     life.rewind()
@@ -78,13 +79,13 @@ def test_rows_of_a_former_assignment_are_repeated_also_after_a_rewind() -> None:
 
 
 def test_what_is_given_out_late_while_others_are_repeated_is_no_repetition() -> None:
-    life = Assignment(TP)
+    life = Assignment(TP, "token")
     life.replay(200, 500)
     assert [life.is_repeated(offset) for offset in (200, 100, 500)] == [True, False, True]
 
 
 def test_nothing_is_repeated_without_a_rewind() -> None:
-    life = Assignment(TP)
+    life = Assignment(TP, "token")
     life.rows.append(row({}, 6))
     life.seal()
     assert not life.is_repeated(6)
@@ -92,7 +93,7 @@ def test_nothing_is_repeated_without_a_rewind() -> None:
 
 
 def test_discarding_leaves_the_other_rows() -> None:
-    life = Assignment(TP)
+    life = Assignment(TP, "token")
     life.rows += [row({"n": 1}, 5), row({"n": 2}, 6), row({"n": 3}, 6)]
     life.discard(6)
     assert [found.value for found in life.rows] == [{"n": 1}]
@@ -103,10 +104,10 @@ def test_discarding_leaves_the_other_rows() -> None:
 
 def test_a_new_assignment_has_nothing_of_the_former_one() -> None:
     assignments = Assignments()
-    former = assignments.begin([TP])[TP]
+    former = assignments.begin([TP])
     assignments.start(TP, 42, replayed_to=50)
     assignments.fence(former, "another member has claimed it")
-    present = assignments.begin([TP])[TP]
+    present = assignments.begin([TP])
     assert [assignments.is_current(token) for token in (former, present)] == [False, True]
     assert assignments.token(TP) == present
     assert assignments.expected(TP) == 0
@@ -114,9 +115,39 @@ def test_a_new_assignment_has_nothing_of_the_former_one() -> None:
     assert not assignments.by_tp[TP].is_repeated(45)
 
 
+OTHER = TopicPartition("sensors", 7)
+
+
+def test_partitions_that_are_assigned_together_have_one_token_and_are_fenced_together() -> None:
+    assignments = Assignments()
+    token = assignments.begin([TP, OTHER])
+    assert assignments.token(TP) == assignments.token(OTHER) == token
+    assignments.fence(token, "another member has claimed one of them")
+    assert all(assignments.by_tp[tp].fenced for tp in (TP, OTHER))
+
+
+@pytest.mark.parametrize("is_renewed", [True, False])
+def test_a_generation_ends_with_the_first_of_its_partitions(*, is_renewed: bool) -> None:
+    assignments = Assignments()
+    token = assignments.begin([TP, OTHER])
+    if is_renewed:
+        assert assignments.begin([OTHER]) != token
+    else:
+        assignments.end([OTHER])
+    assert not assignments.is_current(token)
+    assert assignments.token(TP) == token
+
+
+def test_offsets_are_sorted_by_generation_without_those_that_are_not_assigned() -> None:
+    assignments = Assignments()
+    first, second = assignments.begin([TP]), assignments.begin([OTHER])
+    offsets: dict[tuple[str, int], int] = {TP: 5, OTHER: 6, TopicPartition("sensors", 9): 7}
+    assert assignments.by_generation(offsets) == {first: {TP: 5}, second: {OTHER: 6}}
+
+
 def test_an_ended_assignment_is_not_there() -> None:
     assignments = Assignments()
-    token = assignments.begin([TP])[TP]
+    token = assignments.begin([TP])
     assignments.end([TP])
     assignments.expect(TP, 7)
     assignments.fence(token, "too late")
@@ -136,5 +167,5 @@ def test_a_partition_is_read_from_where_it_starts() -> None:
 def test_fences_are_counted() -> None:
     metrics = Metrics()
     assignments = Assignments(metrics)
-    assignments.fence(assignments.begin([TP])[TP], "another member has claimed it")
+    assignments.fence(assignments.begin([TP]), "another member has claimed it")
     assert metrics.counts().fenced == 1

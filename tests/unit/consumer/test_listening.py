@@ -40,7 +40,7 @@ def place() -> Place:
 
 
 def test_a_claimed_partition_is_heard_and_one_that_waits_is_not(place: Place) -> None:
-    place.paused.begin({OTHER: "token"})
+    place.paused.begin([OTHER], "token")
     assert place.listening(TP)
     assert not place.listening(OTHER)
 

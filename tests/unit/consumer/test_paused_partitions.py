@@ -89,7 +89,7 @@ def bench() -> Bench:
 
 def test_partitions_are_paused_until_they_are_claimed(bench: Bench) -> None:
     bench.claims.held_back = {P0, P1}
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     assert bench.consumer.paused == {P0, P1}
     for _ in range(3):
         bench.admission.turn()
@@ -101,19 +101,19 @@ def test_partitions_are_paused_before_their_claims_begin(bench: Bench) -> None:
     paused = []
     begin = bench.claims.begin
 
-    def look_and_begin(tokens: Any) -> None:
+    def look_and_begin(tps: Any, token: str) -> None:
         paused.append(set(bench.consumer.paused))
-        begin(tokens)
+        begin(tps, token)
 
     bench.claims.begin = look_and_begin  # type: ignore[method-assign]
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     assert paused == [{P0, P1}]
 
 
 def test_each_partition_goes_on_as_soon_as_its_own_claim_is_through(bench: Bench) -> None:
     bench.claims.starts = {P0: Start(42), P1: Start(7)}
     bench.claims.held_back = {P1}
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.admission.turn()
     assert (bench.consumer.paused, bench.consumer.positions) == ({P1}, {P0: 42})
     bench.claims.held_back.clear()
@@ -123,14 +123,14 @@ def test_each_partition_goes_on_as_soon_as_its_own_claim_is_through(bench: Bench
 
 def test_a_partition_is_resumed_only_once_it_is_where_it_is_to_begin(bench: Bench) -> None:
     bench.claims.starts = {P0: Start(42)}
-    bench.admission.begin({P0: "aaaaaaaa"})
+    bench.admission.begin([P0], "aaaaaaaa")
     bench.admission.turn()
     assert bench.consumer.calls == ["seek 0 to 42", "resume 0", "seek 0 to 42"], "the last seek wakes the client"
 
 
 def test_no_record_before_the_claim_is_expected_from_then_on(bench: Bench) -> None:
     bench.claims.starts = {P0: Start(42)}
-    bench.admission.begin({P0: "aaaaaaaa"})
+    bench.admission.begin([P0], "aaaaaaaa")
     assert bench.assignments.expected(P0) == 0
     bench.admission.turn()
     assert bench.assignments.expected(P0) == 42
@@ -152,7 +152,7 @@ def test_in_a_recreated_topic_no_offset_of_the_former_one_is_sought(bench: Bench
 
 
 def test_after_a_pause_a_recreated_topic_is_not_read_on(bench: Bench) -> None:
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.admission.turn()
     bench.admission.check_topics(TOKENS)
     bench.claims.made_anew = {"sensors"}
@@ -162,7 +162,7 @@ def test_after_a_pause_a_recreated_topic_is_not_read_on(bench: Bench) -> None:
 
 def test_what_waits_for_its_claim_is_looked_at_there(bench: Bench) -> None:
     bench.claims.held_back = {P0, P1}
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.claims.made_anew = {"sensors"}
     bench.admission.check_topics(TOKENS)
 
@@ -174,7 +174,7 @@ def test_a_client_that_cannot_be_sent_on_is_worth_a_restart(bench: Bench) -> Non
 
 
 def test_what_is_admitted_is_left_alone_from_then_on(bench: Bench) -> None:
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.admission.turn()
     calls = [*bench.consumer.calls]
     bench.consumer.pause([KafkaTopicPartition(*P0)])  # by whomever
@@ -187,7 +187,7 @@ def test_a_client_that_is_not_that_far_is_asked_again(bench: Bench) -> None:
     """Right after an assignment a partition cannot be sought in yet."""
     bench.consumer.seek_errors = [KafkaError._STATE, KafkaError._STATE]
     bench.claims.starts = {P0: Start(42)}
-    bench.admission.begin({P0: "aaaaaaaa"})
+    bench.admission.begin([P0], "aaaaaaaa")
     for _ in range(2):
         bench.admission.turn()
         assert (bench.consumer.calls, bench.consumer.paused) == ([], {P0})
@@ -197,7 +197,7 @@ def test_a_client_that_is_not_that_far_is_asked_again(bench: Bench) -> None:
 
 def test_another_error_of_seeking_is_no_matter_of_waiting(bench: Bench) -> None:
     bench.consumer.seek_errors = [KafkaError._FATAL]
-    bench.admission.begin({P0: "aaaaaaaa"})
+    bench.admission.begin([P0], "aaaaaaaa")
     with pytest.raises(RetryableError, match=r"going to offset \d+ of "):
         bench.admission.turn()
     assert bench.consumer.paused == {P0}
@@ -208,7 +208,7 @@ def test_a_claim_that_failed_for_good_is_raised(bench: Bench) -> None:
         raise FatalError("reading the journal", "access denied")
 
     bench.claims.finished = fail  # type: ignore[method-assign]
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     with pytest.raises(FatalError, match="access denied"):
         bench.admission.turn()
 
@@ -217,7 +217,7 @@ def test_a_claim_that_failed_for_good_is_raised(bench: Bench) -> None:
 
 
 def test_during_back_pressure_nothing_is_resumed(bench: Bench) -> None:
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.consumer.begin_backpressure()
     bench.admission.turn()
     assert (bench.consumer.calls, bench.consumer.paused) == ([], {P0, P1})
@@ -225,7 +225,7 @@ def test_during_back_pressure_nothing_is_resumed(bench: Bench) -> None:
 
 def test_claims_that_came_through_during_back_pressure_count_after_it(bench: Bench) -> None:
     bench.claims.starts = {P0: Start(42), P1: Start(7)}
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.consumer.begin_backpressure()
     bench.admission.turn()
     bench.consumer.end_backpressure()
@@ -236,7 +236,7 @@ def test_claims_that_came_through_during_back_pressure_count_after_it(bench: Ben
 
 def test_the_end_of_back_pressure_does_not_resume_what_is_not_claimed(bench: Bench) -> None:
     bench.claims.held_back = {P1}
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.admission.turn()
     bench.consumer.begin_backpressure()
     bench.admission.turn()
@@ -251,13 +251,13 @@ def test_the_end_of_back_pressure_does_not_resume_what_is_not_claimed(bench: Ben
 def test_a_group_whose_offset_is_another_commits_where_it_begins_before_it_reads(bench: Bench) -> None:
     """A crash before its first commit would else begin at another latest."""
     bench.claims.starts = {P0: Start(100, moves_group=True)}
-    bench.admission.begin({P0: "aaaaaaaa"})
+    bench.admission.begin([P0], "aaaaaaaa")
     bench.admission.turn()
     assert bench.consumer.calls == ["seek 0 to 100", "commit 0 at 100", "resume 0", "seek 0 to 100"]
 
 
 def test_a_group_with_an_offset_commits_nothing(bench: Bench) -> None:
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.admission.turn()
     assert bench.consumer.committed == []
 
@@ -265,7 +265,7 @@ def test_a_group_with_an_offset_commits_nothing(bench: Bench) -> None:
 def test_a_first_commit_that_fails_is_logged_and_blocks_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.claims.starts = {P0: Start(100, moves_group=True)}
     bench.consumer.commit_errors = [KafkaError.REBALANCE_IN_PROGRESS]
-    bench.admission.begin({P0: "aaaaaaaa"})
+    bench.admission.begin([P0], "aaaaaaaa")
     bench.admission.turn()
     assert "the group's offset is not committed yet" in caplog.text
     assert bench.consumer.paused == set()
@@ -281,7 +281,7 @@ def test_a_remark_is_logged_once_and_a_loss_as_an_error(
     caplog.set_level(logging.DEBUG)
     bench.consumer.seek_errors = [KafkaError._STATE]
     bench.claims.starts = {P0: Start(42, "offsets 1 to 41 are gone", is_loss=is_loss)}
-    bench.admission.begin({P0: "aaaaaaaa"})
+    bench.admission.begin([P0], "aaaaaaaa")
     for _ in range(3):
         bench.admission.turn()
     assert warnings(caplog) == [(level, "sensors[0]: offsets 1 to 41 are gone")]
@@ -293,7 +293,7 @@ def test_rows_skipped_are_counted_in_one_warning_that_says_how_to_read_them_agai
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.claims.starts = {P0: Start(2_000, skipped=1_200), P1: Start(5, skipped=3)}
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.admission.turn()
     ((level, text),) = warnings(caplog)
     assert level == logging.WARNING
@@ -304,7 +304,7 @@ def test_rows_skipped_are_counted_in_one_warning_that_says_how_to_read_them_agai
 
 def test_an_ordinary_start_is_no_reason_to_worry(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.admission.turn()
     assert warnings(caplog) == []
 
@@ -314,7 +314,7 @@ def test_an_ordinary_start_is_no_reason_to_worry(bench: Bench, caplog: pytest.Lo
 
 def test_a_partition_given_away_while_it_waits_is_not_touched_any_more(bench: Bench) -> None:
     bench.claims.held_back = {P1}
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.admission.turn()
     bench.admission.end([P1])
     bench.consumer.paused.clear()  # it is gone from the client
@@ -327,7 +327,7 @@ def test_a_partition_given_away_while_it_waits_is_not_touched_any_more(bench: Be
 
 def test_the_claim_of_a_partition_given_away_counts_for_nothing_while_others_wait(bench: Bench) -> None:
     bench.claims.held_back = {P0}
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.admission.end([P1])
     bench.consumer.paused.discard(P1)
     bench.admission.turn()
@@ -335,7 +335,7 @@ def test_the_claim_of_a_partition_given_away_counts_for_nothing_while_others_wai
 
 
 def test_a_partition_given_away_after_its_claim_and_before_its_turn_is_not_read(bench: Bench) -> None:
-    bench.admission.begin(TOKENS)
+    bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.consumer.begin_backpressure()
     bench.admission.turn()
     bench.admission.end([P1])
@@ -346,12 +346,12 @@ def test_a_partition_given_away_after_its_claim_and_before_its_turn_is_not_read(
 
 def test_a_partition_that_comes_back_waits_for_a_claim_of_its_own(bench: Bench) -> None:
     bench.claims.starts = {P0: Start(42)}
-    bench.admission.begin({P0: "aaaaaaaa"})
+    bench.admission.begin([P0], "aaaaaaaa")
     bench.consumer.begin_backpressure()
     bench.admission.turn()  # the claim of the former assignment is through and waits for the end of the pause
     bench.admission.end([P0])
     bench.claims.held_back = {P0}
-    bench.admission.begin({P0: "cccccccc"})
+    bench.admission.begin([P0], "cccccccc")
     bench.consumer.end_backpressure()
     bench.admission.turn()
     assert (bench.consumer.calls, bench.consumer.paused) == ([], {P0})
@@ -362,11 +362,11 @@ def test_a_partition_that_comes_back_waits_for_a_claim_of_its_own(bench: Bench) 
 
 
 def test_an_assignment_renewed_without_an_end_waits_for_a_claim_of_its_own(bench: Bench) -> None:
-    bench.admission.begin({P0: "aaaaaaaa"})
+    bench.admission.begin([P0], "aaaaaaaa")
     bench.consumer.begin_backpressure()
     bench.admission.turn()
     bench.claims.held_back = {P0}
-    bench.admission.begin({P0: "cccccccc"})
+    bench.admission.begin([P0], "cccccccc")
     bench.consumer.end_backpressure()
     bench.admission.turn()
     assert bench.consumer.calls == []

@@ -63,8 +63,8 @@ def test_rows_read_again_after_the_pause_are_sealed_once(bench: Bench) -> None:
     fence(bench)
     with pytest.raises(SinkBackpressureError):
         bench.sink.flush()
-    bench.sink.unassign([TP])
-    bench.sink.assign([TP])
+    bench.sink.unassign([TP, OTHER])
+    bench.sink.assign([TP, OTHER])
     bench.consume(0, 1)
     bench.sink.flush()
     assert bench.sealed == [{TP: [0, 1]}, {TP: [0, 1]}]
@@ -117,7 +117,8 @@ def test_the_time_runs_through_pauses(bench: Bench) -> None:
 
 def test_being_fenced_is_forgotten_when_the_assignment_ends(bench: Bench) -> None:
     fence(bench)
-    bench.sink.unassign([TP])
+    bench.sink.unassign([TP, OTHER])
+    bench.sink.assign([OTHER])
     bench.consume(0, tp=OTHER)
     bench.sink.flush()
     bench.clock.advance(60)
@@ -127,8 +128,8 @@ def test_being_fenced_is_forgotten_when_the_assignment_ends(bench: Bench) -> Non
 
 def test_a_new_assignment_of_the_partition_is_not_fenced(bench: Bench) -> None:
     fence(bench)
-    bench.sink.unassign([TP])
-    bench.sink.assign([TP])
+    bench.sink.unassign([TP, OTHER])
+    bench.sink.assign([TP, OTHER])
     bench.consume(0)
     bench.sink.flush()
     bench.clock.advance(60)
@@ -137,8 +138,8 @@ def test_a_new_assignment_of_the_partition_is_not_fenced(bench: Bench) -> None:
 
 def test_news_of_an_ended_assignment_say_nothing_about_the_present_one(bench: Bench) -> None:
     former = token(bench)
-    bench.sink.unassign([TP])
-    bench.sink.assign([TP])
+    bench.sink.unassign([TP, OTHER])
+    bench.sink.assign([TP, OTHER])
     bench.assignments.fence(former, REASON)
     bench.consume(0)
     bench.sink.flush()

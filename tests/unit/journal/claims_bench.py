@@ -7,21 +7,23 @@ from pathlib import Path
 from typing import Literal
 
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.journal.claim import AnyClaim, PartitionClaim
 from app.journal.claims import Claim, Claims
-from app.journal.entry import JournaledFile, JournalEntry, journal_key, parse
+from app.journal.entry import JournaledFile
+from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
-from app.journal.journal import Journal
 from app.journal.kafka_watch import TopicIds
+from app.journal.log import GenerationLog, Progress
 from app.journal.ownership import JournalOwnership
 from app.journal.start_offset import StartFrom
+from app.journal.takeover import Takeover
 from app.model import TopicPartition
 from app.timings import Timings
-from tests.fakes.journal_store import JournalStore
-from tests.unit.journal.journal_bench import BODY, ROOTS, intent, key_of
+from tests.unit.journal import journal_bench
+from tests.unit.journal.journal_bench import P0, ROOTS, begin_at, former_entry, intent
 from tests.unit.pipeline.pipeline_line import wait_until
 
-P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
-A, B, FORMER = "aaaaaaaa", "bbbbbbbb", "ffffffff"
+A, B, FORMER, ANOTHER = "aaaaaaaa", "bbbbbbbb", "ffffffff", "eeeeeeee"
 AWAY = RetryableError("asking", "no route to host")
 DENIED = FatalError("asking", "access denied")
 
@@ -57,8 +59,9 @@ class Bench:
 
     def __init__(self, tmp_path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.timings = Timings(clock=clock, first_retry_seconds=0.002)
-        self.lake = tmp_path
-        self.store = JournalStore(tmp_path)
+        self.journals = journal_bench.Bench(tmp_path)
+        self.lake = self.journals.lake
+        self.store = self.journals.store
         self.kafka = Kafka()
         self.ended: set[str] = set()
         self.fenced: list[str] = []
@@ -66,7 +69,7 @@ class Bench:
         self.registered: list[list[str]] = []
         self.made: list[Claims] = []
         self.ownership = JournalOwnership(
-            self.is_current, lambda token, _: self.fenced.append(token), workers=2, fresh_seconds=10.0
+            self.is_current, lambda token, _: self.fenced.append(token), fresh_seconds=10.0
         )
 
     def claims(
@@ -79,16 +82,15 @@ class Bench:
         check_group: Callable[[], ConnectorError | None] = lambda: None,
     ) -> Claims:
         claims = Claims(
-            new_journal=self.journal,
+            takeover=Takeover(self.store, "data/t", "group", roots=ROOTS, offsets=self.kafka, register=self.register),
+            new_generation=self.generation,
             ownership=self.ownership if exactly_once else None,
             offsets=self.kafka,
-            register=self.register,
             is_current=self.is_current,
             first_offset=lambda _, kafka: kafka.low if reset == "earliest" else kafka.high,
             topic_ids=TopicIds(self.kafka.topic_id),
             start_from=start_from,
             keeps_state=keeps_state,
-            workers=2,
             check_group=check_group,
             timings=self.timings,
         )
@@ -98,45 +100,66 @@ class Bench:
     def is_current(self, token: str) -> bool:
         return token not in self.ended
 
-    def journal(self, tp: TopicPartition, token: str) -> Journal:
-        return Journal(self.store, journal_key("data/t", "group", tp), token, roots=ROOTS)
+    def generation(self, token: str) -> Generation:
+        return self.journals.generation(token)
 
     def register(self, files: Sequence[JournaledFile]) -> None:
         if self.catalog_errors:
             raise self.catalog_errors.pop(0)
         self.registered.append([file.key for file in files])
 
-    def left_behind(self, end: int, *, pending: Sequence[str] = (), stored: Sequence[str] = ()) -> None:
-        """What a former owner of the first partition has done."""
-        journal = self.journal(P0, FORMER)
-        journal.claim(lambda: True)
-        journal.begin(end, "id")
+    def left_behind(
+        self,
+        end: int,
+        *,
+        pending: Sequence[str] = (),
+        stored: Sequence[str] = (),
+        topic_id: str = "id",
+        cluster_id: str = "",
+        tps: Sequence[TopicPartition] = (P0,),
+    ) -> Generation:
+        """What a former owner has done: of the first partition, unless others are named too."""
+        former = self.generation(FORMER)
+        self.journals.claim(former, tps, begin=lambda tp, _: begin_at(tp, end, topic_id, cluster_id))
         if pending:
-            journal.intend(intent(*pending, batch=0, end=end + 10))
-        for name in stored:
-            path = self.lake / key_of(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(BODY)
+            former.intend(intent(*pending, batch=0, ends=dict.fromkeys(tps, end + 10)))
+        self.journals.store_files(*stored)
+        return former
 
     def left_by_former_release(self, end: int) -> None:
-        """What a release has done that knew no marks."""
-        self.left_behind(end)
-        body = self.stored().model_dump_json(exclude={"marks_commits", "cluster_id", "also_first"})
-        (self.lake / journal_key("data/t", "group", P0)).write_text(body)
+        """What a release has done that knew neither logs nor marks."""
+        body = former_entry(end=end, owner=FORMER).model_dump_json(
+            exclude={"marks_commits", "cluster_id", "also_first"}
+        )
+        self.journals.overwrite(self.journals.claim_key(), body.encode())
 
-    def entry(self, tp: TopicPartition = P0) -> JournalEntry | None:
-        path = self.lake / journal_key("data/t", "group", tp)
-        return parse(path.read_bytes(), ROOTS) if path.exists() else None
+    def taken_by_another_member(self, *tps: TopicPartition) -> Generation:
+        """A claim that another member makes now."""
+        return self.journals.claimed(ANOTHER, tps or (P0,))
 
-    def stored(self, tp: TopicPartition = P0) -> JournalEntry:
-        entry = self.entry(tp)
-        assert entry is not None
-        return entry
+    def claim(self, tp: TopicPartition = P0) -> AnyClaim | None:
+        return self.journals.any_claim(tp)
+
+    def stored(self, tp: TopicPartition = P0) -> tuple[GenerationLog, Progress]:
+        """The log to which the claim points, and how far the partition is by that."""
+        claim = self.claim(tp)
+        assert isinstance(claim, PartitionClaim)
+        log = self.journals.log(claim.owner)
+        progress = log.of(tp)
+        assert progress is not None
+        return log, progress
+
+    def end(self, tp: TopicPartition = P0) -> int:
+        return self.stored(tp)[1].end
+
+    def owner(self, tp: TopicPartition = P0) -> str:
+        claim = self.claim(tp)
+        assert claim is not None
+        return claim.owner
 
     def stop(self) -> None:
         for claims in self.made:
             claims.stop()
-        self.ownership.stop()
 
 
 def through(claims: Claims, count: int = 1) -> list[Claim]:
@@ -151,7 +174,7 @@ def through(claims: Claims, count: int = 1) -> list[Claim]:
 
 
 def claim_of(claims: Claims, token: str = A) -> Claim:
-    claims.begin({P0: token})
+    claims.begin([P0], token)
     (claim,) = through(claims)
     return claim
 

@@ -1,96 +1,166 @@
-"""Journals of one topic-partition over a real folder, and the files that they speak of."""
+"""Generations and takeovers over a real folder, and the files that their logs speak of."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from app.journal.entry import JournaledFile, JournalEntry, parse
-from app.journal.journal import Intent, Journal
+from app.errors import ConnectorError
+from app.journal.claim import AnyClaim, JournalEntry, PartitionClaim, parse_claim
+from app.journal.entry import JournaledFile, claim_key, is_log, log_key
+from app.journal.generation import Generation, Intent
+from app.journal.group_offsets import PartitionOffsets
+from app.journal.log import GenerationLog, Progress, parse_log
+from app.journal.takeover import Begin, Takeover
+from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 
-KEY = "data/t/_journal/group/sensors/0.json"
+P0, P1, P2 = (TopicPartition("sensors", number) for number in range(3))
 ROOTS = ("data/t/", "data/_dead_letter/t/")
-OURS, THEIRS = "aaaaaaaa", "bbbbbbbb"
+OURS, THEIRS, THIRD = "aaaaaaaa", "bbbbbbbb", "cccccccc"
 BODY = b"0123456789"  # of every file
 
 
 class Bench:
-    """A store, and as many journals of the same partition as one likes."""
+    """A store, and as many generations as one likes."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.lake = tmp_path / "lake"
-        self.lake.mkdir()
+        self.lake.mkdir(exist_ok=True)
         self.store = JournalStore(self.lake)
         self.clock = Clock()
         self.epoch = Clock()
         self.registered: list[list[str]] = []
-        self.kafka: tuple[int, int] | None = None  # the first of the batch's offsets that it has, and the one after
-        self.asked: list[int] = []
+        self.catalog_errors: list[ConnectorError] = []
+        self.kafka = PartitionOffsets(None, 0, 1_000, "id")
+        self.kafka_of: dict[TopicPartition, PartitionOffsets] = {}
+        self.kafka_errors: list[Exception] = []
+        self.asked: list[TopicPartition] = []
 
-    def journal(self, owner: str = OURS) -> Journal:
-        return Journal(self.store, KEY, owner, roots=ROOTS, clock=self.clock, now=self.epoch)
+    # --- what Kafka and the catalog answer --------------------------------------------------------------------------
 
-    def begun(self, owner: str = OURS, end: int = -1, topic_id: str = "id") -> Journal:
-        """A journal that the owner has just begun, up to this offset."""
-        journal = self.journal(owner)
-        assert journal.claim(lambda: True) is None
-        journal.begin(end, topic_id)
-        return journal
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
+        self.asked.append(tp)
+        if self.kafka_errors:
+            raise self.kafka_errors.pop(0)
+        return self.kafka_of.get(tp, self.kafka)
 
-    def claimed(self, owner: str = THEIRS) -> Journal:
-        """A journal that was there before and is claimed by this owner."""
-        journal = self.journal(owner)
-        assert journal.claim(lambda: True) is not None
-        return journal
-
-    def recovered(self, owner: str = THEIRS) -> Journal:
-        journal = self.claimed(owner)
-        journal.recover(self.register, self.left_in_kafka)
-        return journal
-
-    def left_in_kafka(self, entry: JournalEntry) -> range:
-        """Kafka has the offsets of ``self.kafka``, by default all that were ever written."""
-        self.asked.append(entry.batch)
-        return whole(entry) if self.kafka is None else range(*self.kafka)
+    def cluster_id(self) -> str:
+        return self.kafka.cluster_id
 
     def register(self, files: Sequence[JournaledFile]) -> None:
+        if self.catalog_errors:
+            raise self.catalog_errors.pop(0)
         self.registered.append([file.key for file in files])
+
+    # --- members ----------------------------------------------------------------------------------------------------
+
+    def generation(self, owner: str = OURS) -> Generation:
+        return Generation(self.store, self.log_key(owner), owner, roots=ROOTS, clock=self.clock, now=self.epoch)
+
+    def begun(self, owner: str = OURS, tps: Sequence[TopicPartition] = (P0,), end: int = -1) -> Generation:
+        """A generation that has just taken over these partitions, up to this offset."""
+        generation = self.generation(owner)
+        self.claim(generation, tps, begin=lambda tp, _: begin_at(tp, end))
+        return generation
+
+    def claimed(self, owner: str = THEIRS, tps: Sequence[TopicPartition] = (P0,)) -> Generation:
+        """A generation that takes these partitions over and goes on where their logs are."""
+        generation = self.generation(owner)
+        self.claim(generation, tps)
+        return generation
+
+    def claim(
+        self,
+        generation: Generation,
+        tps: Sequence[TopicPartition] = (P0,),
+        *,
+        is_wanted: Callable[[], bool] = lambda: True,
+        check: Callable[[TopicPartition, Progress], None] = lambda *_: None,
+        begin: Callable[[TopicPartition, Progress | None], Begin] | None = None,
+    ) -> dict[TopicPartition, int]:
+        """Claim as ``Claims`` does; the ends at which the partitions begin."""
+        return self.takeover().run(
+            tps, generation.token, generation, is_wanted=is_wanted, check=check, begin=begin or going_on
+        )
+
+    def switch_off(self, owner: str = THEIRS, tps: Sequence[TopicPartition] = (P0,)) -> dict[TopicPartition, int]:
+        return self.takeover().run(tps, owner, None, is_wanted=lambda: True, check=lambda *_: None, begin=going_on)
+
+    def takeover(self) -> Takeover:
+        return Takeover(
+            self.store, "data/t", "group", roots=ROOTS, offsets=self, register=self.register, now=self.epoch
+        )
+
+    # --- what is stored ---------------------------------------------------------------------------------------------
+
+    def log_key(self, owner: str = OURS) -> str:
+        return log_key("data/t", "group", owner)
+
+    def claim_key(self, tp: TopicPartition = P0) -> str:
+        return claim_key("data/t", "group", tp)
+
+    def log(self, owner: str = OURS) -> GenerationLog:
+        return parse_log((self.lake / self.log_key(owner)).read_bytes(), ROOTS)
+
+    def end(self, owner: str = OURS, tp: TopicPartition = P0) -> int:
+        progress = self.log(owner).of(tp)
+        assert progress is not None
+        return progress.end
+
+    def any_claim(self, tp: TopicPartition = P0) -> AnyClaim | None:
+        path = self.lake / self.claim_key(tp)
+        return parse_claim(path.read_bytes(), ROOTS) if path.exists() else None
+
+    def stored_claim(self, tp: TopicPartition = P0) -> PartitionClaim:
+        claim = self.any_claim(tp)
+        assert isinstance(claim, PartitionClaim)
+        return claim
+
+    def rolled_back(self, owner: str) -> list[str]:
+        return [item.key for item in self.log(owner).revoked]
+
+    def overwrite(self, key: str, body: bytes) -> None:
+        path = self.lake / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+
+    def delete(self, key: str) -> None:
+        (self.lake / key).unlink()
+
+    def write_former(self, entry: JournalEntry, tp: TopicPartition = P0) -> None:
+        """A journal of a former release."""
+        self.overwrite(self.claim_key(tp), entry.to_body())
 
     def store_files(self, *names: str, body: bytes = BODY) -> None:
         for name in names:
-            path = self.lake / key_of(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(body)
+            self.overwrite(key_of(name), body)
 
     def has(self, name: str) -> bool:
         return (self.lake / key_of(name)).exists()
 
-    def overwrite(self, body: bytes) -> None:
-        (self.lake / KEY).write_bytes(body)
-
-    def delete_entry(self) -> None:
-        (self.lake / KEY).unlink()
-
-    @property
-    def entry(self) -> JournalEntry:
-        """What is stored."""
-        return parse((self.lake / KEY).read_bytes(), ROOTS)
-
-    @property
-    def rolled_back(self) -> list[str]:
-        return [item.key for item in self.entry.revoked]
-
     def check_versions(self) -> None:
         """Each version has a higher number than the one before: none has another's ETag."""
         for key, bodies in self.store.bodies.items():
-            numbers = [entry.seq for entry in self.store.entries(key)]
-            assert numbers == sorted(set(numbers)), numbers
+            numbers = [version.seq for version in self.store.versions(key)]
+            assert numbers == sorted(set(numbers)), (key, numbers)
             assert len(set(bodies)) == len(bodies)
 
+    def documents(self) -> dict[str, bytes]:
+        """All claims and logs, by key."""
+        folder = self.lake / "data/t/_journal"
+        return {str(path.relative_to(self.lake)): path.read_bytes() for path in folder.rglob("*.json")}
 
-def whole(entry: JournalEntry) -> range:
-    """All offsets of a batch: Kafka has them still."""
-    return range(entry.start, entry.end + 1)
+    def logs(self) -> list[str]:
+        return [key for key in self.documents() if is_log(key)]
+
+
+def begin_at(tp: TopicPartition, end: int, topic_id: str = "id", cluster_id: str = "") -> Begin:
+    progress = Progress(topic=tp.topic, partition=tp.partition, end=end, topic_id=topic_id, cluster_id=cluster_id)
+    return Begin(end, progress)
+
+
+def going_on(tp: TopicPartition, former: Progress | None) -> Begin:
+    return begin_at(tp, -1) if former is None else Begin(former.end, former)
 
 
 def key_of(name: str) -> str:
@@ -101,5 +171,19 @@ def file(name: str, rows: int = 2) -> JournaledFile:
     return JournaledFile(key=key_of(name), size=len(BODY), rows=rows, partition_values={"p": "a"})
 
 
-def intent(*names: str, batch: int = 0, end: int = 9, also: Sequence[str] = ()) -> Intent:
-    return Intent(batch, end, tuple(file(name) for name in names), tuple(key_of(name) for name in also))
+def intent(
+    *names: str,
+    batch: int = 0,
+    end: int = 9,
+    ends: Mapping[TopicPartition, int] | None = None,
+    also: Sequence[str] = (),
+) -> Intent:
+    """``end`` is that of the first partition, where ``ends`` does not give others."""
+    files = tuple(file(name) for name in names)
+    return Intent(batch, {P0: end} if ends is None else ends, files, tuple(key_of(name) for name in also))
+
+
+def former_entry(state: str = "done", *, start: int = 0, end: int = 9, **values: object) -> JournalEntry:
+    """As a former release wrote it."""
+    fields = {"seq": 3, "owner": "former", "batch": 7, "state": state, "start": start, "end": end, "topic_id": "id"}
+    return JournalEntry.model_validate(fields | values)

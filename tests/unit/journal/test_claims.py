@@ -9,13 +9,17 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim
-from app.journal.entry import journal_key
+from app.journal.generation import Generation
 from app.journal.group_offsets import CommitMark, PartitionOffsets
-from app.journal.journal import Journal
 from app.journal.start_offset import Start
-from tests.unit.journal.claims_bench import AWAY, DENIED, FORMER, P0, P1, A, B, Bench, claim_of, through, wait_idle
-from tests.unit.journal.journal_bench import intent, key_of
-from tests.unit.pipeline.pipeline_line import Gate, wait_until
+from tests.unit.journal.claims_bench import AWAY, DENIED, FORMER, A, B, Bench, claim_of, through, wait_idle
+from tests.unit.journal.journal_bench import P0, P1, key_of
+from tests.unit.pipeline.pipeline_line import wait_until
+
+
+def is_off(bench: Bench) -> bool:
+    claim = bench.claim()
+    return claim is not None and claim.state == "off"
 
 
 @pytest.fixture
@@ -34,37 +38,38 @@ def test_a_first_claim_begins_a_journal_where_the_settings_say(
 ) -> None:
     claim = claim_of(bench.claims(reset=reset))
     assert claim == Claim(P0, A, Start(offset, moves_group=True))
-    entry = bench.stored()
-    assert (entry.owner, entry.state, entry.end, entry.topic_id) == (A, "done", offset - 1, "id")
+    log, progress = bench.stored()
+    assert (log.owner, log.state, progress.end, progress.topic_id) == (A, "done", offset - 1, "id")
     assert bench.ownership.is_owner(A)
 
 
-def test_partitions_are_claimed_side_by_side_and_each_once(bench: Bench) -> None:
-    together = threading.Barrier(2)
-
-    def meet(what: str, _: str) -> None:
-        if what == "read":
-            together.wait(10.0)
-
-    bench.store.on_small = meet
+def test_partitions_are_claimed_together_and_each_comes_through_once(bench: Bench) -> None:
     claims = bench.claims()
-    claims.begin({P0: A, P1: B})
-    assert {(claim.tp, claim.token) for claim in through(claims, 2)} == {(P0, A), (P1, B)}
+    claims.begin([P0, P1], A)
+    assert {(claim.tp, claim.token) for claim in through(claims, 2)} == {(P0, A), (P1, A)}
     assert claims.finished() == []
+    assert [each.tp for each in bench.stored()[0].partitions] == [P0, P1]
+
+
+def test_no_partition_is_no_claim(bench: Bench) -> None:
+    claims = bench.claims()
+    claims.begin([], A)
+    wait_idle(claims)
+    assert (claims.finished(), bench.store.bodies) == ([], {})
 
 
 def test_a_claim_goes_on_after_what_is_in_the_lake(bench: Bench) -> None:
     bench.left_behind(41)
     bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id")
     assert claim_of(bench.claims()).start == Start(42, skipped=2, moves_group=True)
-    assert (bench.stored().owner, bench.stored().end) == (A, 41)
+    assert (bench.owner(), bench.end()) == (A, 41)
 
 
 def test_a_batch_left_complete_is_registered_and_counts(bench: Bench) -> None:
     bench.left_behind(41, pending=["1", "2"], stored=["1", "2"])
     assert claim_of(bench.claims()).start.offset == 52
     assert bench.registered == [[key_of("1"), key_of("2")]]
-    assert (bench.stored().state, bench.stored().end) == ("done", 51)
+    assert (bench.stored()[0].state, bench.end()) == ("done", 51)
 
 
 def test_a_batch_left_incomplete_is_deleted_and_read_again(bench: Bench) -> None:
@@ -79,7 +84,7 @@ def test_where_consuming_begins_is_noted_before_the_first_row(bench: Bench) -> N
     bench.left_behind(41)
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     assert claim_of(bench.claims(start_from="committed")).start.offset == 70
-    assert bench.stored().end == 69
+    assert bench.end() == 69
 
 
 def test_where_state_is_kept_the_journal_stays_where_it_is_while_records_come_again(bench: Bench) -> None:
@@ -87,7 +92,7 @@ def test_where_state_is_kept_the_journal_stays_where_it_is_while_records_come_ag
     bench.kafka.offsets = PartitionOffsets(30, 0, 100, "id")
     start = claim_of(bench.claims(keeps_state=True)).start
     assert (start.offset, start.replayed_to) == (30, 41)
-    assert bench.stored().end == 41
+    assert bench.end() == 41
 
 
 def test_an_offset_moved_by_hand_counts_for_the_first_claim_of_a_start_only(bench: Bench) -> None:
@@ -96,28 +101,26 @@ def test_an_offset_moved_by_hand_counts_for_the_first_claim_of_a_start_only(benc
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     claims = bench.claims(start_from="committed")
     assert claim_of(claims).start.offset == 70
-    journal = bench.journal(P0, FORMER)
-    journal.claim(lambda: True)
-    journal.advance(89)
+    bench.taken_by_another_member().advance({P0: 89})
     assert claim_of(claims, B).start == Start(90, skipped=20, moves_group=True)
-    assert claim_of(bench.claims(start_from="committed")).start.offset == 70
+    assert claim_of(bench.claims(start_from="committed"), "cccccccc").start.offset == 70
 
 
-def test_a_claim_that_is_repeated_still_follows_an_offset_moved_by_hand(bench: Bench) -> None:
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_claim_that_is_repeated_still_follows_an_offset_moved_by_hand(bench: Bench, lost: int) -> None:
     bench.left_behind(41)
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
-    bench.store.lost_answers = 2
+    bench.store.lost_write = lost
     assert claim_of(bench.claims(start_from="committed")).start.offset == 70
+    assert bench.end() == 69
 
 
 def test_a_journal_switched_off_gives_way_to_kafka_and_is_on_again(bench: Bench) -> None:
-    journal = bench.journal(P0, FORMER)
-    journal.claim(lambda: True)
-    journal.begin(41, "id")
-    journal.switch_off()
+    bench.left_behind(41)
+    bench.journals.switch_off()
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     assert claim_of(bench.claims()).start == Start(70)
-    assert (bench.stored().state, bench.stored().end) == ("done", 69)
+    assert (bench.stored()[0].state, bench.end()) == ("done", 69)
 
 
 def test_a_journal_is_owned_before_its_claim_is_through(bench: Bench) -> None:
@@ -126,9 +129,9 @@ def test_a_journal_is_owned_before_its_claim_is_through(bench: Bench) -> None:
     before: list[Claim] = []
     take = bench.ownership.take
 
-    def look_and_take(token: str, journal: Journal) -> None:
+    def look_and_take(generation: Generation) -> None:
         before.extend(claims.finished())
-        take(token, journal)
+        take(generation)
 
     bench.ownership.take = look_and_take  # type: ignore[method-assign]
     assert claim_of(claims).token == A
@@ -141,7 +144,7 @@ def test_a_journal_is_owned_before_its_claim_is_through(bench: Bench) -> None:
 def test_at_least_once_begins_no_journal(bench: Bench) -> None:
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     assert claim_of(bench.claims(exactly_once=False)).start == Start(70)
-    assert bench.entry() is None
+    assert bench.claim() is None
 
 
 def test_at_least_once_recovers_a_journal_goes_on_from_there_and_switches_it_off(bench: Bench) -> None:
@@ -149,14 +152,14 @@ def test_at_least_once_recovers_a_journal_goes_on_from_there_and_switches_it_off
     bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id")
     assert claim_of(bench.claims(exactly_once=False)).start.offset == 52
     assert bench.registered == [[key_of("1")]]
-    assert (bench.stored().state, bench.stored().owner) == ("off", A)
+    assert is_off(bench)
 
 
 def test_at_least_once_deletes_what_an_incomplete_batch_has_left(bench: Bench) -> None:
     bench.left_behind(41, pending=["1", "2"], stored=["1"])
     assert claim_of(bench.claims(exactly_once=False)).start.offset == 42
     assert not (bench.lake / key_of("1")).exists()
-    assert bench.stored().state == "off"
+    assert is_off(bench)
 
 
 def test_at_least_once_a_journal_that_is_off_already_does_not_count(bench: Bench) -> None:
@@ -192,7 +195,7 @@ def test_a_claim_comes_through_an_outage(bench: Bench, what: str) -> None:
     assert claim_of(bench.claims()).start.offset == (52 if complete else 42)
     assert bench.registered == ([[key_of("1"), key_of("2")]] if complete else [])
     assert (bench.lake / key_of("1")).exists() == complete
-    assert (bench.stored().owner, bench.stored().state) == (A, "done")
+    assert (bench.owner(), bench.stored()[0].state) == (A, "done")
 
 
 @pytest.mark.parametrize("what", ["store", "Kafka", "group"])
@@ -216,7 +219,7 @@ def test_a_claim_names_the_system_that_it_waits_for(bench: Bench, what: str) -> 
     def waits() -> list[str | None]:
         return [trouble.system for trouble in claims._metrics.waits.current()]
 
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     wait_until(lambda: waits() == ["store" if what == "store" else "Kafka"])
     is_away, bench.kafka.errors = False, []
     through(claims)
@@ -226,16 +229,17 @@ def test_a_claim_names_the_system_that_it_waits_for(bench: Bench, what: str) -> 
 def test_a_claim_that_is_given_up_is_not_waited_for(bench: Bench) -> None:
     bench.store.refuse_small = lambda _: AWAY
     claims = bench.claims()
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     wait_until(lambda: bool(claims._metrics.waits.current()))
     bench.ended.add(A)
     wait_until(lambda: not claims._metrics.waits.current())
 
 
-def test_an_outage_of_one_partition_does_not_hold_up_the_others(bench: Bench) -> None:
+def test_an_outage_of_one_generation_does_not_hold_up_the_next(bench: Bench) -> None:
     bench.store.refuse_small = lambda key: AWAY if key.endswith("/0.json") else None
     claims = bench.claims()
-    claims.begin({P0: A, P1: B})
+    claims.begin([P0], A)
+    claims.begin([P1], B)
     (claim,) = through(claims)
     assert claim.tp == P1
 
@@ -250,20 +254,20 @@ def test_a_claim_in_an_outage_is_given_up_when_its_assignment_ends(bench: Bench)
 
     bench.store.refuse_small = away
     claims = bench.claims()
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     assert asked.wait(10.0)
     bench.ended.add(A)
     wait_idle(claims)
     bench.store.refuse_small = lambda _: None
     assert claims.finished() == []
-    assert bench.stored().owner == FORMER
+    assert bench.owner() == FORMER
 
 
 def test_a_claim_in_an_outage_is_given_up_when_the_process_stops(bench: Bench) -> None:
     bench.left_behind(41)
     bench.kafka.errors = [AWAY] * 1_000_000
     claims = bench.claims()
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     wait_until(lambda: bool(bench.kafka.asked))
     claims.stop()
     wait_idle(claims)
@@ -274,25 +278,26 @@ def test_a_claim_whose_assignment_ends_before_it_is_its_turn_takes_nothing(bench
     bench.left_behind(41)
     bench.ended.add(A)
     claims = bench.claims()
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     wait_idle(claims)
     assert claims.finished() == []
-    assert bench.stored().owner == FORMER
+    assert bench.owner() == FORMER
 
 
 def test_a_claim_whose_assignment_ends_while_kafka_is_asked_begins_no_journal(bench: Bench) -> None:
     """It would fence the next owner, who begins one too."""
     bench.kafka.on_ask = lambda: bench.ended.add(A)
     claims = bench.claims()
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     wait_idle(claims)
     assert claims.finished() == []
-    assert bench.entry() is None
+    assert bench.claim() is None
 
 
 def test_a_claim_that_came_through_for_an_ended_assignment_is_left_out(bench: Bench) -> None:
     claims = bench.claims()
-    claims.begin({P0: A, P1: B})
+    claims.begin([P0], A)
+    claims.begin([P1], B)
     wait_idle(claims)
     bench.ended.add(A)
     assert [claim.token for claim in claims.finished()] == [B]
@@ -311,9 +316,9 @@ def test_a_lasting_failure_is_raised(bench: Bench, what: str) -> None:
     elif what == "catalog":
         bench.catalog_errors = [DENIED]
     else:
-        (bench.lake / journal_key("data/t", "group", P0)).write_bytes(b"junk")
+        bench.journals.overwrite(bench.journals.claim_key(), b"junk")
     claims = bench.claims()
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     with pytest.raises(FatalError, match="Invalid JSON" if what == "entry" else "access denied"):
         through(claims)
     assert not bench.ownership.is_owner(A)
@@ -322,44 +327,41 @@ def test_a_lasting_failure_is_raised(bench: Bench, what: str) -> None:
 def test_an_unforeseen_error_is_a_lasting_failure_too(bench: Bench) -> None:
     bench.kafka.errors = [ZeroDivisionError("oops")]
     claims = bench.claims()
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     with pytest.raises(FatalError, match=r"claiming sensors\[0\]: ZeroDivisionError\('oops'\)\. Please report this"):
         through(claims)
 
 
-def test_a_claim_fenced_while_its_assignment_stands_is_worth_a_restart(bench: Bench) -> None:
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_a_claim_fenced_is_worth_a_restart_while_its_assignment_stands(bench: Bench, *, is_ended: bool) -> None:
     bench.left_behind(41)
-    asking = Gate()
-    bench.kafka.on_ask = asking
-    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "another")
-    claims = bench.claims()
-    claims.begin({P0: A})
-    asking.wait_reached()
-    bench.journal(P0, FORMER).claim(lambda: True)
-    asking.open()
-    with pytest.raises(RetryableError, match=r"claiming sensors\[0\]: .* was taken over .* after a restart"):
-        through(claims)
+    numbers = iter(range(100))
 
+    def take(what: str, key: str) -> None:
+        """Other members claim the partition again and again."""
+        if what == "write" and key == bench.journals.claim_key():
+            bench.store.on_small = lambda *_: None
+            bench.journals.claimed(f"{next(numbers):08x}")
+            bench.store.on_small = take
+            if is_ended:
+                bench.ended.add(A)
 
-def test_a_claim_fenced_after_its_assignment_ended_says_nothing(bench: Bench) -> None:
-    bench.left_behind(41)
-    asking = Gate()
-    bench.kafka.on_ask = asking
-    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "another")
+    bench.store.on_small = take
     claims = bench.claims()
-    claims.begin({P0: A})
-    asking.wait_reached()
-    bench.journal(P0, FORMER).claim(lambda: True)
-    bench.ended.add(A)
-    asking.open()
+    claims.begin([P0], A)
     wait_idle(claims)
-    assert claims.finished() == []
+    if is_ended:
+        assert claims.finished() == []
+    else:
+        with pytest.raises(RetryableError, match=r"claiming sensors\[0\]: others claim .* after a restart"):
+            claims.finished()
+    assert not bench.ownership.is_owner(A)
 
 
 @pytest.mark.parametrize(("now", "same"), [("id", True), ("another", False), ("", None)])
 def test_a_topic_is_the_claimed_one_only_where_the_broker_says_so(bench: Bench, now: str, same: bool | None) -> None:
     claims = bench.claims()
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     through(claims)
     bench.kafka.offsets = PartitionOffsets(None, 0, 100, now)
     assert claims.is_same_topic(P0) is same
@@ -368,7 +370,7 @@ def test_a_topic_is_the_claimed_one_only_where_the_broker_says_so(bench: Bench, 
 def test_whether_a_topic_of_unknown_id_is_the_same_is_unknown(bench: Bench) -> None:
     bench.kafka.offsets = PartitionOffsets(None, 0, 100, "")
     claims = bench.claims()
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     through(claims)
     assert claims.is_same_topic(P0) is None
 
@@ -377,10 +379,10 @@ def test_nothing_is_claimed_in_a_group_that_is_not_to_be_joined(bench: Bench) ->
     bench.left_behind(41)
     error = RetryableError("joining the group", "another table is written there")
     claims = bench.claims(check_group=lambda: error)
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     with pytest.raises(RetryableError, match="another table is written there"):
         through(claims)
-    assert bench.stored().owner == FORMER
+    assert bench.owner() == FORMER
 
 
 def test_a_group_that_kafka_does_not_show_yet_is_asked_for_again(bench: Bench) -> None:
@@ -395,24 +397,21 @@ def test_a_group_that_kafka_does_not_show_yet_is_asked_for_again(bench: Bench) -
 
 def test_the_journal_of_another_cluster_is_neither_claimed_nor_undone(bench: Bench) -> None:
     """Its owner there would be fenced, and lose the batch that is under way."""
-    journal = bench.journal(P0, FORMER)
-    journal.claim(lambda: True)
-    journal.begin(41, "id", "one")
-    journal.intend(intent("1", "2", batch=0, end=51))
+    former = bench.left_behind(41, pending=["1", "2"], cluster_id="one")
     bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id", "two")
     claims = bench.claims()
-    claims.begin({P0: A})
+    claims.begin([P0], A)
     with pytest.raises(ConfigError, match="of the Kafka cluster one, and this is the cluster two"):
         through(claims)
-    journal.verify_ownership()
-    assert (bench.stored().owner, bench.stored().state) == (FORMER, "pending")
+    former.verify_ownership()
+    assert (bench.owner(), bench.stored()[0].state) == (FORMER, "pending")
 
 
 def test_a_journal_of_a_former_release_is_taken_over_and_learns_its_cluster(bench: Bench) -> None:
-    bench.left_behind(41)
+    bench.left_by_former_release(41)
     bench.kafka.offsets = PartitionOffsets(42, 0, 100, "id", "one")
     assert claim_of(bench.claims()).start == Start(42)
-    assert (bench.stored().cluster_id, bench.stored().end) == ("one", 41)
+    assert (bench.stored()[1].cluster_id, bench.end()) == ("one", 41)
 
 
 def test_an_update_whose_first_commit_never_came_takes_the_former_releases_offset_for_no_other_programs(
@@ -425,19 +424,24 @@ def test_an_update_whose_first_commit_never_came_takes_the_former_releases_offse
     assert claim_of(bench.claims(), B).start.offset == 42
     bench.kafka.offsets = PartitionOffsets(42, 0, 100, "id", "one", CommitMark("id"))
     assert claim_of(bench.claims(), "cccccccc").start.offset == 42
-    assert bench.stored().marks_commits
+    assert bench.stored()[1].marks_commits
 
 
 def test_a_topic_whose_id_is_known_at_last_is_the_same_and_the_id_is_kept(bench: Bench) -> None:
-    journal = bench.journal(P0, FORMER)
-    journal.claim(lambda: True)
-    journal.begin(41, "")
+    bench.left_behind(41, topic_id="")
     bench.kafka.offsets = PartitionOffsets(42, 0, 100, "id")
     assert claim_of(bench.claims()).start == Start(42, skipped=0)
-    assert bench.stored().topic_id == "id"
+    assert bench.stored()[1].topic_id == "id"
     bench.kafka.offsets = PartitionOffsets(42, 0, 100, "")
     assert claim_of(bench.claims(), B).start == Start(42)
-    assert bench.stored().topic_id == "id"
+    assert bench.stored()[1].topic_id == "id"
+
+
+def test_a_topic_found_recreated_by_its_offsets_does_not_keep_the_id_of_the_old_one(bench: Bench) -> None:
+    bench.left_behind(41)
+    bench.kafka.offsets = PartitionOffsets(None, 0, 30, "")
+    assert claim_of(bench.claims()).start.offset == 0
+    assert (bench.end(), bench.stored()[1].topic_id) == (-1, "")
 
 
 def test_no_answer_about_the_topic_says_nothing_about_it(bench: Bench) -> None:

@@ -7,14 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.journal.claim import AnyClaim, JournalEntry, PartitionClaim, parse_claim
 from app.journal.entry import (
     JournaledFile,
-    JournalEntry,
     RolledBack,
+    claim_key,
     group_folder,
-    journal_key,
-    parse,
+    is_log,
+    known_id,
+    log_key,
+    logs_folder,
 )
+from app.journal.log import GenerationLog, Progress, parse_log
 from app.model import TopicPartition
 from app.table.layout import journal_folder
 
@@ -32,15 +36,27 @@ PENDING = JournalEntry(
     also=("data/_dead_letter/t/data_1.parquet", "data/t/p=a/.vidx/data_1.parquet"),
     revoked=(RolledBack(key="data/t/p=b/data_0.parquet", since=1_700_000_000),),
 )
+LOG = GenerationLog(
+    seq=7,
+    owner="0a1b2c3d",
+    writer="0a1b2c3d",
+    batch=2,
+    state="pending",
+    partitions=(Progress(topic="sensors", partition=3, end=39, to=49, topic_id="Zm9v"),),
+    files=PENDING.files,
+    also=PENDING.also,
+    revoked=PENDING.revoked,
+)
+CLAIM = PartitionClaim(seq=7, owner="0a1b2c3d", cluster_id="one")
 DONE = JournalEntry(seq=1, owner="0a1b2c3d", batch=-1, state="done", start=0, end=-1, topic_id="")
 
 
-def stored(entry: JournalEntry, **values: Any) -> bytes:
+def stored(entry: AnyClaim | GenerationLog, **values: Any) -> bytes:
     """The entry as JSON, with some of its fields replaced."""
     return json.dumps({**json.loads(entry.to_body()), **values}).encode()
 
 
-def without(entry: JournalEntry, field: str) -> bytes:
+def without(entry: AnyClaim | GenerationLog, field: str) -> bytes:
     fields = json.loads(entry.to_body())
     del fields[field]
     return json.dumps(fields).encode()
@@ -76,7 +92,59 @@ def entries(draw: st.DrawFn) -> JournalEntry:
 
 @given(entries())
 def test_an_entry_comes_back_as_it_was_stored(entry: JournalEntry) -> None:
-    assert parse(entry.to_body(), ROOTS) == entry
+    assert parse_claim(entry.to_body(), ROOTS) == entry
+
+
+spans = st.tuples(names, st.integers(0, 2**31), st.integers(-1, 2**61), st.integers(0, 2**61))
+
+
+@given(
+    st.lists(spans, max_size=3),
+    st.sampled_from(["done", "pending", "kept"]),
+    st.booleans(),
+    st.lists(journaled, max_size=3),
+    st.lists(st.builds(RolledBack, key=keys, since=small), max_size=3),
+)
+def test_a_log_comes_back_as_it_was_stored(
+    found: list[tuple[str, int, int, int]],
+    state: Literal["done", "pending", "kept"],
+    closed: bool,
+    files: list[JournaledFile],
+    revoked: list[RolledBack],
+) -> None:
+    partitions = tuple(
+        Progress(topic=topic, partition=partition, end=end, to=end + more if state == "pending" else None)
+        for topic, partition, end, more in found
+    )
+    log = GenerationLog(
+        seq=1,
+        owner="a",
+        writer="b",
+        closed=closed,
+        state=state,
+        partitions=partitions,
+        files=() if state == "done" else tuple(files),
+        revoked=tuple(revoked),
+    )
+    assert parse_log(log.to_body(), ROOTS) == log
+
+
+@pytest.mark.parametrize("claim", [CLAIM, CLAIM.changed(state="off", owner="")])
+def test_a_claim_comes_back_as_it_was_stored(claim: PartitionClaim) -> None:
+    assert parse_claim(claim.to_body(), ROOTS) == claim
+
+
+def test_the_stored_log_says_its_version_and_all_that_a_roll_forward_takes() -> None:
+    fields = json.loads(LOG.to_body())
+    assert (fields["version"], json.loads(CLAIM.to_body())["version"]) == (2, 2)
+    assert fields["files"] == [{"key": FILE.key, "size": 10, "rows": 3, "partition_values": {"p": "a"}}]
+    assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000, "deleted": False}]
+
+
+def test_a_log_decides_by_its_data_files_and_by_the_others_where_there_are_none() -> None:
+    assert LOG.deciding == (FILE.key,)
+    assert LOG.changed(files=()).deciding == PENDING.also
+    assert LOG.objects == PENDING.objects
 
 
 def test_the_stored_object_says_its_version_and_all_that_a_roll_forward_takes() -> None:
@@ -93,19 +161,26 @@ def test_a_long_list_of_revoked_objects_comes_back_and_takes_little_room() -> No
     entry = PENDING.changed(revoked=revoked)
     body = entry.to_body()
     assert len(body) < 600_000 < sum(len(item.key) for item in revoked) / 5
-    assert parse(body, ROOTS) == entry
+    assert parse_claim(body, ROOTS) == entry
+
+
+def test_the_long_list_of_a_log_comes_back_too() -> None:
+    """It is what each batch writes."""
+    log = LOG.changed(revoked=tuple(RolledBack(key=f"data/t/p=a/{number}", since=1) for number in range(30_000)))
+    assert len(log.to_body()) < 200_000
+    assert parse_log(log.to_body(), ROOTS) == log
 
 
 @pytest.mark.parametrize("packed", ["", "junk", "anVuaw==", 7, None, ["x"]])
 def test_a_list_that_cannot_be_unpacked_is_refused(packed: object) -> None:
     with pytest.raises(ValueError, match="revoked_packed"):
-        parse(stored(PENDING, revoked_packed=packed), ROOTS)
+        parse_claim(stored(PENDING, revoked_packed=packed), ROOTS)
 
 
 def test_a_packed_list_names_the_table_s_objects_only() -> None:
     entry = PENDING.changed(revoked=tuple(RolledBack(key=f"other/{number}", since=0) for number in range(2_000)))
     with pytest.raises(ValueError, match="it names other/0"):
-        parse(entry.to_body(), ROOTS)
+        parse_claim(entry.to_body(), ROOTS)
 
 
 def test_the_objects_of_a_batch_are_its_files_and_what_goes_with_them() -> None:
@@ -129,7 +204,7 @@ def test_a_change_makes_the_next_version_and_leaves_the_entry_as_it_was() -> Non
 @pytest.mark.parametrize("length", range(0, len(PENDING.to_body()), 7))
 def test_a_half_written_entry_is_refused(length: int) -> None:
     with pytest.raises(ValueError, match="Invalid JSON"):
-        parse(PENDING.to_body()[:length], ROOTS)
+        parse_claim(PENDING.to_body()[:length], ROOTS)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +215,14 @@ def test_a_half_written_entry_is_refused(length: int) -> None:
         (b"[]", "should be an object"),
         (b'"done"', "should be an object"),
         (b'{"columns": []}', "columns"),
-        (stored(PENDING, version=2), "version"),
-        (stored(PENDING, version=2, files="in another object"), "version"),
-        (stored(PENDING, version="1"), "version"),
+        (stored(PENDING, version=2), "batch"),
+        (stored(PENDING, version=3), "Extra inputs"),
+        (stored(CLAIM, version=3), "version"),
+        (stored(CLAIM, version=1), "batch"),
+        (stored(CLAIM, state="done"), "state"),
+        (stored(CLAIM, seq=0), "seq"),
+        (without(CLAIM, "owner"), "owner"),
+        (stored(CLAIM, version="2"), "version"),
         (stored(PENDING, comment="by hand"), "comment"),
         (without(PENDING, "seq"), "seq"),
         (without(PENDING, "owner"), "owner"),
@@ -170,12 +250,40 @@ def test_a_half_written_entry_is_refused(length: int) -> None:
 )
 def test_what_is_not_an_entry_is_refused_and_the_message_names_what(body: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        parse(body, ROOTS)
+        parse_claim(body, ROOTS)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "Invalid JSON"),
+        (b"[]", "should be an object"),
+        (stored(LOG, version=1), "version"),
+        (stored(LOG, version=3), "version"),
+        (stored(LOG, comment="by hand"), "comment"),
+        (without(LOG, "seq"), "seq"),
+        (without(LOG, "owner"), "owner"),
+        (without(LOG, "writer"), "writer"),
+        (stored(LOG, seq="7"), "seq"),
+        (stored(LOG, closed="no"), "closed"),
+        (stored(LOG, state="off"), "state"),
+        (stored(LOG, partitions=[{"topic": "t", "partition": 0}]), r"partitions\.0\.end"),
+        (stored(LOG, partitions=[{"topic": "t", "partition": 0, "end": -2}]), r"partitions\.0\.end"),
+        (stored(LOG, files=[{"key": FILE.key}]), r"files\.0\.size"),
+        (stored(LOG, state="done", partitions=[]), "a log that is done has files"),
+        (stored(LOG, state="kept"), "a log that is kept has the ends of a batch"),
+        (stored(LOG, also=["other/x"]), "it names other/x, which is not below"),
+        (stored(LOG, revoked=[{"key": "data/t/../u", "since": 1}]), "which is not below"),
+    ],
+)
+def test_what_is_not_a_log_is_refused_and_the_message_names_what(body: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_log(body, ROOTS)
 
 
 def test_a_refusal_shows_no_contents() -> None:
     with pytest.raises(ValueError, match="owner") as refused:
-        parse(stored(DONE, owner={"secret": "hunter2"}), ROOTS)
+        parse_claim(stored(DONE, owner={"secret": "hunter2"}), ROOTS)
     assert "hunter2" not in str(refused.value)
 
 
@@ -196,13 +304,15 @@ def test_a_refusal_shows_no_contents() -> None:
 def test_a_key_that_is_not_below_the_table_is_refused_by_its_name(where: str, key: str) -> None:
     entry = {"files": {**FILE.model_dump(), "key": key}, "also": key, "revoked": {"key": key, "since": 1}}[where]
     with pytest.raises(ValueError, match="is not below data/t/ or data/_dead_letter/t/") as refused:
-        parse(stored(PENDING, **{where: [entry]}), ROOTS)
+        parse_claim(stored(PENDING, **{where: [entry]}), ROOTS)
     assert f"it names {key}, which" in str(refused.value)
+    with pytest.raises(ValueError, match="is not below data/t/ or data/_dead_letter/t/"):
+        parse_log(stored(LOG, **{where: [entry]}), ROOTS)
 
 
 @pytest.mark.parametrize("key", ["data/t/p=../x.parquet", "data/t/p=a/..x.parquet", "data/t/x"])
 def test_dots_inside_of_a_name_are_just_dots(key: str) -> None:
-    assert parse(stored(PENDING, also=[key]), ROOTS).also == (key,)
+    assert parse_log(stored(LOG, also=[key]), ROOTS).also == (key,)
 
 
 # --- where it lies --------------------------------------------------------------------------------------------------
@@ -223,16 +333,16 @@ def test_dots_inside_of_a_name_are_just_dots(key: str) -> None:
     ],
 )
 def test_names_are_percent_encoded(group: str, topic: str, key: str) -> None:
-    assert journal_key("data/t", group, TopicPartition(topic, 0)) == key
+    assert claim_key("data/t", group, TopicPartition(topic, 0)) == key
 
 
 def test_each_partition_has_a_journal_of_its_own() -> None:
-    keys = {journal_key("data/t", "g", TopicPartition("t", number)) for number in range(20)}
+    keys = {claim_key("data/t", "g", TopicPartition("t", number)) for number in range(20)}
     assert len(keys) == 20
 
 
 def test_a_journal_lies_in_the_folder_of_its_group_and_that_inside_of_the_table() -> None:
-    key = journal_key("data/t", "a.b", TopicPartition("t", 3))
+    key = claim_key("data/t", "a.b", TopicPartition("t", 3))
     assert key.startswith(group_folder("data/t", "a.b"))
     assert group_folder("data/t", "a.b").startswith(journal_folder("data/t"))
     assert journal_folder("data/t") == "data/t/_journal/"
@@ -261,15 +371,15 @@ texts = st.one_of(
 
 @given(texts, texts, texts, texts)
 def test_no_two_groups_or_topics_share_a_journal(group: str, topic: str, other_group: str, other_topic: str) -> None:
-    ours = journal_key("data/t", group, TopicPartition(topic, 0))
-    theirs = journal_key("data/t", other_group, TopicPartition(other_topic, 0))
+    ours = claim_key("data/t", group, TopicPartition(topic, 0))
+    theirs = claim_key("data/t", other_group, TopicPartition(other_topic, 0))
     assert (ours == theirs) == ((group, topic) == (other_group, other_topic))
 
 
 @given(texts, texts)
 def test_a_journal_is_three_levels_below_the_folder_of_journals_whatever_the_names(group: str, topic: str) -> None:
     """So none is the table's schema, which lies in that folder, and none leaves it."""
-    key = journal_key("data/t", group, TopicPartition(topic, 0))
+    key = claim_key("data/t", group, TopicPartition(topic, 0))
     levels = key.removeprefix("data/t/_journal/").split("/")
     assert len(levels) == 3
     assert not {"", ".", ".."}.intersection(levels)
@@ -284,7 +394,28 @@ def test_a_folder_of_a_name_cut_is_never_the_one_of_a_whole_name() -> None:
 def test_an_id_of_zeros_is_no_id() -> None:
     """A former release kept what a client makes of a broker that tells none."""
     body = (
-        b'{"seq":1,"owner":"0a1b2c3d","batch":0,"state":"done","start":0,"end":9,"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}'
+        b'{"version":1,"seq":1,"owner":"0a1b2c3d","batch":0,"state":"done","start":0,"end":9,'
+        b'"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}'
     )
-    entry = parse(body, ())
+    entry = parse_claim(body, ())
+    assert isinstance(entry, JournalEntry)
     assert (entry.topic_id, entry.cluster_id, entry.marks_commits) == ("", "", False)
+
+
+def test_an_id_of_zeros_is_none_in_a_log_either() -> None:
+    assert Progress(topic="t", partition=0, end=1, topic_id="A" * 22).topic_id == known_id("A" * 22) == ""
+
+
+# --- where a log lies -----------------------------------------------------------------------------------------------
+
+
+def test_a_log_lies_beside_the_claims_of_its_group_and_in_no_topics_folder() -> None:
+    key = log_key("data/t", "a.b", "0a1b2c3d")
+    assert key == "data/t/_journal/a%2Eb/generations.d/0a1b2c3d.json"
+    assert key.startswith(logs_folder("data/t", "a.b"))
+
+
+@given(texts, st.one_of(texts, st.just("generations.d")))
+def test_no_claim_is_taken_for_a_log_whatever_the_topics_name(group: str, topic: str) -> None:
+    assert is_log(log_key("data/t", group, "0a1b2c3d"))
+    assert not is_log(claim_key("data/t", group, TopicPartition(topic, 0)))

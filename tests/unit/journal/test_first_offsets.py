@@ -11,15 +11,15 @@ from typing import Literal
 import pytest
 
 from app.errors import FatalError, RetryableError
-from app.journal.entry import journal_key
+from app.journal.claim import PartitionClaim
+from app.journal.entry import claim_key
 from app.journal.first_offsets import FirstOffsets
 from app.journal.group_offsets import PartitionOffsets
-from app.journal.journal import Journal
 from app.journal.survey import survey
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
-from tests.unit.journal.journal_bench import ROOTS
+from tests.unit.journal.journal_bench import ROOTS, former_entry
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 HOUR = 3600.0
@@ -81,11 +81,11 @@ class Group:
         return self.member(keeps_journals=keeps_journals).of(tp, self.kafka.of(tp))
 
     def journal(self, tp: TopicPartition, *, is_off: bool = False, cluster_id: str = "one") -> None:
-        journal = Journal(self.store, journal_key("data/t", "group", tp), "ffffffff", roots=ROOTS)
-        journal.claim(lambda: True)
-        journal.begin(41, "id", cluster_id)
-        if is_off:
-            journal.switch_off()
+        claim = PartitionClaim(seq=1, owner="ffffffff", state="off" if is_off else "on", cluster_id=cluster_id)
+        self.write(tp, claim.to_body())
+
+    def write(self, tp: TopicPartition, body: bytes) -> None:
+        self.store.write(claim_key("data/t", "group", tp), body, replaces=None)
 
 
 @pytest.fixture
@@ -165,6 +165,16 @@ def test_a_partition_is_new_to_a_group_that_has_committed_others(group: Group, *
 def test_a_partition_is_new_to_a_group_that_has_a_journal_of_another(group: Group) -> None:
     group.journal(P0)
     assert group.first(P1) == 7
+
+
+@pytest.mark.parametrize(
+    ("state", "cluster_id", "offset"), [("done", "one", 7), ("done", "", 7), ("off", "one", 200), ("done", "two", 200)]
+)
+def test_a_journal_of_a_former_release_counts_like_a_claim(
+    group: Group, state: str, cluster_id: str, offset: int
+) -> None:
+    group.write(P0, former_entry(state, cluster_id=cluster_id).to_body())
+    assert group.first(P1) == offset
 
 
 def test_a_group_whose_own_offset_alone_is_gone_is_not_old_by_that(group: Group) -> None:

@@ -1,7 +1,6 @@
-"""Whose files may be stored and registered, with the journals of several partitions side by side."""
+"""Whose files may be stored and registered, with the logs of several generations side by side."""
 
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,81 +8,58 @@ from typing import Any
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.entry import JournaledFile, JournalEntry
-from app.journal.journal import Intent, Journal
+from app.journal.generation import Generation
 from app.journal.ownership import AssignmentOwnership, JournalOwnership
+from app.model import TopicPartition
 from app.service.build import new_ownership
 from app.timings import Timings
-from tests.fakes.clock import Clock
-from tests.fakes.journal_store import JournalStore
 from tests.support.environment import load
-from tests.unit.journal.journal_bench import whole
+from tests.unit.journal import journal_bench
+from tests.unit.journal.journal_bench import P0, P1, P2, intent, key_of
 
-A, B, C = "aaaaaaaa", "bbbbbbbb", "cccccccc"
-ALL = (A, B, C)
+A, B = "aaaaaaaa", "bbbbbbbb"
+TPS = {A: [P0, P1], B: [P2]}
 AWAY = RetryableError("writing s3://lake/x", "503")
 DENIED = FatalError("writing s3://lake/x", "access denied")
 WAIT = 10.0
 FRESH = 10.0
 
 
-def key(token: str) -> str:
-    return f"data/t/_journal/group/sensors/{ALL.index(token)}.json"
-
-
-def intent(token: str, number: int = 0, end: int = 9) -> Intent:
-    name = f"data/t/p=a/data_{token}_{number}.parquet"
-    return Intent(number, end, (JournaledFile(key=name, size=10, rows=1, partition_values={"p": "a"}),), ())
-
-
-def intents(*tokens: str, number: int = 0) -> dict[str, Intent]:
-    return {token: intent(token, number) for token in tokens}
-
-
 class Bench:
-    """Ownership of three partitions, each with its journal in one folder."""
+    """Ownership of two generations, the first one with two partitions."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.store = JournalStore(tmp_path)
-        self.clock = Clock()
+        self.journals = journal_bench.Bench(tmp_path)
+        self.store, self.clock = self.journals.store, self.journals.clock
         self.ended: set[str] = set()
         self.reports: list[tuple[str, str]] = []
         self.asked: list[tuple[str, str]] = []
         self.ownership = JournalOwnership(
-            lambda token: token not in self.ended, self._tell, workers=3, fresh_seconds=FRESH
+            lambda token: token not in self.ended, lambda *told: self.reports.append(told), fresh_seconds=FRESH
         )
-        self.journals = {token: self.take(token) for token in ALL}
-        self.store.on_small = lambda what, asked: self.asked.append((what, asked))
+        self.generations = {token: self.take(token, tps) for token, tps in TPS.items()}
+        self.store.on_small = lambda what, key: self.asked.append((what, key))
 
-    def _tell(self, token: str, reason: str) -> None:
-        self.reports.append((token, reason))
+    def take(self, token: str, tps: list[TopicPartition]) -> Generation:
+        generation = self.journals.begun(token, tps)
+        self.ownership.take(generation)
+        return generation
 
-    def journal(self, partition_of: str, owner: str) -> Journal:
-        return Journal(self.store, key(partition_of), owner, roots=("data/t/",), clock=self.clock)
-
-    def take(self, token: str) -> Journal:
-        journal = self.journal(token, token)
-        journal.claim(lambda: True)
-        journal.begin(-1, "")
-        self.ownership.take(token, journal)
-        return journal
-
-    def take_over(self, token: str) -> None:
+    def take_over(self, tp: TopicPartition = P0) -> None:
         """Another member claims the partition."""
-        self.journal(token, "ffffffff").claim(lambda: True)
+        self.journals.claimed("ffffffff", [tp])
 
-    def entry(self, token: str) -> JournalEntry:
-        entry = self.store.entries(key(token))[-1]
-        assert self.store.read(key(token)) is not None
-        return entry
+    def batch(self, token: str = A, number: int = 0, end: int = 9) -> bool:
+        """Announce a batch of all partitions; if it is ours, it is registered at once."""
+        is_ours = self.ownership.intend(
+            token, intent(f"{token}{number}", batch=number, ends=dict.fromkeys(TPS[token], end))
+        )
+        if is_ours:
+            self.ownership.registered(token, number)
+        return is_ours
 
-    def intend(self, intents: dict[str, Intent]) -> None:
-        """Announce a batch; what of it is ours is registered at once."""
-        self.ownership.intend(intents)
-        self.ownership.registered(intents)
-
-    def states(self) -> list[str]:
-        return [self.entry(token).state for token in ALL]
+    def state(self, token: str = A) -> str:
+        return self.journals.log(token).state
 
     @property
     def fenced(self) -> list[str]:
@@ -91,148 +67,138 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
-    yield bench
-    bench.ownership.stop()
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
 
 
 # --- all is ours ----------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_goes_its_way(bench: Bench) -> None:
-    bench.intend(intents(A, B))
-    assert bench.states() == ["pending", "pending", "done"]
+    assert bench.batch()
+    assert (bench.state(A), bench.state(B)) == ("pending", "done")
     assert bench.ownership.is_owner(A)
-    assert bench.ownership.confirm([A, B]) == {A, B}
+    assert bench.ownership.confirm(A)
     bench.ownership.done()
-    assert bench.states() == ["done", "done", "done"]
-    assert [bench.entry(token).end for token in ALL] == [9, 9, -1]
+    assert bench.state(A) == "done"
+    assert [bench.journals.end(A, tp) for tp in (P0, P1)] == [9, 9]
+    assert bench.journals.end(B, P2) == -1
     assert bench.reports == []
 
 
-def test_done_is_said_of_all_batches_since_the_last_time(bench: Bench) -> None:
-    bench.intend(intents(A, B))
-    bench.intend(intents(A, number=1))
-    assert bench.states() == ["pending", "pending", "done"]
+def test_done_is_said_of_the_last_batch(bench: Bench) -> None:
+    bench.batch()
+    bench.batch(number=1, end=19)
+    assert bench.state() == "pending"
     bench.ownership.done()
-    assert bench.states() == ["done", "done", "done"]
+    assert (bench.state(), bench.journals.end()) == ("done", 19)
 
 
-def test_done_said_again_asks_nothing_of_the_store(bench: Bench) -> None:
-    bench.intend(intents(A))
-    bench.ownership.done()
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_done_without_a_batch_that_was_registered_asks_nothing_of_the_store(
+    bench: Bench, *, is_registered: bool
+) -> None:
+    if is_registered:
+        bench.batch()
+        bench.ownership.done()
+    else:
+        bench.ownership.intend(A, intent("1"))
     bench.asked.clear()
     bench.ownership.done()
     assert bench.asked == []
 
 
+def test_registering_asks_nothing_of_the_store(bench: Bench) -> None:
+    bench.asked.clear()
+    bench.ownership.registered(A, 0)
+    assert bench.asked == []
+
+
 def test_offsets_without_rows_move_the_ends(bench: Bench) -> None:
-    bench.ownership.advance({A: 20, B: 30})
-    assert [bench.entry(token).end for token in ALL] == [20, 30, -1]
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        lambda ownership: ownership.intend(intents(*ALL)),
-        lambda ownership: ownership.confirm(ALL),
-        lambda ownership: ownership.advance(dict.fromkeys(ALL, 5)),
-    ],
-)
-def test_journals_are_read_and_written_side_by_side(bench: Bench, step: Callable[[JournalOwnership], object]) -> None:
-    together = threading.Barrier(3)
-    bench.store.on_small = lambda *_: (together.wait(WAIT), None)[1]  # broken, unless all three come at once
-    step(bench.ownership)
-
-
-def test_done_is_written_side_by_side(bench: Bench) -> None:
-    bench.intend(intents(*ALL))
-    together = threading.Barrier(3)
-    bench.store.on_small = lambda *_: (together.wait(WAIT), None)[1]
-    bench.ownership.done()
+    bench.ownership.advance({A: {P0: 20, P1: 25}, B: {P2: 30}})
+    assert [bench.journals.end(A, tp) for tp in (P0, P1)] == [20, 25]
+    assert bench.journals.end(B, P2) == 30
 
 
 # --- not ours any more ----------------------------------------------------------------------------------------------
 
 
-def test_a_fenced_partition_takes_only_itself_out_of_a_batch(bench: Bench) -> None:
-    bench.take_over(B)
-    bench.intend(intents(*ALL))
-    assert bench.states() == ["pending", "done", "pending"]
-    assert [bench.ownership.is_owner(token) for token in ALL] == [True, False, True]
-    assert bench.ownership.confirm(ALL) == {A, C}
-    bench.ownership.done()
-    assert bench.states() == ["done", "done", "done"]
-    assert [bench.entry(token).end for token in ALL] == [9, -1, 9]
+@pytest.mark.parametrize("taken", [P0, P1])
+def test_a_partition_that_is_taken_fences_its_generation_and_no_other(bench: Bench, taken: TopicPartition) -> None:
+    bench.take_over(taken)
+    assert not bench.batch(A)
+    assert bench.batch(B)
+    assert [bench.ownership.is_owner(token) for token in (A, B)] == [False, True]
+    assert [bench.ownership.confirm(token) for token in (A, B)] == [False, True]
+    assert bench.fenced == [A]
 
 
-def test_a_partition_fenced_after_its_upload_is_not_confirmed(bench: Bench) -> None:
-    bench.intend(intents(A, B))
-    bench.take_over(A)
-    assert bench.ownership.confirm([A, B]) == {B}
+def test_a_generation_fenced_after_its_upload_is_not_confirmed(bench: Bench) -> None:
+    bench.ownership.intend(A, intent("1"))
+    bench.journals.store_files("1")
+    bench.take_over()
+    after = bench.journals.documents()
+    assert not bench.ownership.confirm(A)
     bench.ownership.done()
-    assert bench.states() == ["pending", "done", "done"], "its new owner decides on what is pending"
+    assert bench.journals.documents() == after, "its new owner has decided on what is pending"
 
 
 def test_being_fenced_is_reported_once_with_the_reason(bench: Bench) -> None:
-    bench.intend(intents(A, B))
-    bench.take_over(B)
-    bench.ownership.confirm([A, B])
-    bench.ownership.confirm([A, B])
-    bench.intend(intents(B, number=1))
+    bench.batch()
+    bench.take_over()
+    for _ in range(2):
+        assert not bench.ownership.confirm(A)
+    assert not bench.batch(number=1)
     bench.ownership.done()
-    bench.ownership.advance({B: 99})
-    assert bench.ownership.confirm([A, B]) == {A}
-    assert bench.fenced == [B]
-    assert "was taken over by another member of the consumer group" in bench.reports[0][1]
+    bench.ownership.advance({A: {P0: 99}})
+    assert bench.fenced == [A]
+    assert "was closed by another member of the consumer group" in bench.reports[0][1]
 
 
 @pytest.mark.parametrize("step", ["done", "advance", "is_owner"])
 def test_being_fenced_is_found_out_at_any_step(bench: Bench, step: str) -> None:
     if step == "done":
-        bench.intend(intents(A, B))
-    bench.take_over(B)
+        bench.batch()
+    bench.take_over()
     if step == "done":
         bench.ownership.done()
     elif step == "advance":
-        bench.ownership.advance({A: 5, B: 5})
+        bench.ownership.advance({A: {P0: 5}, B: {P2: 5}})
+        assert bench.journals.end(B, P2) == 5
     else:
         bench.clock.advance(31)
-        assert not bench.ownership.is_owner(B)
-    assert bench.fenced == [B]
-    assert not bench.ownership.is_owner(B)
+        assert not bench.ownership.is_owner(A)
+    assert bench.fenced == [A]
+    assert not bench.ownership.is_owner(A)
 
 
-def test_assignments_that_ended_are_left_out_without_a_word(bench: Bench) -> None:
-    bench.intend(intents(A, B))
+def test_a_generation_that_ended_is_left_out_without_a_word(bench: Bench) -> None:
+    bench.batch()
     bench.ended.add(A)
     bench.asked.clear()
     assert not bench.ownership.is_owner(A)
-    assert bench.ownership.confirm([A, B]) == {B}
-    bench.intend(intents(A, C, number=1))
-    bench.ownership.advance({A: 50})
+    assert not bench.ownership.confirm(A)
+    assert not bench.batch(number=1)
+    bench.ownership.advance({A: {P0: 50}})
     bench.ownership.delete_rolled_back()
     bench.ownership.done()
-    assert key(A) not in [asked for _, asked in bench.asked]
-    assert bench.states() == ["pending", "done", "done"]
-    assert bench.reports == []
+    assert (bench.asked, bench.reports, bench.state()) == ([], [], "pending")
 
 
-def test_assignments_that_are_not_claimed_hold_nothing(bench: Bench) -> None:
-    bench.intend(intents("dddddddd"))
-    assert bench.ownership.confirm(["dddddddd"]) == set()
+def test_a_generation_that_is_not_claimed_owns_nothing(bench: Bench) -> None:
+    assert not bench.ownership.intend("dddddddd", intent("1"))
+    assert not bench.ownership.confirm("dddddddd")
     assert not bench.ownership.is_owner("dddddddd")
 
 
-def test_journals_of_ended_assignments_are_forgotten_at_the_next_claim(bench: Bench) -> None:
+def test_generations_that_ended_are_forgotten_at_the_next_claim(bench: Bench) -> None:
     bench.ended.add(A)
-    bench.take(B)
+    bench.ownership.take(bench.generations[B])
     bench.ended.clear()
-    assert [bench.ownership.is_owner(token) for token in ALL] == [False, True, True]
+    assert [bench.ownership.is_owner(token) for token in (A, B)] == [False, True]
 
 
-def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Bench) -> None:
+def test_a_generation_fenced_while_others_are_asked_disturbs_them_not(bench: Bench) -> None:
     """Uploads, batches and the consumer ask on threads of their own."""
     asking = False
 
@@ -243,30 +209,24 @@ def test_a_partition_fenced_while_others_are_asked_disturbs_them_not(bench: Benc
             assert not ownership.is_owner(B), "found out in the midst of another question"
         return True
 
-    ownership = JournalOwnership(
-        is_current, lambda token, _: bench.reports.append((token, "")), workers=1, fresh_seconds=FRESH
-    )
-    for token in ALL:
-        ownership.take(token, bench.journals[token])
-    bench.take_over(B)
+    ownership = JournalOwnership(is_current, lambda *told: bench.reports.append(told), fresh_seconds=FRESH)
+    for generation in bench.generations.values():
+        ownership.take(generation)
+    bench.take_over(P2)
     bench.clock.advance(31)
     asking = True
     ownership.delete_rolled_back()
     assert bench.fenced == [B]
-    assert ownership.confirm(ALL) == {A, C}
-    ownership.stop()
+    assert ownership.confirm(A)
 
 
 def test_being_fenced_is_reported_once_when_several_uploads_find_out_at_once(bench: Bench) -> None:
     both_asked = threading.Barrier(2)
     ownership = JournalOwnership(
-        lambda _: both_asked.wait(WAIT) >= 0,
-        lambda token, _: bench.reports.append((token, "")),
-        workers=1,
-        fresh_seconds=FRESH,
+        lambda _: both_asked.wait(WAIT) >= 0, lambda *told: bench.reports.append(told), fresh_seconds=FRESH
     )
-    ownership.take(A, bench.journals[A])
-    bench.take_over(A)
+    ownership.take(bench.generations[A])
+    bench.take_over()
     bench.clock.advance(31)
     answers: list[bool] = []
     uploads = [threading.Thread(target=lambda: answers.append(ownership.is_owner(A))) for _ in range(2)]
@@ -276,14 +236,13 @@ def test_being_fenced_is_reported_once_when_several_uploads_find_out_at_once(ben
         upload.join(WAIT)
     assert answers == [False, False]
     assert bench.fenced == [A]
-    ownership.stop()
 
 
 # --- a fresh look before an upload ----------------------------------------------------------------------------------
 
 
 def test_uploads_soon_after_the_last_look_ask_nothing(bench: Bench) -> None:
-    bench.intend(intents(A))
+    bench.batch()
     bench.asked.clear()
     bench.clock.advance(FRESH)
     assert bench.ownership.is_owner(A)
@@ -291,17 +250,17 @@ def test_uploads_soon_after_the_last_look_ask_nothing(bench: Bench) -> None:
 
 
 def test_an_upload_long_after_the_last_look_looks_again(bench: Bench) -> None:
-    bench.intend(intents(A))
+    bench.batch()
     bench.asked.clear()
     bench.clock.advance(FRESH + 0.1)
     assert bench.ownership.is_owner(A)
     assert bench.ownership.is_owner(A)
-    assert bench.asked == [("read", key(A))]
+    assert bench.asked == [("read", bench.journals.log_key(A))]
 
 
 def test_a_process_that_was_frozen_does_not_upload_what_is_not_its_own_any_more(bench: Bench) -> None:
-    bench.intend(intents(A))
-    bench.take_over(A)
+    bench.batch()
+    bench.take_over()
     bench.clock.advance(600)
     assert not bench.ownership.is_owner(A)
     assert bench.fenced == [A]
@@ -313,11 +272,10 @@ def test_a_process_frozen_for_less_than_its_session_looks_too(bench: Bench) -> N
     settings = load({"STORAGE_URL": "file:///x", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "sensors"})
     ownership = new_ownership(settings, assignments, Timings())
     assert isinstance(ownership, JournalOwnership)
-    ownership.take(A, bench.journals[A])
-    bench.take_over(A)
+    ownership.take(bench.generations[A])
+    bench.take_over()
     bench.clock.advance(15)
     assert not ownership.is_owner(A)
-    ownership.stop()
 
 
 def test_a_look_that_does_not_work_is_no_answer(bench: Bench) -> None:
@@ -333,73 +291,55 @@ def test_a_look_that_does_not_work_is_no_answer(bench: Bench) -> None:
 # --- the store says no ----------------------------------------------------------------------------------------------
 
 
-def refusing(bench: Bench, errors: dict[str, ConnectorError]) -> None:
-    by_key = {key(token): error for token, error in errors.items()}
-    bench.store.refuse_small = by_key.get
+@pytest.mark.parametrize("error", [AWAY, DENIED])
+@pytest.mark.parametrize("step", ["intend", "confirm", "done", "advance"])
+def test_after_an_error_the_same_can_be_repeated(bench: Bench, error: ConnectorError, step: str) -> None:
+    if step == "done":
+        bench.batch()
+
+    def work() -> None:
+        if step == "intend":
+            assert bench.batch()
+        elif step == "confirm":
+            assert bench.ownership.confirm(A)
+        elif step == "done":
+            bench.ownership.done()
+        else:
+            bench.ownership.advance({A: {P0: 9}})
+
+    before = bench.journals.log(A)
+    bench.store.refuse_small = lambda _: error
+    with pytest.raises(type(error)):
+        work()
+    assert bench.journals.log(A) == before
+    bench.store.refuse_small = lambda _: None
+    work()
+    assert bench.journals.log(A).seq == before.seq + (step != "confirm")
+    assert bench.reports == []
 
 
-def test_the_others_are_through_before_an_error_is_raised_and_all_can_be_repeated(bench: Bench) -> None:
-    refusing(bench, {A: AWAY})
-    with pytest.raises(RetryableError):
-        bench.intend(intents(*ALL))
-    refusing(bench, {})
-    assert bench.states() == ["done", "pending", "pending"]
-    bench.intend(intents(*ALL))
-    assert bench.states() == ["pending"] * 3
-    assert [bench.entry(token).seq for token in ALL] == [2, 2, 2]
+# --- rolled-back objects --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("errors", [{A: AWAY, B: DENIED}, {A: DENIED, C: AWAY}, {A: AWAY, B: AWAY, C: DENIED}])
-def test_a_lasting_error_is_raised_before_a_passing_one(bench: Bench, errors: dict[str, ConnectorError]) -> None:
-    refusing(bench, errors)
-    with pytest.raises(FatalError, match="access denied"):
-        bench.ownership.confirm(ALL)
-
-
-def test_a_passing_error_keeps_what_is_not_said_to_be_done_yet(bench: Bench) -> None:
-    bench.intend(intents(*ALL))
-    refusing(bench, {B: AWAY})
-    with pytest.raises(RetryableError):
-        bench.ownership.done()
-    refusing(bench, {})
-    assert bench.states() == ["done", "pending", "done"]
-    bench.ownership.done()
-    assert bench.states() == ["done"] * 3
-    assert [bench.entry(token).seq for token in ALL] == [3, 3, 3]
-
-
-def test_a_partition_fenced_beside_an_error_is_reported_at_once(bench: Bench) -> None:
-    bench.take_over(B)
-    refusing(bench, {A: AWAY})
-    with pytest.raises(RetryableError):
-        bench.intend(intents(*ALL))
-    assert bench.fenced == [B]
-
-
-# --- revoked objects ------------------------------------------------------------------------------------------------
-
-
-def test_rolled_back_objects_of_all_partitions_are_deleted_again(bench: Bench) -> None:
-    revoked = []
-    for token in (A, B):
-        bench.journals[token].intend(intent(token))
-        journal = bench.journal(token, token)
-        journal.claim(lambda: True)
-        journal.recover(lambda _: None, whole)
-        bench.ownership.take(token, journal)
-        revoked.append(intent(token).files[0].key)
+def test_rolled_back_objects_of_all_generations_are_deleted_again(bench: Bench) -> None:
+    for token, tps in TPS.items():
+        bench.batch(token)
+        generation = bench.journals.claimed(f"heir-{token}", tps)
+        bench.ownership.take(generation)
     bench.store.deleted.clear()
+    bench.ended |= {A, B}
     bench.ownership.delete_rolled_back()
-    assert sorted(bench.store.deleted) == revoked
+    assert sorted(bench.store.deleted) == [key_of(f"{A}0"), key_of(f"{B}0")]
 
 
 # --- at least once --------------------------------------------------------------------------------------------------
 
 
-def test_at_least_once_whoever_has_the_partition_may_write(tmp_path: Path) -> None:
+def test_at_least_once_whoever_has_the_partition_may_write() -> None:
     ownership = AssignmentOwnership(lambda token: token == A)
-    ownership.intend(intents(A, B))
-    assert ownership.is_owner(A)
-    assert not ownership.is_owner(B)
-    assert ownership.confirm([A, B]) == {A}
+    for token in (A, B):
+        assert ownership.intend(token, intent("1")) == (token == A)
+        assert ownership.is_owner(token) == (token == A)
+        assert ownership.confirm(token) == (token == A)
+    ownership.registered(A, 0)
     ownership.done()

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigError
-from app.journal.entry import JournalEntry
 from app.journal.group_offsets import CommitMark, PartitionOffsets
+from app.journal.log import Progress
 from app.journal.start_offset import Start, StartFrom, check_cluster, start_of
 from app.model import TopicPartition
 
 TP = TopicPartition("sensors", 0)
 
 
-def entry(end: int, topic_id: str = "id", state: Literal["done", "off"] = "done") -> JournalEntry:
-    return JournalEntry(seq=1, owner="0a1b2c3d", batch=0, state=state, start=end + 1, end=end, topic_id=topic_id)
+def entry(end: int, topic_id: str = "id") -> Progress:
+    return Progress(topic="sensors", partition=0, end=end, topic_id=topic_id)
 
 
 def kafka(
@@ -28,7 +28,7 @@ def kafka(
 
 
 def begin(
-    journal: JournalEntry | None,
+    journal: Progress | None,
     position: PartitionOffsets,
     reset: Literal["earliest", "latest"] = "latest",
     *,
@@ -41,36 +41,26 @@ def begin(
 
 # --- Kafka alone says -----------------------------------------------------------------------------------------------
 
-without_journal = pytest.mark.parametrize("journal", [None, entry(499, state="off")], ids=["none", "off"])
 
-
-@without_journal
 @pytest.mark.parametrize(("reset", "offset"), [("earliest", 10), ("latest", 1_000)])
-def test_a_new_group_begins_where_the_settings_say(
-    journal: JournalEntry | None, reset: Literal["earliest", "latest"], offset: int
-) -> None:
-    assert begin(journal, kafka(None, low=10), reset) == Start(offset, moves_group=True)
+def test_a_new_group_begins_where_the_settings_say(reset: Literal["earliest", "latest"], offset: int) -> None:
+    assert begin(None, kafka(None, low=10), reset) == Start(offset, moves_group=True)
 
 
-@without_journal
 @pytest.mark.parametrize("committed", [10, 700, 1_000])
-def test_the_offset_of_the_group_is_where_it_begins(journal: JournalEntry | None, committed: int) -> None:
-    assert begin(journal, kafka(committed, low=10)) == Start(committed)
+def test_the_offset_of_the_group_is_where_it_begins(committed: int) -> None:
+    assert begin(None, kafka(committed, low=10)) == Start(committed)
 
 
-@without_journal
-def test_expired_offsets_of_the_group_are_a_loss_and_lead_to_the_first_that_is_there(
-    journal: JournalEntry | None,
-) -> None:
-    start = begin(journal, kafka(700, low=2_700, high=3_000), "latest")
+def test_expired_offsets_of_the_group_are_a_loss_and_lead_to_the_first_that_is_there() -> None:
+    start = begin(None, kafka(700, low=2_700, high=3_000), "latest")
     assert (start.offset, start.is_loss, start.moves_group) == (2_700, True, True)
     assert "offsets 700 to 2699 (2,000 records) are gone from Kafka before they were read" in start.remark
     assert "going on from 2700" in start.remark
 
 
-@without_journal
-def test_an_offset_of_the_group_beyond_the_end_leads_to_the_beginning(journal: JournalEntry | None) -> None:
-    start = begin(journal, kafka(1_001, low=10), "latest")
+def test_an_offset_of_the_group_beyond_the_end_leads_to_the_beginning() -> None:
+    start = begin(None, kafka(1_001, low=10), "latest")
     assert (start.offset, start.is_loss) == (10, False)
     assert "the group's offset 1001 is beyond the topic's end: from 10 on" in start.remark
 
@@ -227,7 +217,7 @@ def test_offsets_moved_by_hand_are_written_again_also_with_state() -> None:
 # --- another program in the group ------------------------------------------------------------------------------------
 
 
-def marked(end: int) -> JournalEntry:
+def marked(end: int) -> Progress:
     """A journal since which the connector marks what it commits."""
     return entry(end).changed(marks_commits=True)
 
@@ -282,11 +272,8 @@ def test_what_a_former_release_has_committed_is_in_the_state_already(committed: 
 # --- offsets of a topic that is gone ---------------------------------------------------------------------------------
 
 
-@without_journal
-def test_an_offset_committed_in_a_deleted_topic_of_the_name_does_not_count(
-    journal: JournalEntry | None,
-) -> None:
-    start = begin(journal, kafka(700, low=3, topic_id="another", of="id"))
+def test_an_offset_committed_in_a_deleted_topic_of_the_name_does_not_count() -> None:
+    start = begin(None, kafka(700, low=3, topic_id="another", of="id"))
     assert start.offset == 3
     assert "the topic was recreated since offset 700 was committed" in start.remark
 
@@ -302,8 +289,8 @@ def test_a_recreated_topic_begun_without_a_commit_goes_by_its_journal(committed:
 # --- another cluster -------------------------------------------------------------------------------------------------
 
 
-def of_cluster(end: int, cluster_id: str, state: Literal["done", "off"] = "done") -> JournalEntry:
-    return entry(end, state=state).changed(cluster_id=cluster_id)
+def of_cluster(end: int, cluster_id: str) -> Progress:
+    return entry(end).changed(cluster_id=cluster_id)
 
 
 def test_the_journal_of_another_cluster_is_refused_and_both_are_named() -> None:
@@ -317,10 +304,6 @@ def test_a_cluster_whose_id_is_unknown_is_no_other_one(before: str, now: str) ->
     check_cluster(of_cluster(499, before), now, TP, "auto")
     position = replace(kafka(500), cluster_id=now)
     assert begin(of_cluster(499, before), position) == Start(500)
-
-
-def test_a_journal_switched_off_has_no_cluster() -> None:
-    check_cluster(of_cluster(499, "one", "off"), "two", TP, "auto")
 
 
 @pytest.mark.parametrize(("committed", "offset"), [(20, 20), (None, 1_000)])

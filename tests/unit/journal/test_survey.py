@@ -1,72 +1,65 @@
 """Objects on their way into a table, or undone, are not of the table: who reads its folders must know them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from app.errors import FatalError
-from app.journal.entry import JournaledFile, journal_key
-from app.journal.journal import Intent, Journal
+from app.journal.claim import JournalEntry
+from app.journal.entry import claim_key, log_key
+from app.journal.log import GenerationLog, Progress
 from app.journal.survey import survey
-from app.model import TopicPartition
-from app.storage.local.store import LocalStore
-from tests.unit.journal.journal_bench import whole
+from tests.unit.journal.journal_bench import P0, P1, P2, THEIRS, Bench, file, former_entry, intent, key_of
 
-ROOT = "data/readings"
+ROOT = "data/t"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    store = LocalStore(tmp_path / "lake")
-    store.connect(f"{ROOT}/")
-    return store
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.check_versions()
 
 
-def journal(store: LocalStore, partition: int, group: str = "group", owner: str = "aaaaaaaa") -> Journal:
-    key = journal_key(ROOT, group, TopicPartition("readings", partition))
-    return Journal(store, key, owner, roots=(f"{ROOT}/", "data/_dead_letter/readings/"))
+def test_the_logs_and_former_journals_of_all_groups_are_read(bench: Bench) -> None:
+    bench.begun("f1", [P0, P1]).intend(intent("1", also=["letter"]))
+    bench.begun("f2", [P2], end=4)
+    bench.write_former(former_entry("pending", files=(file("2"),)), P2._replace(partition=7))
+    progress = Progress(topic="sensors", partition=0, end=1, to=2)
+    log = GenerationLog(seq=1, owner="x", writer="x", state="pending", partitions=(progress,), files=(file("3"),))
+    bench.overwrite(log_key(ROOT, "another", "x"), log.to_body())
+    bench.overwrite(claim_key(ROOT, "third", P0), former_entry("kept", files=(file("4"),)).to_body())
+    bench.overwrite(f"{ROOT}/_journal/schema.json", b"{}")
 
+    found = survey(bench.store, ROOT)
 
-def intend(begun: Journal, name: str, also: str) -> None:
-    file = JournaledFile(key=f"{ROOT}/{name}.parquet", size=1, rows=1, partition_values={})
-    begun.intend(Intent(0, 9, (file,), (f"{ROOT}/.vidx/{also}.parquet",)))
-
-
-def test_all_journals_of_the_table_are_read(store: LocalStore) -> None:
-    for group, partition in (("group", 0), ("group", 1), ("another", 0)):
-        begun = journal(store, partition, group)
-        begun.begin(-1, "")
-        intend(begun, f"{group}-{partition}", f"{group}-{partition}")
-    journal(store, 2).begin(4, "")
-    store.write(f"{ROOT}/_journal/schema.json", b"{}", replaces=None)
-
-    found = survey(store, ROOT)
-
-    names = {"group-0", "group-1", "another-0"}
-    assert found.pending == {f"{ROOT}/{below}{name}.parquet" for name in names for below in ("", ".vidx/")}
+    assert found.pending == {key_of(name) for name in ("1", "letter", "2", "3", "4")}
     assert not found.rolled_back
+    assert found.left_out == found.pending
 
 
-def test_what_was_undone_is_revoked(store: LocalStore) -> None:
-    first = journal(store, 0)
-    first.begin(-1, "")
-    intend(first, "never", "never")
-    second = journal(store, 0, owner="bbbbbbbb")
-    assert second.claim(lambda: True)
-    second.recover(lambda _: None, whole)
-
-    found = survey(store, ROOT)
-
-    assert found.rolled_back == {f"{ROOT}/never.parquet", f"{ROOT}/.vidx/never.parquet"}
+def test_what_was_undone_is_rolled_back(bench: Bench) -> None:
+    bench.begun().intend(intent("never", also=["letter"]))
+    bench.claimed(THEIRS)
+    found = survey(bench.store, ROOT)
+    assert found.rolled_back == {key_of("never"), key_of("letter")}
     assert not found.pending
 
 
-def test_a_table_without_journals_has_nothing_unfinished(store: LocalStore) -> None:
-    found = survey(store, ROOT)
+def test_what_a_former_release_has_undone_is_rolled_back(bench: Bench) -> None:
+    entry: JournalEntry = former_entry("pending", files=(file("never"),)).rolled_back(5)
+    bench.write_former(entry)
+    assert survey(bench.store, ROOT).rolled_back == {key_of("never")}
+
+
+def test_a_table_without_journals_has_nothing_unfinished(bench: Bench) -> None:
+    found = survey(bench.store, ROOT)
     assert not found.pending | found.rolled_back
 
 
-def test_a_journal_that_cannot_be_understood_is_refused(store: LocalStore) -> None:
-    store.write(f"{ROOT}/_journal/group/readings/0.json", b'{"version": 2}', replaces=None)
-    with pytest.raises(FatalError, match=r"reading the journal .*/group/readings/0\.json: version: .*update this one"):
-        survey(store, ROOT)
+@pytest.mark.parametrize("below", ["group/readings/0.json", "group/generations.d/aaaaaaaa.json"])
+def test_a_journal_that_cannot_be_understood_is_refused(bench: Bench, below: str) -> None:
+    bench.overwrite(f"{ROOT}/_journal/{below}", b'{"version": 3}')
+    with pytest.raises(FatalError, match=rf"reading the journal .*/{below}: .*update this one"):
+        survey(bench.store, ROOT)

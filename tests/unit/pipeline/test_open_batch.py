@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from app.model import Batch, Rejected, StagedFile, TopicPartition
+from app.model import Batch, OffsetRange, Rejected, StagedFile, TopicPartition
 from app.pipeline.open_batch import OpenBatch, Staged
 from app.pipeline.stage import Stager
 from app.table.schema import TableSchema
@@ -25,10 +25,12 @@ class Gathering:
 
     def __init__(self, path: Path) -> None:
         self.stager: Stager = stager(spec("p"), sort_column="at")
-        self.batch: OpenBatch = self.stager.open(path / "staged.parquet")
+        self.batch: OpenBatch = self.stager.open(7, path / "staged.parquet")
 
     def add(self, portion: Batch) -> bool:
         """Whether it was taken."""
+        if not self.batch.is_of_owner(portion):
+            return False
         converted = self.stager.convert(portion, at_once)
         if not self.batch.takes(converted.rows):
             return False
@@ -62,24 +64,50 @@ def test_portions_come_together_in_one_file_for_each_folder(gathering: Gathering
     [part] = staged.parts
     assert (part.offsets.first, part.offsets.last) == (10, 14)
     assert staged.file is not None
-    assert {group.part for group in staged.file.groups} == {part}
+    assert {group.parts for group in staged.file.groups} == {(part,)}
 
 
-def test_each_partition_and_each_assignment_of_it_has_files_of_its_own(gathering: Gathering) -> None:
-    for owner, first in (("old", 0), ("new", 0), ("new", 1)):
-        owners = {TP: f"{owner}-0", OTHER: f"{owner}-1"}
-        rows = {tp: [row({"p": "a", "v": first}, first)] for tp in (TP, OTHER)}
-        gathering.add(batch_of(rows, owners=owners))
+def test_all_parts_have_the_number_of_the_batch(gathering: Gathering) -> None:
+    for number in (3, 4):
+        gathering.add(batch_of({tp: [row({"p": "a"}, number)] for tp in (TP, OTHER)}, number=number))
+    assert [part.number for part in gathering.batch.close().parts] == [7, 7]
+
+
+def test_a_file_has_the_partitions_whose_rows_it_holds(gathering: Gathering) -> None:
+    gathering.add(batch_of({OTHER: [row({"p": "a", "v": 1}, 5)], TP: [row({"p": "b", "v": 2}, 0)]}))
+    gathering.add(batch_of({TP: [row({"p": "b", "v": 3}, 1), row({"p": "a", "v": 4}, 2)]}))
+    gathering.add(batch_of({OTHER: [row({"p": "a", "v": 5}, 6), row({"p": "c", "v": 6}, 7)]}))
+    staged = gathering.batch.close()
+    assert rows_by_file(staged) == [
+        ("a", [{"v": 1}, {"v": 4}, {"v": 5}]),
+        ("b", [{"v": 2}, {"v": 3}]),
+        ("c", [{"v": 6}]),
+    ]
+    assert staged.file is not None
+    of_tp, of_other = staged.parts
+    assert (of_tp.offsets, of_other.offsets) == (OffsetRange(TP, 0, 2), OffsetRange(OTHER, 5, 7))
+    assert [group.parts for group in staged.file.groups] == [(of_tp, of_other), (of_tp,), (of_other,)]
+
+
+def test_the_offsets_are_noted_where_a_file_has_rows_of_several_partitions(gathering: Gathering) -> None:
+    gathering.add(batch_of({OTHER: [row({"p": "a", "v": 1}, 5)], TP: [row({"p": "a", "v": 2}, 0)]}))
     staged = gathering.batch.close()
     assert staged.file is not None
-    found = [(part.offsets.tp, part.owner, part.offsets.first, part.offsets.last) for part in staged.parts]
-    assert found == [(TP, "old-0", 0, 0), (OTHER, "old-1", 0, 0), (TP, "new-0", 0, 1), (OTHER, "new-1", 0, 1)]
-    assert [(group.part.owner, group.rows) for group in staged.file.groups] == [
-        ("old-0", 1),
-        ("old-1", 1),
-        ("new-0", 2),
-        ("new-1", 2),
-    ]
+    assert staged.file.offsets == (OffsetRange(TP, 0, 0), OffsetRange(OTHER, 5, 5))
+
+
+def test_no_offsets_are_noted_where_the_names_say_them(gathering: Gathering) -> None:
+    gathering.add(batch_of({OTHER: [row({"p": "a", "v": 1}, 5)], TP: [row({"p": "b", "v": 2}, 0)]}))
+    staged = gathering.batch.close()
+    assert staged.file is not None
+    assert staged.file.offsets == ()
+
+
+def test_a_portion_of_another_assignment_is_not_taken(gathering: Gathering) -> None:
+    assert gathering.add(batch_of({TP: [row({"p": "a"}, 0)]}, owners={TP: "old", OTHER: "old"}))
+    assert gathering.add(batch_of({OTHER: [row({"p": "a"}, 0)]}, owners={TP: "old", OTHER: "old"}))
+    assert not gathering.add(batch_of({OTHER: [row({"p": "a"}, 1)]}, owners={OTHER: "new"}))
+    assert {part.owner for part in gathering.batch.close().parts} == {"old"}
 
 
 def test_a_column_that_comes_later_is_empty_in_the_rows_before(gathering: Gathering) -> None:

@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from app.errors import ConfigError, ConnectorError, DataError, FatalError, SparkLostError
-from app.model import Batch
+from app.model import Batch, OffsetRange, TopicPartition
 from app.pipeline.close_rules import CloseRules
-from tests.support.batches import batch
+from app.spark.batch_offsets import read_batch_offsets
+from tests.support.batches import TP, batch, batch_of, row
 from tests.unit.pipeline.pipeline_line import ROOT, WAIT, Gate, Line, bad, one, own_threads, wait_until
 
 
@@ -30,7 +32,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
 def test_rows_reach_the_lake_and_their_files_the_catalog(line: Line) -> None:
     line.submit(batch({"p": "a", "v": 1}, {"p": "b", "v": 2}, {"p": "a", "v": 3}, first=40))
     assert line.delivered(1)
-    name = "data_sensors-0_0000000000000000040-42_0a1b2c3d-0.parquet"
+    name = "data_sensors-0_0000000000000000040-42_0a1b2c3d-1.parquet"
     assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
     assert [values["v"] for values in line.rows()] == [1, 3, 2]
     assert [(file.rows, dict(file.partition_values)) for file in line.catalog.requests[0]] == [
@@ -134,7 +136,7 @@ def test_portions_are_gathered_into_the_files_of_one_batch(line: Line) -> None:
     assert not line.pipeline.wait_delivered(1, 0.0)
     line.submit(portion(3, {"p": "a", "v": 4}, reason="enough"))
     assert line.delivered(3)
-    name = "data_sensors-0_0000000000000000010-30_0a1b2c3d-2.parquet"
+    name = "data_sensors-0_0000000000000000010-30_0a1b2c3d-1.parquet"
     assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
     assert line.values() == [1, 2, 3, 4]
     assert line.pipeline.under_way == 0
@@ -163,6 +165,36 @@ def test_rows_of_another_type_begin_another_batch(line: Line, caplog: pytest.Log
     assert line.values() == [1, 1.5, 2]
     assert re.findall(r"batch (\d) \((.*?)\)", caplog.text) == [("1", "a column's type changed"), ("2", "x")]
     assert [len(request) for request in line.catalog.requests] == [1, 1]
+
+
+def test_rows_of_another_assignment_begin_another_batch(line: Line, caplog: pytest.LogCaptureFixture) -> None:
+    def of_owner(number: int, owner: str, reason: str | None = None) -> Batch:
+        return replace(
+            batch_of({TP: [row({"p": "a", "v": number}, number)]}, number=number, owners={TP: owner}), reason=reason
+        )
+
+    with caplog.at_level("INFO"):
+        line.submit(of_owner(1, "first000"), of_owner(2, "second00"), of_owner(3, "second00", "enough"))
+        assert line.delivered(3)
+    assert re.findall(r"batch (\d) \((.*?)\)", caplog.text) == [
+        ("1", "the partitions were assigned anew"),
+        ("2", "enough"),
+    ]
+    assert line.catalog.keys == [
+        f"{ROOT}/p=a/data_sensors-0_0000000000000000001-1_first000-1.parquet",
+        f"{ROOT}/p=a/data_sensors-0_0000000000000000002-3_second00-2.parquet",
+    ]
+
+
+def test_partitions_share_a_file_that_names_the_topic_and_has_the_offsets_in_its_footer(line: Line) -> None:
+    other = TopicPartition("sensors", 11)
+    line.submit(batch_of({other: [row({"p": "a", "v": 1}, 7)], TP: [row({"p": "a", "v": 2}, 40)]}))
+    assert line.delivered(1)
+    [key] = line.catalog.keys
+    assert key == f"{ROOT}/p=a/data_sensors_batch_0a1b2c3d-1.parquet"
+    offsets = read_batch_offsets(pq.read_metadata(line.lake / key).metadata)
+    assert offsets == (OffsetRange(TP, 40, 40), OffsetRange(other, 7, 7))
+    assert line.values() == [1, 2]
 
 
 def test_portions_before_a_record_that_ends_the_process_arrive(tmp_path: Path) -> None:

@@ -64,37 +64,37 @@ def test_without_partition_columns_all_is_one_group(path: Path) -> None:
     assert [(dict(group.partition_values), group.rows) for group in file.groups] == [({}, 2)]
 
 
-def test_topic_partitions_never_share_a_file(path: Path) -> None:
+def test_topic_partitions_share_the_file_of_a_folder(path: Path) -> None:
     rows = {TP: [row({"p": "a"}, 5), row({"p": "b"}, 6)], OTHER: [row({"p": "a"}, 9), row({"p": "a"}, 10)]}
     file = staged(batch_of(rows), spec("p"), path)
-    found = [(group.part.offsets.tp, group.partition_values["p"], group.rows) for group in file.groups]
-    assert found == [(TP, "a", 1), (TP, "b", 1), (OTHER, "a", 2)]
+    assert [(group.partition_values["p"], group.rows) for group in file.groups] == [("a", 3), ("b", 1)]
+    assert [[part.offsets.tp for part in group.parts] for group in file.groups] == [[TP, OTHER], [TP]]
 
 
-def test_topic_partitions_never_share_a_file_without_partition_columns_either(path: Path) -> None:
+def test_topic_partitions_share_the_file_of_a_table_without_folders(path: Path) -> None:
     rows = {TP: [row({"v": 1}, 5)], OTHER: [row({"v": 2}, 5)]}
     file = staged(batch_of(rows), spec(), path)
-    assert [(group.part.offsets.tp, group.rows) for group in file.groups] == [(TP, 1), (OTHER, 1)]
-    assert [[values["v"] for values in rows] for rows in rows_of(file)] == [[1], [2]]
+    assert [([part.offsets.tp for part in group.parts], group.rows) for group in file.groups] == [([TP, OTHER], 2)]
+    assert [[values["v"] for values in rows] for rows in rows_of(file)] == [[1, 2]]
 
 
-def test_files_are_named_after_the_offsets_of_their_topic_partition(path: Path) -> None:
-    rows = {TP: [row({"p": "a"}, 5), row({"p": "b"}, 8)], OTHER: [row({"p": "a"}, 100), row({"p": "a"}, 101)]}
+def test_files_are_named_after_offsets_only_where_they_have_rows_of_one_topic_partition(path: Path) -> None:
+    rows = {TP: [row({"p": "a"}, 5), row({"p": "b"}, 8)], OTHER: [row({"p": "b"}, 100), row({"p": "c"}, 101)]}
     file = staged(batch_of(rows, number=3), spec("p"), path)
-    assert [file_name(group.part) for group in file.groups] == [
-        "data_sensors-0_0000000000000000005-8_0a1b2c3d-2.parquet",
-        "data_sensors-0_0000000000000000005-8_0a1b2c3d-2.parquet",
-        "data_sensors-1_0000000000000000100-101_0a1b2c3d-2.parquet",
+    assert [file_name(group.parts) for group in file.groups] == [
+        "data_sensors-0_0000000000000000005-8_0a1b2c3d-3.parquet",
+        "data_sensors_batch_0a1b2c3d-3.parquet",
+        "data_sensors-1_0000000000000000100-101_0a1b2c3d-3.parquet",
     ]
 
 
 def test_many_rows_in_many_groups_are_all_there(path: Path) -> None:
     rows = {tp: [row({"p": i % 37, "q": i % 3, "v": i}, i) for i in range(5_000)] for tp in (TP, OTHER)}
     file = staged(batch_of(rows), spec("p", "q"), path)
-    assert len(file.groups) == 2 * 37 * 3
+    assert len(file.groups) == 37 * 3
     for group, found in zip(file.groups, rows_of(file), strict=True):
-        wanted = [v for v in range(5_000) if (str(v % 37), str(v % 3)) == tuple(group.partition_values.values())]
-        assert [values["v"] for values in found] == wanted
+        wanted = [v for v in range(5_000) if (str(v % 37), str(v % 3)) == tuple(group.partition_values.values())] * 2
+        assert [values["v"] for values in found] == wanted, "one partition after the other"
         assert group.rows == len(wanted)
 
 

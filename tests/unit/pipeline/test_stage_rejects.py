@@ -79,7 +79,7 @@ def test_records_that_were_rejected_before_come_along(path: Path) -> None:
     some = batch({"v": 1}, first=4)
     some = type(some)(some.number, some.reason, some.parts, some.rows, some.size, (before,))
     staged = stager(spec()).stage(some, path, lambda work: work())
-    assert staged.rejected == ((some.parts[0], [before]),)
+    assert staged.rejected == ((staged.parts[0], [before]),)
 
 
 def test_bad_rows_are_dropped_where_the_user_wants_it(path: Path) -> None:

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.model import OutputFile, StoredFile, WrittenFile
-from app.pipeline.upload import Destination, Upload
+from app.journal.entry import JournaledFile
+from app.journal.generation import Intent
+from app.model import OutputFile, StoredFile, TopicPartition, WrittenFile
+from app.pipeline.upload import Destination, Upload, UploadItem
 from app.retry import Stopped
 from tests.fakes.moody_store import MoodyStore
-from tests.support.batches import part
+from tests.support.batches import TP, part
 
 ROOT = "data/t"
+OTHER = TopicPartition("sensors", 1)
 WAIT = 10.0
 
 
@@ -31,13 +34,13 @@ def store(tmp_path: Path) -> MoodyStore:
     return MoodyStore(folder)
 
 
-def written(tmp_path: Path, *places: str, owner: str = "0a1b2c3d") -> list[WrittenFile]:
+def written(tmp_path: Path, *places: str) -> list[WrittenFile]:
     """One file for each of these values of the column ``place``, its content the value."""
     files = []
     for place in places:
-        path = tmp_path / f"part-{owner}-{place}.parquet"
+        path = tmp_path / f"part-{place}.parquet"
         path.write_text(place)
-        files.append(WrittenFile(path, path.stat().st_size, OutputFile(part(owner=owner), {"place": place}, 7)))
+        files.append(WrittenFile(path, path.stat().st_size, OutputFile((part(),), {"place": place}, 7)))
     return files
 
 
@@ -49,19 +52,19 @@ class Shipment:
         files: Sequence[WrittenFile],
         store: MoodyStore,
         pool: ThreadPoolExecutor,
-        is_owner: Callable[[str], bool] = lambda _: True,
+        may_upload: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._files, self._is_owner = files, is_owner
+        self._files = files
         self._destination = Destination(store, ROOT)
-        self._upload = Upload([self._destination.data_file(file) for file in files], (), store, pool, is_owner)
-        self.run = self._upload.run
+        self._upload = Upload([self._destination.data_file(file) for file in files], (), store, pool, may_upload)
 
-    def stored(self) -> list[StoredFile]:
-        owners = {file.group.part.owner for file in self._files if self._is_owner(file.group.part.owner)}
-        return self._destination.stored_files(self._files, self._upload.stored(owners), {})
+    def run(self) -> list[StoredFile] | None:
+        stored = self._upload.run()
+        return None if stored is None else self._destination.stored_files(self._files, stored, {})
 
 
-def places(files: Sequence[StoredFile]) -> list[str]:
+def places(files: Sequence[StoredFile] | None) -> list[str]:
+    assert files is not None
     return [file.partition_values["place"] for file in files]
 
 
@@ -78,14 +81,39 @@ def forbidden(key: str) -> FatalError:
     return FatalError(f"uploading {key}", "access denied")
 
 
+# --- what is announced ----------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_announced_with_the_last_offset_of_each_partition_and_all_its_objects(
+    tmp_path: Path, store: MoodyStore
+) -> None:
+    destination = Destination(store, ROOT)
+    files = written(tmp_path, "a", "b")
+    items = [destination.data_file(file) for file in files] + [UploadItem(tmp_path / "x", "data/dead letter")]
+    parts = [part(last=9, number=3), part(OTHER, last=20, number=3)]
+    name = "data_sensors-0_0000000000000000000-9_0a1b2c3d-0.parquet"
+    assert destination.intent(parts, files, items) == Intent(
+        3,
+        {TP: 9, OTHER: 20},
+        tuple(
+            JournaledFile(key=f"{ROOT}/place={place}/{name}", size=1, rows=7, partition_values={"place": place})
+            for place in ("a", "b")
+        ),
+        ("data/dead letter",),
+    )
+
+
+def test_a_batch_without_anything_to_store_is_not_announced(store: MoodyStore) -> None:
+    assert Destination(store, ROOT).intent([part()], [], []) is None
+
+
 # --- upload ---------------------------------------------------------------------------------------------------------
 
 
 def test_all_files_are_stored_under_their_keys(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
-    upload = Shipment(written(tmp_path, "NYC", "a%2Fb"), store, pool)
-    upload.run()
+    stored = Shipment(written(tmp_path, "NYC", "a%2Fb"), store, pool).run()
     name = "data_sensors-0_0000000000000000000-9_0a1b2c3d-0.parquet"
-    stored = upload.stored()
+    assert stored is not None
     assert [file.key for file in stored] == [f"{ROOT}/place=NYC/{name}", f"{ROOT}/place=a%252Fb/{name}"]
     assert [file.uri for file in stored] == [f"{store.uri}/{file.key}" for file in stored]
     assert [(file.size, file.rows, dict(file.partition_values)) for file in stored] == [
@@ -100,12 +128,11 @@ def test_a_repetition_uploads_only_what_is_missing(tmp_path: Path, store: MoodyS
     upload = Shipment(written(tmp_path, "a", "b", "c"), store, pool)
     with pytest.raises(RetryableError, match="the store is away"):
         upload.run()
-    assert places(upload.stored()) == ["a", "c"]
+    assert tried(store) == ["a", "b", "c"]
     store.refuse = lambda _: None
     store.tried.clear()
-    upload.run()
+    assert places(upload.run()) == ["a", "b", "c"]
     assert tried(store) == ["b"]
-    assert sorted(places(upload.stored())) == ["a", "b", "c"]
 
 
 def test_when_all_is_stored_a_repetition_does_nothing(
@@ -113,9 +140,8 @@ def test_when_all_is_stored_a_repetition_does_nothing(
 ) -> None:
     upload = Shipment(written(tmp_path, "a"), store, pool)
     upload.run()
-    upload.run()
+    assert places(upload.run()) == ["a"]
     assert tried(store) == ["a"]
-    assert places(upload.stored()) == ["a"]
 
 
 @pytest.mark.parametrize("order", [(away, forbidden), (forbidden, away)])
@@ -146,31 +172,41 @@ def test_an_unforeseen_error_is_not_taken_for_a_passing_one(
         upload.run()
 
 
-def test_files_of_ended_assignments_are_not_uploaded(
+def test_files_of_an_ended_assignment_are_not_uploaded(
     tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
 ) -> None:
-    files = written(tmp_path, "a", owner="ended000") + written(tmp_path, "b", owner="mine0000")
-    upload = Shipment(files, store, pool, lambda token: token == "mine0000")
-    upload.run()
-    assert tried(store) == ["b"]
-    assert places(upload.stored()) == ["b"]
+    assert Shipment(written(tmp_path, "a", "b"), store, pool, lambda: False).run() is None
+    assert tried(store) == []
 
 
 def test_files_whose_assignment_ends_while_the_store_is_away_are_not_uploaded_later(
     tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
 ) -> None:
-    owners = {"first000", "second00"}
-    files = written(tmp_path, "a", "c", owner="first000") + written(tmp_path, "b", owner="second00")
+    is_owner = [True]
     store.refuse = lambda key: None if "place=a" in key else away(key)
-    upload = Shipment(files, store, pool, owners.__contains__)
+    upload = Shipment(written(tmp_path, "a", "b", "c"), store, pool, lambda: is_owner[0])
     with pytest.raises(RetryableError):
         upload.run()
-    owners.remove("first000")
+    is_owner[0] = False
     store.refuse = lambda _: None
     store.tried.clear()
-    upload.run()
-    assert tried(store) == ["b"]
-    assert places(upload.stored()) == ["b"], "what was uploaded of the ended assignment is not registered either"
+    assert upload.run() is None, "what was uploaded is not registered either"
+    assert tried(store) == []
+
+
+def test_an_assignment_that_ends_during_an_upload_does_not_wait_for_the_store(
+    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
+) -> None:
+    is_owner = [True]
+
+    def refuse(key: str) -> ConnectorError:
+        is_owner[0] = False
+        return away(key)
+
+    store.refuse = refuse
+    with ThreadPoolExecutor(max_workers=1) as one_by_one:
+        assert Shipment(written(tmp_path, "a", "b"), store, one_by_one, lambda: is_owner[0]).run() is None
+    assert tried(store) == ["a"]
 
 
 def test_no_more_uploads_run_at_once_than_the_pool_has_threads(tmp_path: Path, store: MoodyStore) -> None:

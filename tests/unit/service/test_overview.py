@@ -87,8 +87,9 @@ def test_a_partition_of_another_member_is_named(connector: Connector) -> None:
     assert token is not None
     connector.bench.assignments.fence(token, "taken over")
     live = connector.look()
-    assert (live.state, live.fenced) == ("waiting", {OTHER: "taken over"})
-    connector.bench.sink.unassign([OTHER])
+    assert (live.state, live.fenced) == ("waiting", {TP: "taken over", OTHER: "taken over"})
+    connector.bench.sink.unassign([TP, OTHER])
+    connector.bench.sink.assign([TP, OTHER])
     assert connector.state == "consuming"
 
 

@@ -7,12 +7,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.model import BatchPart, OffsetRange, TopicPartition
-from app.table.layout import file_name, part_of, topic_in_names
+from app.table.layout import SharedFile, file_name, part_of, shared_file_of, topic_in_names
 from tests.support.batches import part
 
 TOKEN = "0a1b2c3d4e5f607100000003"
 OLD_NAME = "data_sensor.data-3_0000000000000001000-2999_0a1b2c3d-7.parquet"  # of releases with shorter tokens
 NAME = OLD_NAME.replace("0a1b2c3d", TOKEN)
+SHARED_NAME = f"data_sensor.data_batch_{TOKEN}-7.parquet"
 OFFSETS = st.integers(0, 2**63 - 1)
 PARTS = st.builds(
     lambda topic, partition, offsets, owner, number: BatchPart(
@@ -28,23 +29,28 @@ PARTS = st.builds(
 
 
 def test_a_file_is_named_after_topic_partition_offsets_and_assignment() -> None:
-    assert file_name(part(TopicPartition("sensor.data", 3), 1_000, 2_999, TOKEN, 7)) == NAME
+    assert file_name([part(TopicPartition("sensor.data", 3), 1_000, 2_999, TOKEN, 7)]) == NAME
 
 
 def test_long_topics_give_names_that_file_systems_take() -> None:
     topic = TopicPartition("t" * 249, 2**31 - 1)
-    name = file_name(part(topic, 2**63 - 2, 2**63 - 1, TOKEN, 2**63 - 1))
+    name = file_name([part(topic, 2**63 - 2, 2**63 - 1, TOKEN, 2**63 - 1)])
     assert len(name.encode()) <= 255
     assert name.startswith("data_tttttttt")
 
 
 def test_long_topics_that_begin_alike_have_different_names() -> None:
-    names = {file_name(part(TopicPartition("t" * 200 + end, 0))) for end in ("a", "b", "ab", "")}
+    names = {file_name([part(TopicPartition("t" * 200 + end, 0))]) for end in ("a", "b", "ab", "")}
     assert len(names) == 4
 
 
 def test_the_name_says_topic_and_partition_without_doubt() -> None:
-    assert file_name(part(TopicPartition("a-1", 2))) != file_name(part(TopicPartition("a", 12)))
+    assert file_name([part(TopicPartition("a-1", 2))]) != file_name([part(TopicPartition("a", 12))])
+
+
+def test_a_file_of_several_partitions_is_named_after_topic_and_batch() -> None:
+    parts = [part(TopicPartition("sensor.data", number), 1_000, 2_999, TOKEN, 7) for number in (3, 4)]
+    assert file_name(parts) == SHARED_NAME
 
 
 def test_names_of_earlier_releases_are_read() -> None:
@@ -56,7 +62,7 @@ def test_names_of_earlier_releases_are_read() -> None:
 @example(part(TopicPartition("t" * 120, 0)))
 @example(part(TopicPartition("t" * 121, 0)))
 def test_every_name_is_read_back(wanted: BatchPart) -> None:
-    found = part_of(file_name(wanted))
+    found = part_of(file_name([wanted]))
     offsets = wanted.offsets
     topic = topic_in_names(offsets.tp.topic)
     assert found == BatchPart(
@@ -65,6 +71,38 @@ def test_every_name_is_read_back(wanted: BatchPart) -> None:
         wanted.number,
     )
     assert (topic == offsets.tp.topic) is (len(offsets.tp.topic) <= 120)
+
+
+@given(PARTS.filter(lambda one: len(one.owner) == len(TOKEN)))
+@example(part(TopicPartition("a_batch_" + TOKEN + "-1.parquet", 2), owner=TOKEN))
+@example(part(TopicPartition("t" * 121, 0), owner=TOKEN))
+def test_every_name_of_a_file_of_several_partitions_is_read_back(one: BatchPart) -> None:
+    name = file_name([one, one])
+    assert shared_file_of(name) == SharedFile(topic_in_names(one.offsets.tp.topic), one.owner, one.number)
+    assert part_of(name) is None
+    assert shared_file_of(file_name([one])) is None
+    assert len(name) <= len(file_name([one])), "so that it fits wherever the other would"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        NAME,
+        "x" + SHARED_NAME,
+        SHARED_NAME + "\n",
+        SHARED_NAME.replace("sensor.data", ""),
+        SHARED_NAME.replace("_batch_", "-batch_"),
+        SHARED_NAME.replace("_batch_", "_"),
+        SHARED_NAME.replace(TOKEN, TOKEN[:8]),
+        SHARED_NAME.replace(TOKEN, TOKEN.upper()),
+        SHARED_NAME.replace("-7.", "-07."),
+        SHARED_NAME.replace("-7.", "-9223372036854775808."),
+    ],
+)
+def test_other_names_are_not_taken_for_those_of_files_of_several_partitions(name: str) -> None:
+    assert shared_file_of(SHARED_NAME) is not None
+    assert name != SHARED_NAME
+    assert shared_file_of(name) is None
 
 
 @pytest.mark.parametrize(

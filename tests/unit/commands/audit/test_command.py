@@ -1,6 +1,7 @@
 """``python main.py audit`` over tables in a local folder, by the names of files and by the offsets in them."""
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from app.bad_records import dead_letter
 from app.commands.audit.command import audit
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError
-from app.model import Rejected, TopicPartition
+from app.model import OffsetRange, Rejected, TopicPartition
 from app.storage.base import StoredObject
 from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_key, file_name, topic_in_names
+from tests.fakes.arrow_writer import ArrowWriter
 from tests.support.batches import part
 from tests.support.environment import load
 from tests.support.journals import keep_journal
@@ -51,11 +53,49 @@ class Table:
         tp: TopicPartition = TP,
     ) -> Path:
         """A file of this name; with the offsets of its name, or with these."""
-        path = self.root / folder / file_name(part(tp, first, last, owner, number))
+        path = self.root / folder / file_name([part(tp, first, last, owner, number)])
         path.parent.mkdir(parents=True, exist_ok=True)
         held = list(range(first, last + 1) if offsets is None else offsets)
         table = pa.table({"n": pa.array(range(len(held)), pa.int64()), "__offset": pa.array(held, pa.int64())})
         pq.write_table(table, path, row_group_size=7)
+        return path
+
+    def add_shared(
+        self,
+        offsets: dict[TopicPartition, Sequence[int]],
+        ranges: dict[TopicPartition, tuple[int, int]],
+        batch: str,
+        *,
+        folder: str = ".",
+        columns: Sequence[str] = ("__offset", "__partition"),
+        with_footer: bool = True,
+    ) -> Path:
+        """A file with rows of several partitions, which has these offsets.
+
+        Args:
+            offsets: of its rows.
+            ranges: of its batch.
+            batch: owner and number.
+            folder: where the file is.
+            columns: besides ``n``.
+            with_footer: whether ``ranges`` is in it.
+        """
+        rows = [(tp.topic, tp.partition, offset) for tp, some in offsets.items() for offset in some]
+        topics, partitions, held = zip(*rows, strict=True)
+        every = {
+            "__topic": pa.array(topics, pa.string()),
+            "__partition": pa.array(partitions, pa.int32()),
+            "__offset": pa.array(held, pa.int64()),
+        }
+        source, out = self.lake / "source.parquet", self.lake / "out"
+        pq.write_table(pa.table({"n": held} | {name: every[name] for name in columns}), source)
+        noted = [OffsetRange(tp, first, last) for tp, (first, last) in ranges.items()] if with_footer else []
+        made = ArrowWriter().write_whole(source, ["n", *columns], out, noted)
+        path = self.root / folder / f"data_readings_batch_{batch}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(made, path)
+        out.rmdir()
+        source.unlink()
         return path
 
     def reject(self, first: int, last: int, offsets: Sequence[int]) -> Path:
@@ -179,8 +219,8 @@ def test_a_copy_under_the_name_of_another_batch_is_found_by_the_column(table: Ta
 
 def test_a_file_without_the_column_counts_by_its_name(table: Table, run: Audit) -> None:
     table.add(0, 9, offsets=[3])
-    pq.write_table(pa.table({"n": [1]}), table.root / file_name(part(TP, 10, 19, A, 1)))
-    pq.write_table(pa.table({"__offset": ["1"]}), table.root / file_name(part(TP, 20, 29, A, 2)))
+    pq.write_table(pa.table({"n": [1]}), table.root / file_name([part(TP, 10, 19, A, 1)]))
+    pq.write_table(pa.table({"__offset": ["1"]}), table.root / file_name([part(TP, 20, 29, A, 2)]))
     code, answer = run.json("--offsets")
     assert (code, missing(answer), answer["files_without_offsets"]) == (0, [(0, 2, 0), (4, 9, 0)], 2)
 
@@ -253,6 +293,129 @@ def test_a_long_topic_is_told_as_names_have_it(table: Table, run: Audit) -> None
     assert run.json()[1]["partitions"][0]["topic"] == topic_in_names(topic)
 
 
+# --- files of several partitions ------------------------------------------------------------------------------------
+
+P1, P2 = TopicPartition("readings", 1), TopicPartition("readings", 2)
+GENERATION = "0a1b2c3d4e5f607100000003"
+
+
+@BOTH
+def test_a_file_of_several_partitions_counts_for_each_of_its_batch(
+    table: Table, run: Audit, how: tuple[str, ...]
+) -> None:
+    ranges = {P1: (0, 9), P2: (5, 7)}
+    table.add_shared({P1: range(0, 10, 2), P2: [5]}, ranges, f"{GENERATION}-1", folder="place=a")
+    table.add_shared({P1: range(1, 10, 2), P2: [7]}, ranges, f"{GENERATION}-1", folder="place=b")
+    table.add(5, 7, GENERATION, 1, offsets=[6], folder="place=c", tp=P2)
+    table.add(10, 19, GENERATION, 2, tp=P1)
+    code, answer = run.json(*how)
+    assert code == 0
+    assert whole(answer) == [(1, 0, 19, 3, 2, 0, 0), (2, 5, 7, 3, 1, 0, 0)]
+    assert run.text(*how)[1][0].startswith(f"file://{table.root}: 4 files, ")
+
+
+@BOTH
+def test_doubled_offsets_in_files_of_several_partitions_are_found(
+    table: Table, run: Audit, how: tuple[str, ...]
+) -> None:
+    table.add_shared({P1: range(10), P2: range(10)}, {P1: (0, 9), P2: (0, 9)}, f"{GENERATION}-1")
+    table.add_shared({P1: range(8, 15), P2: range(10, 15)}, {P1: (8, 14), P2: (10, 14)}, f"{GENERATION}-2")
+    code, answer = run.json(*how)
+    assert (code, doubled(answer)) == (1, [(8, 9, [f"{GENERATION}-1", f"{GENERATION}-2"])])
+    assert whole(answer) == [(1, 0, 14, 2, 2, 2, 0), (2, 0, 14, 2, 2, 0, 0)]
+
+
+def test_offsets_in_the_column_are_those_of_their_partition(table: Table, run: Audit) -> None:
+    table.add_shared({P1: [0, 1, 9], P2: range(10)}, {P1: (0, 9), P2: (0, 9)}, f"{GENERATION}-1")
+    assert missing(run.json()[1]) == []
+    assert missing(run.json("--offsets")[1]) == [(2, 8, 0)]
+    assert run.json("--offsets")[1]["partitions"][1]["missing_count"] == 0
+
+
+def test_one_message_may_be_in_both_kinds_of_files_of_a_batch(table: Table, run: Audit) -> None:
+    table.add_shared({P1: [0, 1], P2: [5]}, {P1: (0, 3), P2: (5, 5)}, f"{GENERATION}-1", folder="place=a")
+    table.add(0, 3, GENERATION, 1, offsets=[1, 2, 3], folder="place=b", tp=P1)
+    code, answer = run.json("--offsets")
+    assert (code, doubled(answer), missing(answer)) == (0, [], [])
+
+
+def test_files_of_several_topics_are_split_by_the_column_of_the_topic(table: Table, run: Audit) -> None:
+    other = TopicPartition("alerts", 1)
+    ranges = {P1: (0, 9), other: (0, 3)}
+    names = ("__offset", "__partition", "__topic")
+    table.add_shared({P1: [0, 9], other: [0, 1, 2, 3]}, ranges, f"{GENERATION}-1", columns=names)
+    code, answer = run.json("--offsets")
+    found = [(each["topic"], each["partition"], each["missing_offsets"]) for each in answer["partitions"]]
+    assert (code, found) == (0, [("alerts", 1, 0), ("readings", 1, 8)])
+
+
+@pytest.mark.parametrize("columns", [[], ["__offset"], ["__partition"]])
+def test_a_file_whose_rows_do_not_say_their_partition_counts_by_its_batch(
+    table: Table, run: Audit, columns: list[str]
+) -> None:
+    ranges = {P1: (0, 9), P2: (0, 9)}
+    table.add_shared({P1: [0], P2: [9]}, ranges, f"{GENERATION}-1", folder="place=a", columns=columns)
+    table.add_shared({P1: [3], P2: [4]}, ranges, f"{GENERATION}-1", folder="place=b")
+    code, answer = run.json("--offsets")
+    assert (code, answer["files_without_offsets"]) == (0, 1)
+    assert whole(answer) == [(1, 0, 9, 2, 1, 0, 0), (2, 0, 9, 2, 1, 0, 0)]
+    assert "1 file without __offset: all offsets of their batches count as held." in run.text("--offsets")[1]
+
+
+def test_offsets_that_are_not_those_of_the_batch_are_found_by_the_column(table: Table, run: Audit) -> None:
+    ranges = {P1: (0, 9), P2: (0, 9)}
+    table.add_shared({P1: range(10), P2: range(10)}, ranges, f"{GENERATION}-1")
+    foreign = table.add_shared({P1: [5, 11, 12], TP: [3]}, ranges, f"{GENERATION}-1", folder="place=b")
+    code, answer = run.json("--offsets")
+    assert (code, answer["misplaced_count"]) == (1, 2)
+    name = str(foreign.relative_to(table.root))
+    assert sorted(answer["misplaced"], key=lambda each: each["first"]) == [
+        {"file": name, "first": 3, "last": 3, "offsets": 1},
+        {"file": name, "first": 11, "last": 12, "offsets": 2},
+    ]
+
+
+@BOTH
+def test_a_file_of_several_partitions_without_offsets_in_its_footer_is_named(
+    table: Table, run: Audit, how: tuple[str, ...]
+) -> None:
+    path = table.add_shared({P1: [0], P2: [9]}, {}, f"{GENERATION}-1", with_footer=False)
+    table.add(0, 9)
+    code, answer = run.json(*how)
+    assert (code, answer["other_files"]) == (0, [path.name])
+    assert run.text(*how)[1][0].startswith(f"file://{table.root}: 1 file, ")
+
+
+@BOTH
+def test_files_of_several_partitions_that_are_undone_or_not_finished_are_left_out(
+    table: Table, run: Audit, how: tuple[str, ...]
+) -> None:
+    table.add(0, 9)
+    ranges = {TP: (5, 19), P2: (5, 19)}
+    undone = table.add_shared({TP: [5], P2: [6]}, ranges, f"{GENERATION}-1")
+    under_way = table.add_shared({TP: [5], P2: [6]}, ranges, f"{GENERATION}-2")
+    keep_journal(table.lake, "data/readings", pending=under_way, revoked=undone)
+    code, answer = run.json(*how)
+    assert (code, whole(answer)) == (0, [(3, 0, 9, 1, 1, 0, 0)])
+    assert answer["unsettled_files"] == 2
+
+
+def test_one_footer_of_a_batch_is_read(table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    ranges = {P1: (0, 99), P2: (0, 99)}
+    for place, rows in (("a", 90), ("b", 5), ("c", 50)):
+        table.add_shared({P1: range(rows), P2: range(rows)}, ranges, f"{GENERATION}-1", folder=f"place={place}")
+    asked = []
+    read_range = LocalStore.read_range
+
+    def read(store: LocalStore, key: str, begin: int, length: int) -> bytes:
+        asked.append(key)
+        return read_range(store, key, begin, length)
+
+    monkeypatch.setattr(LocalStore, "read_range", read)
+    assert whole(run.json()[1]) == [(1, 0, 99, 3, 1, 0, 0), (2, 0, 99, 3, 1, 0, 0)]
+    assert {key.split("/")[-2] for key in asked} == {"place=b"}, "the smallest"
+
+
 @pytest.mark.parametrize("number", ["-1", "many", "1.5"])
 def test_a_wrong_number_is_told(table: Table, number: str) -> None:
     with pytest.raises(ConfigError, match="argument --most"):
@@ -295,7 +458,7 @@ def test_a_batch_finished_during_the_listing_is_in_the_table(
     table.add(0, 9)
     finished = table.add(10, 19, number=1)
     keep_journal(table.lake, "data/readings", pending=finished, revoked=table.root / "none")
-    journal = next((table.root / "_journal").rglob("3.json"))
+    journal = next((table.root / "_journal").rglob("generations.d/*.json"))
     listing = LocalStore.list
 
     def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
@@ -315,7 +478,7 @@ def test_an_undone_file_that_was_swept_and_forgotten_during_the_listing_is_left_
     undone = table.add(0, 9, owner=B)
     table.add(0, 19)
     keep_journal(table.lake, "data/readings", pending=table.root / "none", revoked=undone)
-    journal = next((table.root / "_journal").rglob("3.json"))
+    journal = next((table.root / "_journal").rglob("generations.d/*.json"))
     listing = LocalStore.list
 
     def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:

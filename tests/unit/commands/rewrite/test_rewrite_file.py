@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from app.commands.rewrite.rewrite_file import Rewriter, Rewritten, SkippedError,
 from app.commands.rewrite.stored_rows import NotPossibleError
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.survey import survey
+from app.model import OffsetRange, TopicPartition
+from app.spark.batch_offsets import read_batch_offsets
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.storage.local.store import LocalStore
 from app.table.catalog_table import TableProperties
@@ -93,9 +96,9 @@ class Meddling(ArrowWriter):
         super().__init__()
         self._meddle = meddle
 
-    def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
+    def write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
         self._meddle()
-        return super().write_whole(source, columns, out)
+        return super().write_whole(source, columns, out, offsets)
 
 
 def test_the_file_has_the_table_s_types_under_its_own_name(table: Table) -> None:
@@ -178,6 +181,19 @@ def test_a_file_that_cannot_be_written_stays_as_it_is(table: Table) -> None:
     assert table.path.read_bytes() == before
 
 
+def test_the_offsets_in_a_footer_are_kept(table: Table) -> None:
+    """The name of a file of several partitions does not say them."""
+    offsets = (OffsetRange(TopicPartition("sensors", 0), 5, 9), OffsetRange(TopicPartition("sensors", 7), 0, 3))
+    path = ArrowWriter().write_whole(table.path, ["n", "v"], table.scratch / "with offsets", offsets)
+    shutil.move(path, table.path)
+    (table.scratch / "with offsets").rmdir()
+
+    table.rewriter().rewrite(KEY)
+
+    assert table.read() == [{"n": 2, "v": 1.0}, {"n": 1, "v": 2.0}]
+    assert read_batch_offsets(pq.read_metadata(table.path).metadata) == offsets
+
+
 class Forgetful(ArrowWriter):
     """Changes what it writes."""
 
@@ -185,8 +201,8 @@ class Forgetful(ArrowWriter):
         super().__init__()
         self._change = change
 
-    def write_whole(self, source: Path, columns: Sequence[str], out: Path) -> Path:
-        path = super().write_whole(source, columns, out)
+    def write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
+        path = super().write_whole(source, columns, out, offsets)
         pq.write_table(self._change(pq.read_table(path)), path)
         return path
 

@@ -1,0 +1,250 @@
+"""Exactly once: the log of one generation, written by its owner.
+
+The protocol. Every write is conditional on the version last read.
+
+claim      see ``app.journal.takeover``: the logs of the former owners are closed and settled. Then this log takes over
+           how far each partition is written, and which objects were rolled back. Only then the claims of the partitions
+           point to it, and what was rolled back is deleted.
+intend     before the first upload of a batch: ``pending`` with its files. It implies that the batch before is done.
+verify     after the uploads and before registering: if the version is not ours, another generation has closed the log.
+done       after registering, where no next batch's ``intend`` says it.
+
+A batch's dead letters and index files are uploaded before its last data file, so the data files alone show whether it
+is complete. A batch without data files is complete if its dead letters exist.
+
+A generation whose log was closed is fenced, with all its partitions. It registers nothing, and deletes only those of
+its objects that its own log lists as rolled back. An upload of a fenced member may land after they were deleted. So
+every owner deletes the objects of the list ``revoked`` repeatedly for a day, and the next generation inherits the list.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.journal.document import Document, FencedError, UnreadableError
+from app.journal.entry import JournaledFile, RolledBack
+from app.journal.log import GenerationLog, Progress, parse_log
+from app.journal.rolled_back import RolledBackObjects
+from app.model import TopicPartition
+from app.storage.base import ChangedError, ObjectStore
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a batch will store.
+
+    Args:
+        batch: its number, which no other batch of the generation has.
+        ends: its last offset of each topic-partition.
+        files: its data files.
+        also: keys of its other objects.
+    """
+
+    batch: int
+    ends: Mapping[TopicPartition, int]
+    files: tuple[JournaledFile, ...]
+    also: tuple[str, ...]
+
+
+class Generation:
+    """Writes its own log.
+
+    Any method may raise the store's errors. After a ``RetryableError`` the same call, or another one first, can be
+    made: it finds out whether the write without an answer succeeded. Safe from several threads.
+
+    Args:
+        store: connected.
+        key: of the log.
+        token: the generation's unique name.
+        roots: the prefixes that keys of the table's objects have; a log that names others is refused.
+        each: applies a function to every item, like ``map`` and possibly side by side.
+        clock: monotonic seconds.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        key: str,
+        token: str,
+        *,
+        roots: tuple[str, ...],
+        each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._document = Document(store, key, parse_log, roots)
+        self.token = token
+        self._clock = clock
+        self._verified_at = -float("inf")
+        self._fenced: FencedError | None = None
+        self._lock = threading.RLock()
+        self._rolled_back = RolledBackObjects(store.delete, each, now)
+
+    @property
+    def log(self) -> GenerationLog | None:
+        """The version that was last read or written here; ``None`` before the first."""
+        return self._document.current
+
+    @property
+    def seconds_since_verified(self) -> float:
+        """Seconds since the log was last known to be open."""
+        return self._clock() - self._verified_at
+
+    # --- at the claim -----------------------------------------------------------------------------------------------
+
+    def take_over(self, partitions: Iterable[Progress], revoked: Iterable[RolledBack]) -> None:
+        """Take over how far these partitions are written, before their claims point here.
+
+        Args:
+            partitions: they replace what the log has of them.
+            revoked: objects that former generations have rolled back.
+
+        Raises:
+            FencedError: another generation has closed the log.
+        """
+        with self._lock:
+            self._check_fence()
+            log = self.log or GenerationLog(seq=1, owner=self.token, writer=self.token)
+            by_tp = {each.tp: each for each in log.partitions} | {each.tp: each for each in partitions}
+            listed = {item.key: item for item in (*revoked, *log.revoked)}
+            taken = {"partitions": tuple(by_tp.values()), "revoked": tuple(listed.values())}
+            if self.log is None:
+                self._write(log.model_copy(update=taken))
+            elif any(getattr(log, name) != value for name, value in taken.items()):
+                self._write(log.changed(**taken))
+
+    def delete_inherited(self) -> None:
+        """Delete what was rolled back before, once all claims point here and before anything is read."""
+        with self._lock:
+            listed = self._own.revoked
+        self._rolled_back.delete(self._rolled_back.due_at_claim(listed))
+
+    # --- batch by batch ---------------------------------------------------------------------------------------------
+
+    def intend(self, intent: Intent) -> None:
+        """Announce a batch before its first upload.
+
+        Raises:
+            FencedError: another generation has closed the log.
+            FatalError: the batch has rows of other partitions.
+        """
+        with self._lock:
+            log = self._own
+            if log.state == "pending" and log.batch == intent.batch:
+                return
+            if foreign := intent.ends.keys() - {each.tp for each in log.partitions}:
+                cause = f"it has rows of {', '.join(map(str, sorted(foreign)))}, which the generation has not claimed"
+                raise FatalError("announcing a batch", cause, "Nothing of it was uploaded; please report this as a bug")
+            still = self._rolled_back.still(log.revoked)
+            pending = log.pending(intent.batch, intent.ends, intent.files, intent.also)
+            self._write(pending.model_copy(update={"revoked": still}))
+
+    def verify_ownership(self) -> None:
+        """Check that the stored log is our version.
+
+        Raises:
+            FencedError: it is not.
+        """
+        with self._lock:
+            self._check_fence()
+            asked_at = self._clock()
+            if not self._document.is_unchanged():
+                self._catch_up()
+            self._verified_at = asked_at
+
+    def done(self, batch: int) -> None:
+        """Write that this batch is in the lake and registered, unless the next one's intent already says it.
+
+        Raises:
+            FencedError: another generation has closed the log.
+        """
+        with self._lock:
+            if (self._own.state, self._own.batch) == ("pending", batch):
+                self._write(self._own.done().model_copy(update={"revoked": self._rolled_back.still(self._own.revoked)}))
+
+    def advance(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Write that all rows up to these offsets are in the lake; partitions that the log does not have are left out.
+
+        Raises:
+            FencedError: another generation has closed the log.
+        """
+        with self._lock:
+            log = self._own
+            moved = tuple(each.changed(end=max(each.end, ends.get(each.tp, -1))) for each in log.partitions)
+            if log.state == "done" and moved != log.partitions:
+                still = self._rolled_back.still(log.revoked)
+                self._write(log.changed(partitions=moved, revoked=still))
+
+    def delete_rolled_back(self) -> None:
+        """Delete again the rolled-back objects that are due: a late upload may have brought them back."""
+        with self._lock:
+            listed = self._own.revoked
+        self._rolled_back.delete(self._rolled_back.due(listed))  # outside of the lock, for it may take long
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _check_fence(self) -> None:
+        """Refuse everything once fenced: the version last read is then another member's."""
+        if self._fenced is not None:
+            raise self._fenced
+
+    @property
+    def _own(self) -> GenerationLog:
+        self._check_fence()
+        assert self.log is not None, "take_over() comes first"  # noqa: S101
+        return self.log
+
+    def _write(self, log: GenerationLog) -> None:
+        """Replace the stored log.
+
+        Raises:
+            FencedError: another generation has closed it.
+            RetryableError: it is a later version of our own, from a write that got no answer.
+        """
+        asked_at = self._clock()  # a process may be frozen while it waits for the answer
+        try:
+            self._document.write(log)
+        except ChangedError:
+            self._catch_up()
+            raise RetryableError(
+                f"writing the journal {self._document.where}", "an earlier write came through late"
+            ) from None
+        self._verified_at = asked_at
+
+    def _catch_up(self) -> None:
+        """Take over a later version of our own, from a write that got no answer.
+
+        Raises:
+            FencedError: the version is not ours. Deletes those of our objects that it rolls back first.
+        """
+        before = self.log
+        try:
+            found = self._document.read()
+        except UnreadableError as error:  # a newer release may have closed it: this member ends like any fenced one
+            self._fenced = FencedError(f"{self._document.where} was overwritten by something else: {error.cause}")
+            raise self._fenced from None
+        if found is None:
+            self._fenced = FencedError(f"{self._document.where} is gone: the table was deleted")
+            raise self._fenced
+        if found.writer == self.token and not found.closed and (before is None or found.seq > before.seq):
+            return
+        if before is not None and before.state == "pending":
+            rolled_back = {item.key for item in found.revoked}
+            for key in filter(rolled_back.__contains__, before.objects):
+                self._delete_if_possible(key)
+        self._fenced = FencedError(f"{self._document.where} was closed by another member of the consumer group")
+        raise self._fenced
+
+    def _delete_if_possible(self, key: str) -> None:
+        try:
+            self._store.delete(key)
+        except ConnectorError as error:  # of any kind: we are about to end this generation anyway
+            logger.info("%s; the next owner deletes it too", error)

@@ -1,0 +1,175 @@
+"""Defines the log of a generation: the document that makes delivery exactly once.
+
+A generation is one assignment of topic-partitions to one member of the consumer group. Its log says how far each of
+them is written, and which batch is on its way. Its owner writes it for each batch. Whoever claims one of the partitions
+later closes it first.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, known_id, parse, to_body
+from app.model import TopicPartition
+
+
+class Progress(Stored):
+    """How far one topic-partition is written.
+
+    Attributes:
+        end: its last offset that is in the table or gives no row.
+        to: its last offset in the pending batch; ``None`` if that has none of it.
+        topic_id: of the topic of these offsets; empty if the broker does not give it.
+        cluster_id: of the Kafka cluster of these offsets; empty if the broker does not give it.
+        marks_commits: whether the group's offsets have the connector's mark (``app.journal.group_offsets``).
+    """
+
+    topic: str
+    partition: int
+    end: int = Field(ge=-1)
+    to: int | None = None
+    topic_id: str = ""
+    cluster_id: str = ""
+    marks_commits: bool = False
+
+    @field_validator("topic_id")
+    @classmethod
+    def _zero_is_no_id(cls, value: str) -> str:
+        return known_id(value)
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def changed(self, **values: object) -> "Progress":
+        return self.model_copy(update=values)
+
+
+class GenerationLog(Stored):
+    """One version of the document.
+
+    Attributes:
+        seq: counts the versions, so that no two of them are equal byte for byte, and none has another's ETag.
+        owner: token of the generation.
+        closed: the owner may not write any more.
+        writer: token of the generation that wrote this version.
+        state: ``done``: everything up to each ``end`` is in the lake. ``pending``: ``files`` and ``also`` may be
+            uploaded or not. ``kept``: ``files`` belong to the table, and may not be registered yet; each ``end`` counts
+            them.
+        batch: number of the owner's batch.
+        partitions: how far each is written.
+        files: data files of a pending batch; for a kept one, those that existed.
+        also: keys of its other objects, which are rolled back with it and never registered. They are uploaded before
+            the last data file. So the data files alone show whether the batch is complete, even if a user has deleted
+            the others.
+        revoked: objects of batches that were rolled back, also in former generations: they never belong to the table.
+    """
+
+    version: Literal[2] = 2
+    seq: int = Field(ge=1)
+    owner: str
+    writer: str
+    closed: bool = False
+    state: Literal["done", "pending", "kept"] = "done"
+    batch: int = 0
+    partitions: tuple[Progress, ...] = ()
+    files: tuple[JournaledFile, ...] = ()
+    also: tuple[str, ...] = ()
+    revoked: tuple[RolledBack, ...] = ()
+
+    @model_validator(mode="after")
+    def _only_unfinished_has_files(self) -> "GenerationLog":
+        if self.state == "done" and (self.files or self.also):
+            raise ValueError("a log that is done has files")
+        if self.state != "pending" and any(each.to is not None for each in self.partitions):
+            raise ValueError(f"a log that is {self.state} has the ends of a batch")
+        return self
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """The objects of a pending batch that show whether it is complete: the last ones to be uploaded."""
+        return tuple(file.key for file in self.files) or self.also
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """All objects of the batch."""
+        return (*(file.key for file in self.files), *self.also)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The offsets of the pending batch; without those partitions of which it has late records alone."""
+        return tuple(
+            Span(
+                topic=each.topic,
+                partition=each.partition,
+                first=each.end + 1,
+                last=each.to,
+                topic_id=each.topic_id,
+                cluster_id=each.cluster_id,
+            )
+            for each in self.partitions
+            if each.to is not None and each.to > each.end
+        )
+
+    def of(self, tp: TopicPartition) -> Progress | None:
+        """How far the partition is written; ``None`` if it is not in the log."""
+        return next((each for each in self.partitions if each.tp == tp), None)
+
+    def pending(
+        self, batch: int, ends: Mapping[TopicPartition, int], files: Iterable[JournaledFile], also: Iterable[str]
+    ) -> "GenerationLog":
+        """The next version, in which this batch is on its way. It implies that the one before is in the lake."""
+        moved = (
+            each.changed(to=max(each.end, ends[each.tp]) if each.tp in ends else None)
+            for each in self._moved().values()
+        )
+        return self.changed(batch=batch, state="pending", partitions=tuple(moved), files=tuple(files), also=tuple(also))
+
+    def kept(self, files: Iterable[JournaledFile]) -> "GenerationLog":
+        """The next version, in which these files of the pending batch belong to the table."""
+        return self.changed(state="kept", partitions=tuple(self._moved().values()), files=tuple(files), also=())
+
+    def done(self) -> "GenerationLog":
+        """The next version, in which the batch is in the lake and registered."""
+        return self.changed(state="done", partitions=tuple(self._moved().values()), files=(), also=())
+
+    def rolled_back(self, since: int) -> "GenerationLog":
+        """The next version, in which the pending batch is rolled back: its rows come again."""
+        return self.changed(
+            state="done",
+            partitions=tuple(each.changed(to=None) for each in self.partitions),
+            files=(),
+            also=(),
+            revoked=(*self.revoked, *(RolledBack(key=key, since=since) for key in self.objects)),
+        )
+
+    def changed(self, **values: object) -> "GenerationLog":
+        """The next version, with these values."""
+        return GenerationLog.model_validate({**dict(self), "seq": self.seq + 1, **values})
+
+    def to_body(self) -> bytes:
+        """The JSON to store."""
+        return to_body(self)
+
+    def _moved(self) -> dict[TopicPartition, Progress]:
+        """The partitions once the batch is in the lake."""
+        return {
+            each.tp: each if each.to is None else each.changed(end=max(each.end, each.to), to=None)
+            for each in self.partitions
+        }
+
+
+def parse_log(body: bytes, roots: tuple[str, ...]) -> GenerationLog:
+    """Read a log.
+
+    Args:
+        body: the stored JSON.
+        roots: the prefixes that its keys may have; the connector must not touch any other key.
+
+    Raises:
+        ValueError: it is damaged, of a newer release or not ours; the message says which.
+    """
+    log = parse(GenerationLog, body)
+    check_keys((*log.objects, *(item.key for item in log.revoked)), roots)
+    return log

@@ -1,0 +1,362 @@
+"""Takes partitions over for a new generation: fences and settles their former owners, then points their claims to it.
+
+1. Read the claims, and the logs that they name. Close each log that is not closed: this fences the **whole** former
+   generation. Only then look at its batch and settle it (``app.journal.settle``).
+2. Ask Kafka, and choose the first offset of each partition.
+3. Write how far each partition is written into our own log, together with what was rolled back.
+4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1.
+5. Delete what was rolled back. Then the partitions may be read.
+
+For at-least-once delivery, what was rolled back is deleted after step 2, and then the claims are switched off.
+
+Each step may be repeated from the first, by this member or by another one at the same time.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from app.errors import FatalError, RetryableError
+from app.journal.claim import AnyClaim, JournalEntry, PartitionClaim, parse_claim
+from app.journal.document import Document, FencedError
+from app.journal.entry import JournaledFile, RolledBack, Span, claim_key, ids_differ, log_key
+from app.journal.generation import Generation
+from app.journal.group_offsets import PartitionOffsets
+from app.journal.log import GenerationLog, Progress, parse_log
+from app.journal.settle import Settlement
+from app.model import TopicPartition
+from app.storage.base import ChangedError, ObjectStore
+
+_TRIED = 5
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+_Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+
+class Offsets(Protocol):
+    """Asks Kafka about a topic-partition; ``app.journal.group_offsets.GroupOffsets`` in production."""
+
+    def of(self, tp: TopicPartition) -> PartitionOffsets: ...
+    def cluster_id(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is known of a partition when its former owner is settled.
+
+    ``progress`` is ``None`` without a log, and where the last delivery was at least once.
+    """
+
+    progress: Progress | None
+    revoked: tuple[RolledBack, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """How a partition begins: ``value`` is for the caller, ``progress`` for the log (``None``: without one)."""
+
+    value: Any
+    progress: Progress | None
+
+
+class Takeover:
+    """Takes partitions over; safe from several threads.
+
+    Args:
+        store: connected.
+        table_root, group: the table and the consumer group.
+        roots: the prefixes that keys of the table's objects have.
+        offsets: asks Kafka.
+        register: registers the files of a former owner's batch in the catalog; safe to repeat.
+        each: applies a function to every partition or log, like ``map`` and possibly side by side.
+        each_object: the same for a batch's objects, of which there are up to thousands; it is called inside of ``each``
+            and must not wait for the same threads.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        table_root: str,
+        group: str,
+        *,
+        roots: tuple[str, ...],
+        offsets: Offsets,
+        register: Callable[[Sequence[JournaledFile]], None],
+        each: _Each = map,
+        each_object: _Each = map,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._table_root = table_root
+        self._group = group
+        self._roots = roots
+        self._offsets = offsets
+        self._each = each
+        self._each_object = each_object
+        self._settlement = Settlement(store, register, self._left_in_kafka, each_object, now)
+
+    def run(
+        self,
+        tps: Collection[TopicPartition],
+        token: str,
+        generation: Generation | None,
+        *,
+        is_wanted: Callable[[], bool],
+        check: Callable[[TopicPartition, Progress], None],
+        begin: Callable[[TopicPartition, Progress | None], Begin],
+    ) -> dict[TopicPartition, Any]:
+        """Take these partitions over.
+
+        Args:
+            tps: the partitions of the new generation.
+            token: of the new generation.
+            generation: the new one; ``None`` for at-least-once delivery: claims are then switched off, and no new ones
+                are written.
+            is_wanted: whether the assignment still is current; a claim after its end would fence the next one.
+            check: raises if the partition must not be claimed; its owner then is not fenced.
+            begin: chooses how a partition begins, once its former owner is settled.
+
+        Returns:
+            The values that ``begin`` gave, of those partitions that are taken over. The others met an error that may
+            pass, as without a leader, or another member: call again for these.
+
+        Raises:
+            FencedError: the assignment ended, or other members claim the same partitions at the same time.
+            FatalError: a document cannot be understood.
+            ConnectorError: of the store, of the catalog, or Kafka's, for all of them. The call may then be repeated.
+        """
+        waiting = list(tps)
+        for _ in range(_TRIED):
+            values, errors = self._round(waiting, token, generation, is_wanted, check, begin)
+            if values:
+                if generation is not None:
+                    generation.delete_inherited()
+                return values
+            if errors:
+                raise errors[0]
+        raise FencedError(f"others claim {', '.join(map(str, waiting))} at the same time")
+
+    def _round(
+        self,
+        tps: Sequence[TopicPartition],
+        token: str,
+        generation: Generation | None,
+        is_wanted: Callable[[], bool],
+        check: Callable[[TopicPartition, Progress], None],
+        begin: Callable[[TopicPartition, Progress | None], Begin],
+    ) -> tuple[dict[TopicPartition, Any], list[RetryableError]]:
+        """Steps 1 to 4. Leaves out partitions whose claims others have changed, and those that met an error.
+
+        Returns:
+            The values of the others, and the errors.
+        """
+        claims, errors = self._possible(self._claim, tps)
+        found = self._settled(claims, token, is_wanted, check, errors)
+        begins, more_errors = self._possible(lambda tp: begin(tp, found[tp].progress), found)
+        errors += more_errors
+        if not begins:
+            return {}, errors
+        _require(is_wanted)  # it may have taken long: the next owner may be writing the first claim
+        revoked = [item for each in found.values() for item in each.revoked]
+        if generation is not None:
+            generation.take_over([each.progress for each in begins.values() if each.progress is not None], revoked)
+            taken, more_errors = self._possible(
+                lambda tp: self._point(claims[tp], token, begins[tp], is_wanted), begins
+            )
+        else:
+            for _ in self._each_object(self._store.delete, {item.key for item in revoked}):
+                pass  # before the claims: once they are off, nobody finds the list again
+            taken, more_errors = self._possible(lambda tp: self._switch_off(claims[tp], is_wanted), begins)
+        errors += more_errors
+        return {tp: begins[tp].value for tp, is_ours in taken.items() if is_ours}, errors
+
+    def _possible(self, work: Callable[[_K], _V], items: Iterable[_K]) -> tuple[dict[_K, _V], list[RetryableError]]:
+        """Do the work for each item.
+
+        Returns:
+            The results of those for which it worked, and the errors of the others.
+        """
+
+        def attempt(item: _K) -> tuple[_K, _V | RetryableError]:
+            try:
+                return item, work(item)
+            except RetryableError as error:
+                return item, error
+
+        done = list(self._each(attempt, items))
+        errors = [result for _, result in done if isinstance(result, RetryableError)]
+        return {item: result for item, result in done if not isinstance(result, RetryableError)}, errors
+
+    # --- 1 ----------------------------------------------------------------------------------------------------------
+
+    def _claim(self, tp: TopicPartition) -> Document[AnyClaim]:
+        claim: Document[AnyClaim] = Document(
+            self._store, claim_key(self._table_root, self._group, tp), parse_claim, self._roots
+        )
+        claim.read()
+        return claim
+
+    def _settled(
+        self,
+        claims: Mapping[TopicPartition, Document[AnyClaim]],
+        token: str,
+        is_wanted: Callable[[], bool],
+        check: Callable[[TopicPartition, Progress], None],
+        errors: list[RetryableError],
+    ) -> dict[TopicPartition, Found]:
+        """What is known of each partition; those are left out whose claims others have changed meanwhile.
+
+        Those are left out too that met an error; it is appended to ``errors``.
+        """
+        logs: dict[str, list[TopicPartition]] = {}
+        former: list[TopicPartition] = []
+        found: dict[TopicPartition, Found] = {}
+        for tp, claim in claims.items():
+            if isinstance(claim.current, PartitionClaim) and claim.current.state == "on":
+                logs.setdefault(claim.current.owner, []).append(tp)
+            elif isinstance(claim.current, JournalEntry) and claim.current.state != "off":
+                former.append(tp)
+            else:
+                found[tp] = Found(None, claim.current.revoked if isinstance(claim.current, JournalEntry) else ())
+
+        def of_entry(tp: TopicPartition) -> dict[TopicPartition, Found]:
+            return self._settled_entry(tp, claims[tp], token, is_wanted, check)
+
+        def of_log(owner: str) -> dict[TopicPartition, Found]:
+            return self._settled_log(owner, logs[owner], claims, token, is_wanted, check)
+
+        of_entries, errors_of_entries = self._possible(of_entry, former)
+        of_logs, errors_of_logs = self._possible(of_log, logs)
+        errors += errors_of_entries + errors_of_logs
+        for settled in (*of_entries.values(), *of_logs.values()):
+            found |= settled
+        return found
+
+    def _settled_entry(
+        self,
+        tp: TopicPartition,
+        claim: Document[AnyClaim],
+        token: str,
+        is_wanted: Callable[[], bool],
+        check: Callable[[TopicPartition, Progress], None],
+    ) -> dict[TopicPartition, Found]:
+        """Fence and settle the owner of a journal of a former release."""
+        entry = claim.current
+        assert isinstance(entry, JournalEntry)  # noqa: S101 - the caller has looked
+        check(tp, entry.progress_of(tp))
+        _require(is_wanted)
+        try:
+            if entry.owner != token:
+                claim.write(entry.changed(owner=token))
+            self._settlement.settle(claim, entry.spans_of(tp))
+        except ChangedError:
+            return {}
+        entry = claim.current
+        assert isinstance(entry, JournalEntry)  # noqa: S101 - what settle() writes
+        return {tp: Found(entry.progress_of(tp), entry.revoked)}
+
+    def _settled_log(
+        self,
+        owner: str,
+        tps: Sequence[TopicPartition],
+        claims: Mapping[TopicPartition, Document[AnyClaim]],
+        token: str,
+        is_wanted: Callable[[], bool],
+        check: Callable[[TopicPartition, Progress], None],
+    ) -> dict[TopicPartition, Found]:
+        """Close a former generation's log and settle its batch; our own, from an earlier try, stays open."""
+        document = Document(self._store, log_key(self._table_root, self._group, owner), parse_log, self._roots)
+        log = document.read()
+        if log is None:
+            return self._without_log(document.where, tps, claims)
+        for tp in tps:
+            check(tp, self._progress(document, log, tp))
+        if owner != token:
+            log = self._closed(document, token, is_wanted)
+        return {tp: Found(self._progress(document, log, tp), log.revoked) for tp in tps}
+
+    def _closed(self, document: Document[GenerationLog], token: str, is_wanted: Callable[[], bool]) -> GenerationLog:
+        for _ in range(_TRIED):
+            _require(is_wanted)
+            assert document.current is not None  # noqa: S101 - the caller has read it
+            try:
+                if not document.current.closed:
+                    document.write(document.current.changed(closed=True, writer=token))
+                self._settlement.settle(document, document.current.spans)
+            except ChangedError:
+                if document.read() is None:
+                    break
+            else:
+                return document.current
+        raise FencedError(f"others write {document.where} at the same time")
+
+    def _without_log(
+        self, where: str, tps: Sequence[TopicPartition], claims: Mapping[TopicPartition, Document[AnyClaim]]
+    ) -> dict[TopicPartition, Found]:
+        """Nothing, where the claims name another log by now.
+
+        Raises:
+            FatalError: they still name this one.
+        """
+        if not all(claims[tp].is_unchanged() for tp in tps):
+            return {}
+        raise FatalError(
+            f"reading the journal {where}",
+            "it is gone, and the claim of " + ", ".join(map(str, tps)) + " names it",
+            "Restore the object. If the claims beside it are deleted too, the connector goes on from the offset "
+            "committed in Kafka, and rows may then come twice",
+        )
+
+    def _progress(self, document: Document[GenerationLog], log: GenerationLog, tp: TopicPartition) -> Progress:
+        progress = log.of(tp)
+        if progress is None:
+            raise FatalError(
+                f"reading the journal {document.where}",
+                f"the claim of {tp} names it, and it does not have that partition",
+                "Restore the claim and the log from the same moment, or report this as a bug",
+            )
+        return progress
+
+    def _left_in_kafka(self, span: Span) -> range:
+        """The offsets of a span that Kafka still has: none if the topic was recreated or the cluster is another one."""
+        kafka = self._offsets.of(span.tp)
+        if ids_differ(span.topic_id, kafka.topic_id) or ids_differ(span.cluster_id, kafka.cluster_id):
+            return range(0)
+        return range(max(span.first, kafka.low), min(span.last + 1, kafka.high))
+
+    # --- 4 ----------------------------------------------------------------------------------------------------------
+
+    def _point(self, claim: Document[AnyClaim], token: str, begin: Begin, is_wanted: Callable[[], bool]) -> bool:
+        """Let the claim name the new generation; ``False`` if another member has changed it."""
+        current = claim.current
+        if isinstance(current, PartitionClaim) and current.state == "on" and current.owner == token:
+            return True
+        cluster_id = begin.progress.cluster_id if begin.progress else ""
+        return _written(claim, PartitionClaim(seq=_next(current), owner=token, cluster_id=cluster_id), is_wanted)
+
+    def _switch_off(self, claim: Document[AnyClaim], is_wanted: Callable[[], bool]) -> bool:
+        """Write that rows come without a log from now on; ``False`` if another member has changed the claim."""
+        current = claim.current
+        if current is None or current.state == "off":
+            return True
+        return _written(claim, PartitionClaim(seq=_next(current), owner="", state="off"), is_wanted)
+
+
+def _written(claim: Document[AnyClaim], new: PartitionClaim, is_wanted: Callable[[], bool]) -> bool:
+    _require(is_wanted)
+    try:
+        claim.write(new)
+    except ChangedError:
+        return False
+    return True
+
+
+def _next(current: AnyClaim | None) -> int:
+    return current.seq + 1 if current else 1
+
+
+def _require(is_wanted: Callable[[], bool]) -> None:
+    if not is_wanted():
+        raise FencedError("the assignment ended before its partitions were claimed")

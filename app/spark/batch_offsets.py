@@ -1,0 +1,41 @@
+"""The offsets of a batch in the footers of its files, for files whose names do not say them.
+
+Spark keeps what is noted at a column in the footer, in the JSON of ``org.apache.spark.sql.parquet.row.metadata``. There
+it is at the first column: ``{"kafka_offsets": {"readings": {"0": [1000, 2999], "1": [980, 2999]}}}``.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from app.model import OffsetRange, TopicPartition
+
+_ROW_METADATA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+_OFFSETS: Final = "kafka_offsets"
+
+
+def as_column_metadata(offsets: Iterable[OffsetRange]) -> dict[str, Any]:
+    """What Spark is to note at a column."""
+    by_topic: dict[str, dict[str, list[int]]] = {}
+    for each in offsets:
+        by_topic.setdefault(each.tp.topic, {})[str(each.tp.partition)] = [each.first, each.last]
+    return {_OFFSETS: by_topic}
+
+
+def read_batch_offsets(footer: Mapping[bytes, bytes] | None) -> tuple[OffsetRange, ...]:
+    """Reads the offsets from the key-value metadata of a Parquet footer.
+
+    Returns:
+        Those of the batch, by topic and partition; empty for a file without them.
+    """
+    try:
+        fields = json.loads((footer or {}).get(_ROW_METADATA, b"{}"))["fields"]
+        [by_topic] = [field["metadata"][_OFFSETS] for field in fields if _OFFSETS in field["metadata"]]
+        found = [
+            OffsetRange(TopicPartition(topic, int(partition)), int(first), int(last))
+            for topic, partitions in by_topic.items()
+            for partition, (first, last) in partitions.items()
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ()  # of another program, which may note down what it likes
+    return tuple(sorted(found, key=lambda each: each.tp))

@@ -1,0 +1,447 @@
+"""What the next owner makes of a batch that a former one left: kept whole, or undone whole."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import RetryableError
+from app.journal.group_offsets import PartitionOffsets
+from tests.unit.journal.journal_bench import (
+    OURS,
+    P0,
+    P1,
+    THEIRS,
+    THIRD,
+    Bench,
+    begin_at,
+    file,
+    former_entry,
+    intent,
+    key_of,
+)
+
+DAY = 24 * 3600
+REFUSED = RetryableError("registering files", "503")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.check_versions()
+
+
+# --- kept or undone -------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_all_there_is_registered_and_kept(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}, also=["letter"]))
+    bench.store_files("1", "2", "letter")
+    bench.claimed(tps=[P0, P1])
+    assert bench.registered == [[key_of("1"), key_of("2")]]
+    assert (bench.log().state, bench.log().objects, bench.log().closed) == ("done", (), True)
+    assert [each.end for each in bench.log(THEIRS).partitions] == [9, 7]
+    assert bench.rolled_back(THEIRS) == []
+    assert all(bench.has(name) for name in ("1", "2", "letter"))
+    assert "batch 0 of a former owner was complete: kept" in caplog.text
+
+
+def test_a_batch_is_written_as_kept_before_anything_is_registered_and_as_done_after_it(bench: Bench) -> None:
+    bench.begun().intend(intent("1"))
+    bench.store_files("1")
+    bench.catalog_errors = [REFUSED]
+    with pytest.raises(RetryableError):
+        bench.claimed()
+    assert (bench.log().state, bench.end(), bench.log().files) == ("kept", 9, (file("1"),))
+    assert bench.any_claim() is not None
+    bench.claimed()
+    assert (bench.log().state, bench.end(THEIRS)) == ("done", 9)
+    assert bench.registered == [[key_of("1")]]
+
+
+@pytest.mark.parametrize("missing", ["1", "2"])
+def test_a_batch_of_which_a_file_is_missing_is_undone(
+    bench: Bench, missing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}, also=["letter"]))
+    bench.store_files(*{"1", "2", "letter"} - {missing})
+    bench.claimed(tps=[P0, P1])
+    assert bench.registered == []
+    assert (bench.log().state, bench.log().objects) == ("done", ())
+    assert [each.end for each in bench.log(THEIRS).partitions] == [4, 4]
+    assert bench.rolled_back(OURS) == bench.rolled_back(THEIRS) == [key_of("1"), key_of("2"), key_of("letter")]
+    assert not any(bench.has(name) for name in ("1", "2", "letter"))
+    assert "batch 0 of a former owner was not complete (1 of 3 objects missing): undone" in caplog.text
+    assert bench.asked == [P0, P1]
+
+
+def test_a_batch_whose_dead_letter_was_cleaned_away_is_kept(bench: Bench) -> None:
+    """It was there before the last data file."""
+    bench.begun(end=4).intend(intent("1", "2", end=9, also=["letter", "index"]))
+    bench.store_files("1", "2")
+    bench.claimed()
+    assert bench.registered == [[key_of("1"), key_of("2")]]
+    assert (bench.end(THEIRS), bench.rolled_back(THEIRS)) == (9, [])
+    assert bench.has("1")
+    assert bench.asked == [], "of Kafka nothing is needed"
+
+
+@pytest.mark.parametrize("also_first", [True, False])
+def test_of_a_batch_that_the_earliest_releases_left_behind_every_object_counts(
+    bench: Bench, *, also_first: bool
+) -> None:
+    """They uploaded in any order: the data files may be there and the dead letter not yet."""
+    entry = former_entry("pending", start=5, end=9, files=(file("1"),), also=(key_of("letter"),), also_first=also_first)
+    body = entry.model_dump_json(exclude=set() if also_first else {"also_first"})
+    bench.overwrite(bench.claim_key(), body.encode())
+    bench.store_files("1")
+    bench.claimed()
+    assert bench.end(THEIRS) == (9 if also_first else 4)
+    assert bench.rolled_back(THEIRS) == ([] if also_first else [key_of("1"), key_of("letter")])
+
+
+@pytest.mark.parametrize("body", [b"", b"012345678", b"0123456789+"])
+def test_a_file_of_another_size_is_missing(bench: Bench, body: bytes) -> None:
+    bench.begun().intend(intent("1", "2"))
+    bench.store_files("1")
+    bench.store_files("2", body=body)
+    bench.claimed()
+    assert bench.registered == []
+    assert bench.end(THEIRS) == -1
+    assert not bench.has("1")
+    assert not bench.has("2")
+
+
+def test_an_object_whose_size_nobody_knows_is_there_at_any_size(bench: Bench) -> None:
+    bench.begun().intend(intent(also=["letter"]))
+    bench.store_files("letter", body=b"any")
+    bench.claimed()
+    assert bench.end(THEIRS) == 9
+
+
+def test_a_file_that_an_old_listing_lacks_is_there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a share, replicas on other machines may see what was there a minute ago."""
+    bench.begun().intend(intent("1"))
+    bench.store_files("1")
+    monkeypatch.setattr(bench.store, "list", lambda _: iter(()))
+    bench.claimed()
+    assert bench.registered == [[key_of("1")]]
+    assert bench.has("1")
+
+
+def test_a_longer_name_that_begins_like_a_file_is_not_the_file(bench: Bench) -> None:
+    bench.begun().intend(intent("1"))
+    bench.store_files("10")
+    bench.claimed()
+    assert bench.registered == []
+    assert bench.has("10")
+
+
+def test_a_batch_of_dead_letters_alone_is_kept_or_undone_too(bench: Bench) -> None:
+    bench.begun().intend(intent(end=3, also=["letter"]))
+    bench.store_files("letter")
+    owner = bench.claimed()
+    assert bench.end(THEIRS) == 3
+    assert bench.has("letter")
+    owner.intend(intent(batch=1, end=5, also=["letter2"]))
+    bench.claimed(THIRD)
+    assert bench.end(THIRD) == 3
+    assert bench.rolled_back(THIRD) == [key_of("letter2")]
+
+
+def test_files_are_deleted_only_once_all_claims_point_to_the_log_that_names_them(bench: Bench) -> None:
+    """Before it is written that they are rolled back, their owner might register them."""
+    bench.begun(tps=[P0, P1]).intend(intent("1", "2"))
+    bench.store_files("1")
+    seen: list[tuple[list[str], str, str]] = []
+
+    def look(_: str) -> None:
+        seen.append((bench.rolled_back(THEIRS), bench.stored_claim(P0).owner, bench.stored_claim(P1).owner))
+
+    bench.store.refuse_delete = look
+    bench.claimed(tps=[P0, P1])
+    assert seen == [([key_of("1"), key_of("2")], THEIRS, THEIRS)] * 2
+    assert not bench.has("1")
+
+
+def test_a_roll_back_that_cannot_be_written_deletes_nothing(bench: Bench) -> None:
+    bench.begun().intend(intent("1", "2"))
+    bench.store_files("1")
+
+    def refuse(what: str, _: str) -> None:
+        if what == "write" and bench.log().closed:
+            raise REFUSED
+
+    bench.store.on_small = refuse
+    with pytest.raises(RetryableError):
+        bench.claimed()
+    assert bench.store.deleted == []
+    assert bench.log().state == "pending"
+    assert bench.has("1")
+
+
+def test_a_deletion_that_fails_keeps_the_claim_waiting_and_is_repeated(bench: Bench) -> None:
+    bench.begun().intend(intent("1", "2"))
+    bench.store_files("1")
+    owner = bench.generation(THEIRS)
+    bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
+    for _ in range(2):
+        with pytest.raises(RetryableError, match="deleting"):
+            bench.claim(owner)
+    assert bench.has("1")
+    bench.store.refuse_delete = lambda _: None
+    bench.claim(owner)
+    assert not bench.has("1")
+    assert bench.registered == []
+
+
+# --- what Kafka cannot give again -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_former_release", [True, False])
+@pytest.mark.parametrize(("low", "high"), [(7, 99), (10, 99), (0, 0), (0, 8)], ids=["tail", "none", "cut", "head"])
+def test_files_whose_rows_are_gone_from_kafka_stay_though_others_are_missing(
+    bench: Bench, low: int, high: int, caplog: pytest.LogCaptureFixture, *, is_former_release: bool
+) -> None:
+    batch = intent("1", "2", "3", end=9, also=["letter", "lost letter"])
+    if is_former_release:
+        bench.write_former(former_entry("pending", batch=0, start=5, files=batch.files, also=batch.also))
+    else:
+        bench.begun(end=4).intend(batch)
+    bench.store_files("1", "3", "letter")
+    bench.kafka = PartitionOffsets(None, low, high, "id")
+    bench.claimed()
+    assert bench.registered == [[key_of("1"), key_of("3")]]
+    assert (bench.end(THEIRS), bench.rolled_back(THEIRS)) == (9, [])
+    assert all(bench.has(name) for name in ("1", "3", "letter"))
+    assert bench.store.deleted == []
+    (text,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert "batch 0 of a former owner (offsets sensors[0] 5 to 9) is not complete" in text
+    assert f"2 of 5 objects with 2 rows are missing: {key_of('2')}, {key_of('lost letter')}" in text
+
+
+@pytest.mark.parametrize(
+    ("gone", "has"),
+    [
+        (PartitionOffsets(None, 7, 99, "id"), "only offsets sensors[0] 5 to 9, sensors[1] 7 to 8"),
+        (PartitionOffsets(None, 0, 99, "another"), "only offsets sensors[0] 5 to 9"),
+        (PartitionOffsets(None, 0, 99, "id", "other cluster"), "only offsets sensors[0] 5 to 9"),
+    ],
+    ids=["expired", "recreated", "moved"],
+)
+def test_a_batch_is_kept_with_what_is_there_if_one_of_its_partitions_cannot_be_read_again(
+    bench: Bench, gone: PartitionOffsets, has: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its files hold rows of both: none of them can be deleted without a loss."""
+    owner = bench.generation()
+    for tp in (P0, P1):
+        bench.kafka_of[tp] = PartitionOffsets(None, 0, 99, "id", "cluster")
+    bench.claim(owner, [P0, P1], begin=lambda tp, _: begin_at(tp, 4, cluster_id="cluster"))
+    owner.intend(intent("1", "2", ends={P0: 9, P1: 8}))
+    bench.store_files("1")
+    bench.kafka_of[P1] = gone
+    bench.claimed(tps=[P0, P1])
+    assert bench.registered == [[key_of("1")]]
+    assert [each.end for each in bench.log(THEIRS).partitions] == [9, 8]
+    assert bench.has("1")
+    (text,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert "(offsets sensors[0] 5 to 9, sensors[1] 5 to 8) is not complete" in text
+    assert f"Kafka has {has} of its records any more" in text
+
+
+def test_a_partition_with_late_records_alone_does_not_disturb_a_batch_that_kafka_cannot_give_again(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Records of a buffered join lie before the partition's end: the batch has no offsets of it to read again."""
+    bench.begun(tps=[P0, P1], end=9).intend(intent("1", "2", ends={P0: 19, P1: 5}))
+    bench.store_files("1")
+    bench.kafka = PartitionOffsets(None, 15, 99, "id")
+    bench.claimed(tps=[P0, P1])
+    assert [each.end for each in bench.log(THEIRS).partitions] == [19, 9]
+    assert bench.registered == [[key_of("1")]]
+    assert "(offsets sensors[0] 10 to 19) is not complete" in caplog.text
+
+
+def test_a_file_of_another_size_is_not_registered_where_the_rest_is_kept(bench: Bench) -> None:
+    bench.begun(end=4).intend(intent("1", "2", end=9))
+    bench.store_files("1")
+    bench.store_files("2", body=b"half")
+    bench.kafka = PartitionOffsets(None, 10, 99, "id")
+    bench.claimed()
+    assert bench.registered == [[key_of("1")]]
+    assert bench.has("2")
+
+
+@pytest.mark.parametrize("low", [7, 10])
+def test_a_batch_of_which_nothing_is_there_is_undone_whatever_kafka_has(bench: Bench, low: int) -> None:
+    bench.begun(end=4).intend(intent("1", "2", end=9, also=["letter"]))
+    bench.kafka = PartitionOffsets(None, low, 99, "id")
+    bench.claimed()
+    assert bench.registered == []
+    assert bench.end(THEIRS) == 4
+
+
+@pytest.mark.parametrize(("low", "end"), [(7, 4), (10, 9)])
+def test_dead_letters_alone_are_kept_only_if_kafka_has_none_of_the_records(bench: Bench, low: int, end: int) -> None:
+    bench.begun(end=4).intend(intent("1", end=9, also=["letter"]))
+    bench.store_files("letter")
+    bench.kafka = PartitionOffsets(None, low, 99, "id")
+    bench.claimed()
+    assert bench.registered in ([], [[]])
+    assert bench.end(THEIRS) == end
+    assert bench.has("letter") == (end == 9)
+
+
+def test_kafka_that_does_not_answer_leaves_the_batch_as_it_is(bench: Bench) -> None:
+    bench.begun().intend(intent("1", "2"))
+    bench.store_files("1")
+    bench.kafka_errors = [RetryableError("asking Kafka", "no answer")]
+    with pytest.raises(RetryableError):
+        bench.claimed()
+    assert bench.log().state == "pending"
+    assert bench.has("1")
+
+
+def test_a_batch_once_kept_is_kept_whatever_the_next_claim_sees(bench: Bench) -> None:
+    """The one that decided may have registered it already, and its question to Kafka may get another answer."""
+    bench.begun(end=4).intend(intent("1", "2", end=9))
+    bench.store_files("1")
+    bench.kafka = PartitionOffsets(None, 10, 99, "id")
+    bench.catalog_errors = [REFUSED]
+    with pytest.raises(RetryableError):
+        bench.claimed()
+    bench.kafka = PartitionOffsets(None, 0, 99, "id")
+    bench.claimed(THIRD)
+    assert bench.registered == [[key_of("1")]]
+    assert (bench.end(THIRD), bench.rolled_back(THIRD)) == (9, [])
+    assert bench.has("1")
+
+
+# --- what was undone ------------------------------------------------------------------------------------------------
+
+
+def test_every_owner_deletes_what_was_rolled_back_before_it(bench: Bench) -> None:
+    """An upload of a fenced member may land after the first deletion."""
+    bench.begun().intend(intent("1", "2"))
+    bench.claimed()
+    bench.store_files("1")
+    bench.claimed(THIRD)
+    assert not bench.has("1")
+    assert bench.registered == []
+
+
+def test_an_owner_deletes_what_was_rolled_back_again_from_time_to_time(bench: Bench) -> None:
+    bench.begun().intend(intent("1", "2"))
+    owner = bench.claimed()
+    owner.intend(intent("3", batch=1))
+    bench.store_files("1", "3")
+    owner.delete_rolled_back()
+    assert not bench.has("1")
+    assert bench.has("3")
+
+
+def test_a_claim_after_many_crashes_does_not_delete_everything_once_more(bench: Bench) -> None:
+    """A loop of crashes makes the list grow: what was deleted before is swept beside the work."""
+    owner = bench.begun()
+    for number in range(30):
+        owner.intend(intent(*(f"{number}-{index}" for index in range(100)), batch=number))
+        bench.store_files(f"{number}-0")
+        bench.store.deleted.clear()
+        owner = bench.claimed(f"{number:08x}")
+        assert len(bench.store.deleted) <= 1_000
+        assert not bench.has(f"{number}-0")
+        owner.advance({P0: number * 10})
+    assert len(bench.rolled_back(owner.token)) == 3_000
+    bench.store_files("0-1")
+    bench.store.deleted.clear()
+    owner.delete_rolled_back()
+    assert len(bench.store.deleted) == 3_000
+    assert not bench.has("0-1")
+
+
+def test_what_a_claim_had_no_time_to_delete_is_deleted_by_the_next_however_long_the_list(bench: Bench) -> None:
+    bench.begun().intend(intent(*(f"first-{index}" for index in range(50))))
+    bench.store_files("first-0")
+    bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
+    owner = bench.generation(THEIRS)
+    with pytest.raises(RetryableError):
+        bench.claim(owner)
+    bench.store.refuse_delete = lambda _: None
+    owner.intend(intent(*(f"second-{index}" for index in range(1_500))))
+    bench.claimed(THIRD)
+    assert not bench.has("first-0")
+
+
+def test_what_was_rolled_back_long_ago_is_swept_more_and_more_seldom(bench: Bench) -> None:
+    bench.begun().intend(intent("1"))
+    owner = bench.claimed()
+    swept = 0
+    for _ in range(6 * 24):
+        bench.epoch.advance(600)
+        bench.store.deleted.clear()
+        owner.delete_rolled_back()
+        swept += len(bench.store.deleted)
+    assert 10 < swept < 20
+
+
+def test_what_was_rolled_back_leaves_the_list_after_a_day_and_a_last_deletion(bench: Bench) -> None:
+    bench.begun().intend(intent("1"))
+    bench.claimed()
+    bench.epoch.advance(DAY)
+    bench.claimed(THIRD).advance({P0: 5})
+    assert bench.rolled_back(THIRD) == [key_of("1")]
+    bench.epoch.advance(1)
+    bench.store.deleted.clear()
+    owner = bench.claimed("dddddddd")
+    assert bench.store.deleted == [key_of("1")]
+    owner.advance({P0: 6})
+    assert bench.rolled_back("dddddddd") == []
+
+
+def test_what_was_rolled_back_is_deleted_also_where_nobody_came_for_days(bench: Bench) -> None:
+    """Its owner died, or was refused, before the deletion."""
+    bench.begun().intend(intent("1", "2"))
+    bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
+    bench.store_files("1")
+    with pytest.raises(RetryableError):
+        bench.claimed()
+    bench.store.refuse_delete = lambda _: None
+    bench.epoch.advance(3 * DAY)
+    bench.claimed(THIRD)
+    assert not bench.has("1")
+
+
+def test_what_is_undone_later_keeps_its_own_time(bench: Bench) -> None:
+    bench.begun().intend(intent("1"))
+    owner = bench.claimed()
+    bench.epoch.advance(DAY - 10)
+    owner.intend(intent("2", batch=1))
+    bench.claimed(THIRD)
+    assert bench.rolled_back(THIRD) == [key_of("1"), key_of("2")]
+    bench.epoch.advance(11)
+    bench.claimed("dddddddd").advance({P0: 99})
+    assert bench.rolled_back("dddddddd") == [key_of("2")]
+
+
+def test_what_was_rolled_back_stays_on_the_list_whatever_comes_after(bench: Bench) -> None:
+    bench.begun().intend(intent("1"))
+    owner = bench.claimed()
+    owner.intend(intent("2", batch=1))
+    owner.done(1)
+    owner.advance({P0: 99})
+    bench.claimed(THIRD)
+    assert bench.rolled_back(THIRD) == [key_of("1")]
+
+
+def test_nothing_is_to_be_settled_after_a_batch_that_is_done(bench: Bench) -> None:
+    former = bench.begun()
+    former.intend(intent("1"))
+    former.done(0)
+    bench.claimed()
+    assert bench.registered == []
+    assert bench.store.deleted == []
+    assert (bench.end(THEIRS), bench.rolled_back(THEIRS)) == (9, [])

@@ -1,0 +1,546 @@
+"""Partitions that pass from one generation to another: at once, in part, interrupted anywhere, by a former release."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.errors import FatalError, RetryableError
+from app.journal.claim import JournalEntry
+from app.journal.document import FencedError
+from app.journal.entry import RolledBack, is_log
+from app.journal.log import Progress
+from app.journal.takeover import Begin
+from app.model import TopicPartition
+from app.storage.base import ChangedError
+from tests.unit.journal.journal_bench import (
+    OURS,
+    P0,
+    P1,
+    P2,
+    THEIRS,
+    THIRD,
+    Bench,
+    begin_at,
+    file,
+    former_entry,
+    intent,
+    key_of,
+)
+
+Left = Callable[[Bench], object]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.check_versions()
+
+
+class CrashedError(Exception):
+    """A process that ends."""
+
+
+def crash_at(bench: Bench, number: int) -> None:
+    """Let the next write but ``number - 1`` be the last thing that a process is about to do."""
+    left = [number]
+
+    def count(what: str, _: str) -> None:
+        if what == "write":
+            left[0] -= 1
+            if left[0] == 0:
+                raise CrashedError
+
+    bench.store.on_small = count
+
+
+# --- what a claim does, in its order --------------------------------------------------------------------------------
+
+
+def test_a_first_claim_writes_the_log_and_then_the_claims(bench: Bench) -> None:
+    written: list[str] = []
+    bench.store.on_small = lambda what, key: written.append(key) if what == "write" else None
+    bench.begun(tps=[P0, P1], end=4)
+    assert written == [bench.log_key(), bench.claim_key(P0), bench.claim_key(P1)]
+    assert [(bench.stored_claim(tp).owner, bench.stored_claim(tp).state) for tp in (P0, P1)] == [(OURS, "on")] * 2
+
+
+def test_files_are_looked_for_only_after_the_log_is_closed(bench: Bench) -> None:
+    """Whoever looks first may see files missing that their owner, not fenced yet, uploads and registers then."""
+    former = bench.begun()
+    former.intend(intent("1"))
+
+    def upload_late(what: str, key: str) -> None:
+        if (what, key) == ("write", bench.log_key()) and not bench.log().closed:
+            former.verify_ownership()  # it still may
+            bench.store_files("1")
+
+    bench.store.on_small = upload_late
+    bench.claimed()
+    assert bench.registered == [[key_of("1")]]
+    with pytest.raises(FencedError):
+        former.verify_ownership()
+
+
+def test_closing_a_log_changes_nothing_else_in_it(bench: Bench) -> None:
+    bench.begun(tps=[P0, P1]).intend(intent("1", also=["letter"]))
+    before = bench.log()
+    crash_at(bench, 2)
+    with pytest.raises(CrashedError):
+        bench.claimed()
+    assert bench.log() == before.changed(closed=True, writer=THEIRS)
+
+
+@pytest.mark.parametrize("has_batch", [True, False])
+def test_the_new_log_has_the_end_before_the_claim_points_to_it(bench: Bench, *, has_batch: bool) -> None:
+    former = bench.begun(end=4)
+    if has_batch:
+        former.intend(intent("1"))
+        bench.store_files("1")
+    end = 9 if has_batch else 4
+    seen: list[tuple[int, str]] = []
+
+    def look(what: str, key: str) -> None:
+        if (what, key) == ("write", bench.claim_key()):
+            seen.append((bench.end(THEIRS), bench.stored_claim().owner))
+
+    bench.store.on_small = look
+    bench.claimed()
+    assert seen == [(end, OURS)]
+    assert (bench.end(THEIRS), bench.stored_claim().owner) == (end, THEIRS)
+
+
+def test_a_claim_asks_for_each_partition_once_and_for_the_log_thrice(bench: Bench) -> None:
+    tps = [TopicPartition("sensors", number) for number in range(500)]
+    bench.begun(tps=tps, end=4)
+    asked: list[tuple[str, str]] = []
+    bench.store.on_small = lambda what, key: asked.append((what, key))
+    bench.claimed(tps=tps)
+    keys = [bench.claim_key(tp) for tp in tps]
+    assert asked[:500] == [("read", key) for key in keys]
+    assert asked[500:503] == [("read", bench.log_key()), ("write", bench.log_key()), ("write", bench.log_key(THEIRS))]
+    assert asked[503:] == [("write", key) for key in keys]
+
+
+def test_a_partition_that_must_not_be_claimed_fences_nobody(bench: Bench) -> None:
+    former = bench.begun(tps=[P0, P1])
+    former.intend(intent("1"))
+    before = bench.documents()
+
+    def refuse(tp: TopicPartition, _: Progress) -> None:
+        if tp == P1:
+            raise FatalError(f"claiming {tp}", "another cluster's")
+
+    with pytest.raises(FatalError):
+        bench.claim(bench.generation(THEIRS), [P0, P1], check=refuse)
+    assert bench.documents() == before
+    former.verify_ownership()
+
+
+# --- one of two partitions ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_of_two_partitions_with_shared_files_each_goes_on_from_the_same_decision(
+    bench: Bench, *, is_complete: bool
+) -> None:
+    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}))
+    bench.store_files("1", *(["2"] if is_complete else []))
+    bench.claimed(THEIRS, [P0])
+    bench.store_files("2")  # an upload of the former owner, that lands late
+    bench.claimed(THIRD, [P1])
+    assert (bench.end(THEIRS, P0), bench.end(THIRD, P1)) == ((9, 7) if is_complete else (4, 4))
+    assert bench.log(THEIRS).of(P1) is None
+    assert bench.registered == ([[key_of("1"), key_of("2")]] if is_complete else [])
+    assert bench.has("1") == bench.has("2") == is_complete
+    for owner in (THEIRS, THIRD):
+        assert bench.rolled_back(owner) == ([] if is_complete else [key_of("1"), key_of("2")])
+
+
+def test_partitions_of_several_generations_are_claimed_together_with_what_each_has_rolled_back_once(
+    bench: Bench,
+) -> None:
+    bench.begun("f1", [P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 9}))
+    bench.begun("f2", [P2], end=50).intend(intent("3", ends={P2: 59}))
+    bench.claimed("f3", [P0])  # it inherits "1" and "2"
+    bench.store_files("3")
+    bench.claimed(THEIRS, [P0, P1, P2])
+    assert [bench.end(THEIRS, tp) for tp in (P0, P1, P2)] == [4, 4, 59]
+    assert sorted(bench.rolled_back(THEIRS)) == [key_of("1"), key_of("2")]
+    assert all(bench.log(owner).closed for owner in ("f1", "f2", "f3"))
+
+
+# --- interrupted ----------------------------------------------------------------------------------------------------
+
+
+def left_done(bench: Bench) -> None:
+    bench.begun(tps=[P0, P1], end=4)
+
+
+def left_complete(bench: Bench) -> None:
+    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}))
+    bench.store_files("1", "2")
+
+
+def left_incomplete(bench: Bench) -> None:
+    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}))
+    bench.store_files("1")
+
+
+def left_by_former_release(bench: Bench) -> None:
+    bench.write_former(former_entry("pending", start=5, end=9, files=(file("1"),), also_first=True), P0)
+    bench.store_files("1")
+    bench.write_former(former_entry("pending", start=5, end=7, files=(file("2"),), also_first=True), P1)
+
+
+def left_mixed(bench: Bench) -> None:
+    bench.begun(tps=[P0], end=4).intend(intent("1", "2"))
+    bench.store_files("1")
+    bench.write_former(former_entry("kept", start=5, end=7, files=(file("3"),)), P1)
+    bench.store_files("3")
+
+
+def left_nothing(_: Bench) -> None:
+    pass
+
+
+LEFT = [left_nothing, left_done, left_complete, left_incomplete, left_by_former_release, left_mixed]
+
+
+def outcome(bench: Bench, owner: str) -> tuple[object, ...]:
+    """What the claim of both partitions has led to, but for the number of versions."""
+    return (
+        [(bench.stored_claim(tp).owner, bench.end(owner, tp)) for tp in (P0, P1)],
+        bench.rolled_back(owner),
+        {name for name in "123" if bench.has(name)},
+        {key for keys in bench.registered for key in keys},
+        bench.log(owner).closed,
+    )
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path) -> Callable[[Left], tuple[object, ...]]:
+    def run(left: Left) -> tuple[object, ...]:
+        (tmp_path / "undisturbed").mkdir()
+        bench = Bench(tmp_path / "undisturbed")
+        left(bench)
+        bench.claimed(THEIRS, [P0, P1])
+        return outcome(bench, THEIRS)
+
+    return run
+
+
+@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_claim_repeated_after_a_lost_answer_ends_as_if_nothing_had_happened(
+    bench: Bench, undisturbed: Callable[[Left], tuple[object, ...]], left: Left, number: int
+) -> None:
+    left(bench)
+    owner = bench.generation(THEIRS)
+    bench.store.lost_write = number
+    ends: dict[TopicPartition, object] = {}
+    for _ in range(6):
+        with contextlib.suppress(RetryableError):
+            ends |= bench.claim(owner, [tp for tp in (P0, P1) if tp not in ends])
+        if len(ends) == len((P0, P1)):
+            break
+    assert ends == {tp: bench.end(THEIRS, tp) for tp in (P0, P1)}
+    assert outcome(bench, THEIRS) == undisturbed(left)
+    owner.verify_ownership()
+
+
+@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("number", range(1, 9))
+def test_after_a_crash_at_any_write_the_next_claimer_goes_on_rightly(
+    bench: Bench, undisturbed: Callable[[Left], tuple[object, ...]], left: Left, number: int
+) -> None:
+    left(bench)
+    crash_at(bench, number)
+    with contextlib.suppress(CrashedError):
+        bench.claimed(THIRD, [P0, P1])
+    bench.store.on_small = lambda *_: None
+    bench.claimed(THEIRS, [P0, P1])
+    assert outcome(bench, THEIRS) == undisturbed(left)
+
+
+@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("number", range(14))
+def test_a_claimer_whose_assignment_ends_fences_nobody_any_more(bench: Bench, left: Left, number: int) -> None:
+    """Its heir may be claiming already: at most the request is carried out that is on its way.
+
+    It may finish a decision on a batch whose owner is fenced: whoever comes first may.
+    """
+    left(bench)
+    requests = [0]
+    late: list[str] = []
+
+    def count(what: str, key: str) -> None:
+        is_settled = is_log(key) and key == bench.log_key() and bench.log().closed
+        if key in (bench.claim_key(P0), bench.claim_key(P1)):
+            found = bench.any_claim(P0 if key == bench.claim_key(P0) else P1)
+            is_settled = isinstance(found, JournalEntry) and found.owner == THEIRS and found.state != "done"
+        if requests[0] > number and what == "write" and not is_settled:
+            late.append(key)
+        requests[0] += 1
+
+    bench.store.on_small = count
+    with contextlib.suppress(FencedError):
+        bench.claim(bench.generation(THEIRS), [P0, P1], is_wanted=lambda: requests[0] <= number)
+    assert len(late) <= 1
+
+
+# --- two at once ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+@pytest.mark.parametrize("left", [left_complete, left_incomplete, left_by_former_release, left_mixed])
+def test_two_that_claim_at_once_follow_one_decision(bench: Bench, left: Left, number: int) -> None:
+    """The other one comes at each of the writes; after it, late uploads complete the batch."""
+    left(bench)
+    writes = [0]
+
+    def other(what: str, _: str) -> None:
+        if what == "write":
+            writes[0] += 1
+            if writes[0] == number:
+                bench.store.on_small = lambda *_: None
+                bench.claimed(THIRD, [P0, P1])
+                bench.store_files("1", "2")
+
+    bench.store.on_small = other
+    with contextlib.suppress(FencedError):
+        bench.claimed(THEIRS, [P0, P1])
+    bench.store.on_small = lambda *_: None
+    heir = "dddddddd"
+    bench.claimed(heir, [P0, P1])
+    registered = {key for keys in bench.registered for key in keys}
+    assert not registered & set(bench.rolled_back(heir))
+    assert not any((bench.lake / key).exists() for key in bench.rolled_back(heir))
+    assert bench.end(heir, P0) == (9 if key_of("1") in registered else 4)
+    assert bench.end(heir, P1) == (7 if registered & {key_of("2"), key_of("3")} else 4)
+
+
+def test_a_claim_that_others_disturb_is_tried_again(bench: Bench) -> None:
+    owner = bench.begun()
+    ends = iter(range(10, 12))
+
+    def disturb(what: str, key: str) -> None:
+        bench.store.on_small = lambda *_: None
+        if what == "write" and key == bench.log_key() and (end := next(ends, None)) is not None:
+            owner.advance({P0: end})
+        bench.store.on_small = disturb
+
+    bench.store.on_small = disturb
+    bench.claimed()
+    assert bench.end(THEIRS) == 11
+
+
+def test_a_claim_that_others_disturb_again_and_again_is_given_up(bench: Bench) -> None:
+    owner = bench.begun()
+    end = 0
+
+    def disturb(what: str, _: str) -> None:
+        nonlocal end
+        bench.store.on_small = lambda *_: None
+        if what == "write":
+            end += 1
+            owner.advance({P0: end})
+        bench.store.on_small = disturb
+
+    bench.store.on_small = disturb
+    with pytest.raises(FencedError, match=f"others write .*{bench.log_key()} at the same time"):
+        bench.claimed()
+
+
+def test_a_claim_that_others_take_again_and_again_is_given_up(bench: Bench) -> None:
+    bench.begun()
+    numbers = iter(range(100))
+
+    def take(what: str, key: str) -> None:
+        if what == "write" and key == bench.claim_key():
+            bench.store.on_small = lambda *_: None
+            bench.claimed(f"other{next(numbers)}")
+            bench.store.on_small = take
+
+    bench.store.on_small = take
+    with pytest.raises(FencedError, match=r"others claim sensors\[0\] at the same time"):
+        bench.claimed()
+
+
+def test_a_claim_taken_by_another_one_before_it_is_through_cannot_write(bench: Bench) -> None:
+    bench.begun()
+    owner = bench.generation(THEIRS)
+    bench.claim(owner)
+    bench.claimed(THIRD)
+    with pytest.raises(FencedError):
+        owner.intend(intent("1"))
+    with pytest.raises(FencedError):
+        owner.take_over(bench.log(THIRD).partitions, [RolledBack(key=key_of("old"), since=0)])
+
+
+# --- what is gone or damaged ----------------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_gone_while_the_claim_still_names_it_is_fatal_with_a_hint(bench: Bench) -> None:
+    bench.begun(tps=[P0, P1])
+    bench.delete(bench.log_key())
+    before = bench.documents()
+    with pytest.raises(FatalError, match=r"it is gone, and the claim of sensors\[0\], sensors\[1\] names it") as raised:
+        bench.claimed(tps=[P0, P1])
+    assert str(raised.value).startswith(f"reading the journal {bench.store.uri}/{bench.log_key()}: ")
+    assert "Restore the object" in raised.value.hint
+    assert bench.documents() == before
+
+
+def test_a_log_that_is_gone_because_the_claim_has_changed_is_no_longer_needed(bench: Bench) -> None:
+    bench.begun()
+
+    def heir(what: str, key: str) -> None:
+        if (what, key) == ("read", bench.log_key()):
+            bench.store.on_small = lambda *_: None
+            bench.claimed(THIRD).advance({P0: 30})
+            bench.delete(bench.log_key())
+
+    bench.store.on_small = heir
+    bench.claimed()
+    assert (bench.end(THEIRS), bench.stored_claim().owner) == (30, THEIRS)
+
+
+def test_a_log_without_the_partition_of_its_claim_is_fatal_and_fences_nobody(bench: Bench) -> None:
+    bench.begun(tps=[P0])
+    bench.overwrite(bench.claim_key(P1), bench.stored_claim(P0).to_body())
+    with pytest.raises(FatalError, match=r"the claim of sensors\[1\] names it, and it does not have that partition"):
+        bench.claimed(tps=[P1])
+    assert not bench.log().closed
+
+
+@pytest.mark.parametrize("what", ["claim", "log"])
+@pytest.mark.parametrize("body", [b"", b"{", b"{}", b'{"version": 3}', b"[]"])
+def test_a_document_that_cannot_be_understood_ends_the_claim_for_good_and_is_left_as_it_is(
+    bench: Bench, what: str, body: bytes
+) -> None:
+    bench.begun()
+    key = bench.claim_key() if what == "claim" else bench.log_key()
+    bench.overwrite(key, body)
+    with pytest.raises(FatalError) as raised:
+        bench.claimed()
+    assert str(raised.value).startswith(f"reading the journal {bench.store.uri}/{key}: ")
+    assert "update this one" in raised.value.hint
+    assert (bench.lake / key).read_bytes() == body
+
+
+@pytest.mark.parametrize("keys", [["claim"], ["claim", "log"]])
+def test_a_table_deleted_during_a_claim_begins_anew(bench: Bench, keys: list[str]) -> None:
+    bench.begun(end=4)
+
+    def delete(what: str, key: str) -> None:
+        if (what, key) == ("write", bench.claim_key()):
+            bench.store.on_small = lambda *_: None
+            bench.store.bodies.clear()
+            for each in keys:
+                bench.delete(bench.claim_key() if each == "claim" else bench.log_key())
+
+    bench.store.on_small = delete
+    bench.claimed()
+    assert (bench.stored_claim().owner, bench.end(THEIRS)) == (THEIRS, -1)
+
+
+# --- former releases ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry", "end", "registered", "rolled_back"),
+    [
+        (former_entry("done", start=5, end=9), 9, [], []),
+        (former_entry("pending", start=5, files=(file("1"),), also_first=True), 9, [[key_of("1")]], []),
+        (former_entry("pending", start=5, files=(file("1"), file("2")), also_first=True), 4, [], ["1", "2"]),
+        (former_entry("kept", start=5, files=(file("1"), file("2"))), 9, [[key_of("1"), key_of("2")]], []),
+        (former_entry("off", start=5, end=9), -1, [], []),
+        (former_entry("done", start=5, revoked=(RolledBack(key=key_of("old"), since=0),)), 9, [], ["old"]),
+        (former_entry("off", start=5, revoked=(RolledBack(key=key_of("old"), since=0),)), -1, [], ["old"]),
+    ],
+)
+def test_a_journal_of_a_former_release_is_settled_and_replaced_by_a_claim(
+    bench: Bench, entry: JournalEntry, end: int, registered: list[list[str]], rolled_back: list[str]
+) -> None:
+    bench.write_former(entry)
+    bench.store_files("1", "old")
+    bench.claimed()
+    assert (bench.stored_claim().owner, bench.stored_claim().state, bench.end(THEIRS)) == (THEIRS, "on", end)
+    assert bench.registered == registered
+    assert bench.rolled_back(THEIRS) == [key_of(name) for name in rolled_back]
+    assert not any(bench.has(name) for name in rolled_back)
+
+
+def test_the_owner_of_a_former_release_is_fenced_before_its_files_are_looked_for(bench: Bench) -> None:
+    bench.write_former(former_entry("pending", start=5, files=(file("1"),), also_first=True))
+    found = bench.store.read(bench.claim_key())
+    assert found is not None
+
+    def upload_late(what: str, key: str) -> None:
+        if (what, key) == ("write", bench.claim_key()):
+            bench.store.on_small = lambda *_: None
+            bench.store_files("1")
+
+    bench.store.on_small = upload_late
+    bench.claimed()
+    assert bench.registered == [[key_of("1")]]
+    with pytest.raises(ChangedError):
+        bench.store.write(bench.claim_key(), former_entry("done", seq=4).to_body(), replaces=found.etag)
+
+
+def test_a_partition_of_a_former_release_and_one_with_a_log_are_claimed_together(bench: Bench) -> None:
+    left_mixed(bench)
+    bench.claimed(tps=[P0, P1])
+    assert [bench.end(THEIRS, tp) for tp in (P0, P1)] == [4, 7]
+    assert bench.registered == [[key_of("3")]]
+    assert bench.rolled_back(THEIRS) == [key_of("1"), key_of("2")]
+
+
+# --- at least once --------------------------------------------------------------------------------------------------
+
+
+def test_switching_off_settles_and_deletes_first_and_writes_no_log(bench: Bench) -> None:
+    left_incomplete(bench)
+    assert bench.switch_off(tps=[P0, P1]) == {P0: 4, P1: 4}
+    assert not bench.has("1")
+    assert [(bench.stored_claim(tp).state, bench.stored_claim(tp).owner) for tp in (P0, P1)] == [("off", "")] * 2
+    assert bench.logs() == [bench.log_key()]
+    assert bench.log().closed
+    before = bench.documents()
+    bench.switch_off(tps=[P0, P1])
+    assert bench.documents() == before, "once is enough"
+
+
+def test_switching_off_what_was_never_claimed_writes_nothing(bench: Bench) -> None:
+    bench.switch_off()
+    assert bench.documents() == {}
+
+
+@pytest.mark.parametrize("left", [left_incomplete, left_by_former_release])
+def test_what_cannot_be_deleted_is_deleted_when_switching_off_is_repeated(bench: Bench, left: Left) -> None:
+    left(bench)
+    bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
+    with pytest.raises(RetryableError):
+        bench.switch_off(tps=[P0, P1])
+    bench.store.refuse_delete = lambda _: None
+    bench.store_files("2")
+    bench.switch_off(tps=[P0, P1])
+    assert not bench.has("2")
+
+
+def test_a_claim_that_is_off_is_on_again_by_a_new_beginning(bench: Bench) -> None:
+    bench.begun(end=9)
+    bench.switch_off()
+    owner = bench.generation(THIRD)
+    seen: list[Progress | None] = []
+
+    def begin(tp: TopicPartition, former: Progress | None) -> Begin:
+        seen.append(former)
+        return begin_at(tp, 50)
+
+    bench.claim(owner, begin=begin)
+    assert seen == [None]
+    assert (bench.stored_claim().state, bench.stored_claim().owner, bench.end(THIRD)) == ("on", THIRD, 50)
