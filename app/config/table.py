@@ -29,7 +29,7 @@ class TableVariables(StoreVariables):
     partitions: Annotated[tuple[str, ...], NoDecode, parsed(parse.partitions)] = env("HIVE_COLUMNS", "")
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
     null_partition: Annotated[str, parsed(parse.null_folder)] = env("NULL_PARTITION", "auto")
-    parquet_compression: Annotated[Compression, option(Compression, str.lower)] = env("PARQUET_COMPRESSION", "snappy")
+    parquet_compression: Annotated[Compression, option(Compression, str.lower)] = env("PARQUET_COMPRESSION", "zstd")
     row_group_rows: Annotated[int, whole(1)] = env("ROW_GROUP_ROWS", 1_000_000)
     column_types: Annotated[Mapping[str, pa.DataType], NoDecode, parsed(parse_column_types)] = env("COLUMN_TYPES", "")
     metadata_columns: Annotated[tuple[str, ...], NoDecode, parsed(parse.metadata_columns)] = env("METADATA_COLUMNS", "")

@@ -30,7 +30,7 @@ class TestDefaults:
         assert settings.loglevel == "INFO"
         assert (settings.memory.buffer_mb, settings.memory.heap_mb) == (256, 1024)
         assert (settings.spark_master, settings.http_port) == ("local[*]", 8080)
-        assert (settings.parquet_compression, settings.row_group_rows) == ("snappy", 1_000_000)
+        assert (settings.parquet_compression, settings.row_group_rows) == ("zstd", 1_000_000)
         assert settings.null_partition == "auto"
         assert settings.on_bad_record == "dead-letter"
         assert settings.column_types == {}

@@ -22,7 +22,7 @@ def test_summary() -> None:
         "silence: not watched",
         "store: s3://lake/data/sensor-data, http://s3:9000, region us-east-1, keys from the machine's role or profile",
         "partitions: year / ~driver / place, missing values in auto, time from ts_ms in UTC",
-        "files: snappy, row groups of 1,000,000 rows, ordered by lap, fixed types for speed, with __topic, __offset",
+        "files: zstd, row groups of 1,000,000 rows, ordered by lap, fixed types for speed, with __topic, __offset",
         "catalog: https://c, without a token, namespace default, tables are created and files registered",
         "writing: batches of 1,000 rows, commit every 30 s, 10 uploads at once, buffer 256 MB",
         "spark: local[*], heap 1,024 MB",
