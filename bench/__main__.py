@@ -38,6 +38,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     told = ", ".join(f"{messages:,}" for messages, _ in LAPS)
     parser.add_argument("--messages", type=positive, help=f"one topic of this length (instead of {told})")
+    parser.add_argument("--partitions", type=positive, default=PARTITIONS, help="of the topic (%(default)s)")
+    parser.add_argument("--folders", type=positive, help="readings of one day in so many folders (instead of 8)")
     parser.add_argument("--rounds", type=positive, default=ROUNDS, help="runs of each sink (%(default)s)")
     parser.add_argument(
         "--sinks", nargs="+", choices=EVERYONE, default=EVERYONE, metavar="SINK", help=f"of {', '.join(EVERYONE)}"
@@ -56,7 +58,8 @@ def _options() -> argparse.Namespace:
 def _run(options: argparse.Namespace) -> int:
     report = _measure(options)
     print(as_markdown(report))
-    complete = not options.messages and not options.rates_alone and set(options.sinks) == set(EVERYONE)
+    usual = not options.messages and not options.folders and options.partitions == PARTITIONS
+    complete = usual and not options.rates_alone and set(options.sinks) == set(EVERYONE)
     folder = options.output or (RESULTS if complete and options.rounds >= ROUNDS else None)
     if folder:
         _keep(report, folder)
@@ -93,7 +96,13 @@ def _laps(field: Field, stage: Stage, options: argparse.Namespace) -> Iterator[L
     laps: Sequence[tuple[int, Sequence[str]]] = [(options.messages, EVERYONE)] if options.messages else LAPS
     for messages, names in laps:
         if set(names) & set(field.sinks):  # else a topic would be filled for nobody
-            yield field.run(stage, messages, PARTITIONS, names, options.rounds)
+            yield field.run(stage, _workload(messages, options), names, options.rounds)
+
+
+def _workload(messages: int, options: argparse.Namespace) -> Workload:
+    if options.folders:
+        return Workload(messages, options.partitions, locations=options.folders, over_midnight=False)
+    return Workload(messages, options.partitions)
 
 
 def _stops(stage: Stage, options: argparse.Namespace) -> tuple[Stop, Stop]:

@@ -62,13 +62,13 @@ class Field:
             except ServiceError as error:
                 self._drop(sink, error)
 
-    def run(self, stage: Stage, messages: int, partitions: int, names: Sequence[str], rounds: int) -> Lap:
+    def run(self, stage: Stage, workload: Workload, names: Sequence[str], rounds: int) -> Lap:
         """Run the sinks of these names in turn; a peer that fails is out from then on.
 
         Raises:
             ServiceError, WrongRowsError: ours failed.
         """
-        topic = stage.topic(Workload(messages, partitions))
+        topic = stage.topic(workload)
         runs: dict[str, list[Run]] = {}
         for number in range(1, rounds + 1):
             for sink in [self.sinks[name] for name in names if name in self.sinks]:
@@ -78,9 +78,9 @@ class Field:
                     self._drop(sink, error)
                     continue
                 runs.setdefault(sink.name, []).append(run)
-                _tell(f"round {number} of {rounds}, {messages:,} messages, {sink.title}", run)
+                _tell(f"round {number} of {rounds}, {workload.messages:,} messages, {sink.title}", run)
         kept = {name: found for name, found in runs.items() if name in self.sinks}
-        return Lap(messages, topic.workload.message_bytes(), partitions, kept)
+        return Lap(workload.messages, workload.message_bytes(), workload.partitions, kept)
 
     def _drop(self, sink: Sink, error: Exception) -> None:
         if sink.is_ours:

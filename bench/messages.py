@@ -13,7 +13,7 @@ from bench.totals import Totals, totals_of
 from dev.broker import Record
 
 # Divisible by every number of partitions up to 4, and by 6, 8, 12, 16 and 24: all get as many readings, give or take
-# one, and a device keeps to one of them.
+# one, and a device keeps to one of them. More partitions have a device each.
 DEVICES = 48
 LOW_BATTERY = 10  # percent
 CHUNK = 100_000
@@ -103,7 +103,7 @@ def _totals(workload: Workload, condition: str) -> Totals:
 def _readings(workload: Workload, first: int, end: int) -> str:
     middle = MIDNIGHT_MS if workload.over_midnight else NOON_MS
     return READINGS.format(
-        devices=DEVICES,
+        devices=max(DEVICES, workload.partitions),
         locations=workload.locations,
         begin=middle - workload.messages // 2,
         messages=workload.messages,

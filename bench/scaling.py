@@ -45,7 +45,7 @@ AXES: dict[str, Sequence[Step]] = {
         Step(f"{messages:,}", replace(USUAL, messages=messages))
         for messages in (500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000)
     ],
-    "partitions": [Step(str(number), replace(USUAL, partitions=number)) for number in (1, 4, 12, 24)],
+    "partitions": [Step(str(number), replace(USUAL, partitions=number)) for number in (1, 4, 24, 100)],
     "folders": [_folders(count) for count in (1, 10, 100, 1_000)],
     "width": [
         Step("0.1 kB, 6 columns", NARROW),

@@ -48,7 +48,7 @@ def _sink(name: str, is_ours: bool = False) -> ConnectorSink:
 
 
 def _run(field: Field, rounds: int = 3) -> laps.Lap:
-    return field.run(_Stage(), 100, 4, list(field.sinks), rounds)
+    return field.run(_Stage(), Workload(100, 4), list(field.sinks), rounds)
 
 
 def test_a_peer_that_cannot_be_had_is_out_with_the_reason() -> None:
