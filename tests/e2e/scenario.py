@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -57,9 +58,11 @@ class Scenario:
 
         def produce() -> None:
             some = a_second // _TIMES_A_SECOND if a_second else _AT_ONCE
-            while not over.wait(1 / _TIMES_A_SECOND if a_second else 0):
+            due = time.monotonic()
+            while not over.wait(max(0.0, due - time.monotonic())):
                 self.produce(records(some, first=count[0], partitions=self.partitions))
                 count[0] += some
+                due += 1 / _TIMES_A_SECOND if a_second else 0.0
 
         with ThreadPoolExecutor(1) as thread:
             producing = thread.submit(produce)
