@@ -17,7 +17,7 @@ class InstantClaims:
         self.advanced: list[dict[str, Mapping[TopicPartition, int]]] = []
         self._begun: dict[TopicPartition, str] = {}
 
-    def begin(self, tps: Collection[TopicPartition], token: str) -> None:
+    def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None:
         self._begun |= dict.fromkeys(tps, token)
 
     def finished(self) -> list[Claim]:

@@ -22,6 +22,7 @@ from app.consumer.record_poll import RecordPoll
 from app.consumer.sink import LakeSink, SinkLimits
 from app.errors import ConnectorError
 from app.journal.claims import Claims
+from app.journal.document import FencedError
 from app.journal.entry import log_key
 from app.journal.generation import Generation
 from app.journal.kafka_watch import TopicIds
@@ -170,6 +171,8 @@ class Member:
             topic_ids=TopicIds(group.topic_id),
             start_from="auto",
             keeps_state=False,
+            is_member=lambda: group.has(self.kafka),
+            on_fenced=self._fenced,
             timings=timings,
         )
         self._background = LanePool(f"{name}: claims")
@@ -220,11 +223,11 @@ class Member:
         """Those that have something to do."""
         return [lane for lane in (self.consuming, self._delivering, *self._background.lanes) if not lane.is_idle]
 
-    def _fenced(self, token: str, reason: str) -> None:
+    def _fenced(self, token: str, error: FencedError) -> None:
         log = self._store.log_of(token)
         if log is not None and not log.closed:
-            self._store.violations.append(f"{token} was fenced though its log is open: {reason}")
-        self.assignments.fence(token, reason)
+            self._store.violations.append(f"{token} was fenced though its log is open: {error}")
+        self.assignments.fence(token, error)
 
     # --- on the consumer's thread -----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Literal
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.claim import AnyClaim, PartitionClaim
 from app.journal.claims import Claim, Claims
+from app.journal.document import FencedError
 from app.journal.entry import JournaledFile
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
@@ -65,6 +66,8 @@ class Bench:
         self.kafka = Kafka()
         self.ended: set[str] = set()
         self.fenced: list[str] = []
+        self.closed: list[tuple[str, FencedError]] = []  # told by claims
+        self.members: list[bool | Exception] = []  # whether Kafka has us in the group, by turns; then it has
         self.catalog_errors: list[ConnectorError] = []
         self.registered: list[list[str]] = []
         self.made: list[Claims] = []
@@ -92,6 +95,8 @@ class Bench:
             start_from=start_from,
             keeps_state=keeps_state,
             check_group=check_group,
+            is_member=self._is_member,
+            on_fenced=lambda token, error: self.closed.append((token, error)),
             timings=self.timings,
         )
         self.made.append(claims)
@@ -99,6 +104,12 @@ class Bench:
 
     def is_current(self, token: str) -> bool:
         return token not in self.ended
+
+    def _is_member(self) -> bool:
+        answer = self.members.pop(0) if self.members else True
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def generation(self, token: str) -> Generation:
         return self.journals.generation(token)
