@@ -35,6 +35,7 @@ class Kafka:
     def __init__(self) -> None:
         self.offsets = PartitionOffsets(None, 0, 100, "id")
         self.errors: list[Exception] = []
+        self.errors_of: dict[TopicPartition, list[Exception]] = {}
         self.id_errors: list[Exception] = []
         self.asked: list[TopicPartition] = []
         self.on_ask: Callable[[], None] = lambda: None
@@ -44,6 +45,8 @@ class Kafka:
         self.on_ask()
         if self.errors:
             raise self.errors.pop(0)
+        if self.errors_of.get(tp):
+            raise self.errors_of[tp].pop(0)
         return self.offsets
 
     def topic_id(self, topic: str) -> str:
