@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -67,6 +68,8 @@ class SteppedPipeline(Pipeline):
         super().__init__(**arguments)
         self._pool = AtOnce()  # type: ignore[assignment]
         self._stop = LaneStop()  # type: ignore[assignment]
+        for handover in (self._staged, self._written):
+            handover._queue = Queue()  # of any length: one portion may end two batches, and nobody takes the first
 
     def _run(self, step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> None:
         """Its threads end at once."""
@@ -78,7 +81,7 @@ class SteppedPipeline(Pipeline):
     def prepare(self) -> None:
         """Steps 1 and 2 of the next portion, and step 3 if it ends a batch."""
         self._stage_next()
-        if not self._staged.is_empty:
+        while not self._staged.is_empty:
             self._write_next()
 
     @property
