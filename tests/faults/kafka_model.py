@@ -47,7 +47,8 @@ class Group:
         if pause("ask Kafka for the members") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError("asking Kafka for the members", "no answer")
-        return set(consumer.assigned) == set(self.of(consumer))
+        owned = self.of(consumer)
+        return bool(owned) and set(owned) == set(consumer.assigned)
 
     def release(self, consumer: "Consumer") -> None:
         """Take all partitions from this member."""
