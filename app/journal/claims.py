@@ -274,7 +274,9 @@ class Claims:
                 if recreated is not None:
                     return recreated
                 if self._is_member():
-                    logger.warning("%s, and %s are still ours: claiming them again. %s", closed, listed, _SAFE)
+                    logger.warning(
+                        "%s, and Kafka still assigns %s to this one: claiming again. %s", closed, listed, _SAFE
+                    )
                     return None
                 answer = "Kafka does not count this member in the consumer group"
             except RetryableError as error:

@@ -188,7 +188,7 @@ class TestLogClosedByALateMember:
         connector.stop()
 
         place.assert_whole()
-        assert caplog.text.count("are still ours: claiming them again") == 3
+        assert caplog.text.count("to this one: claiming again") == 3
         assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
     def test_with_state_the_next_start_goes_on(self, place: Place) -> None:

@@ -54,8 +54,8 @@ def test_the_partitions_are_claimed_after_one_line_in_the_log(
     assert {(claim.tp, claim.start.offset) for claim in through(claims, 2)} == {(P0, 60), (P1, 60)}
     assert bench.owner() == B
     assert [record.getMessage() for record in caplog.records] == [
-        f"{CLOSED}, and sensors[0], sensors[1] are still ours: claiming them again. What was read and is not in the "
-        "table is read again: nothing is lost"
+        f"{CLOSED}, and Kafka still assigns sensors[0], sensors[1] to this one: claiming again. What was read and is "
+        "not in the table is read again: nothing is lost"
     ]
 
 
