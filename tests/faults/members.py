@@ -227,12 +227,15 @@ class Member:
 
         Raises:
             ConnectorError: a claim failed.
+            FencedOff: the log was closed meanwhile.
         """
         self._claims.begin(self._partitions, self.token)
         deadline = time.monotonic() + PATIENCE
         while len(self.starts) < len(self._partitions):
             assert time.monotonic() < deadline, "the claims do not come through"
             self.starts |= {claim.tp: claim.start.offset for claim in self._claims.finished()}
+            if self.fenced:
+                raise FencedOff(*self.fenced.values())
             time.sleep(0.002)
 
     def write(self, batches: int = BATCHES) -> None:
