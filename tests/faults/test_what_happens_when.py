@@ -21,7 +21,7 @@ LATEST = {"AUTO_OFFSET_RESET": "latest"}
 def _counted(sdf: StreamingDataFrame) -> StreamingDataFrame:
     """Each record with how many came before it, by its key."""
 
-    def count(value: dict[str, Any], state: State) -> dict[str, Any]:
+    def count(value: dict[str, Any], state: State[str, int]) -> dict[str, Any]:
         before = state.get("count", 0)
         state.set("count", before + 1)
         return {**value, "before": before}

@@ -188,7 +188,7 @@ MUTANTS = (
         ("tests/unit/journal/test_claims_again.py",),
     ),
     Mutant(
-        "partitions of a deleted table are claimed again, and the rest of their records begins a new one",
+        "a deleted table is begun anew with the rest of its records",
         "app/journal/claims.py",
         "        if former is None and self._topic_ids.was_claimed(tp):\n",
         "        if former is None and not self._topic_ids.was_claimed(tp):\n",

@@ -131,7 +131,7 @@ RELIANCES = (
     Reliance(InternalConsumer.reset_backpressure, "316590fc85ab45e6", "it forgets what was paused without resuming it"),
     Reliance(
         InternalConsumerBuffer.clear,
-        "",
+        "34ff55b74c3e4709",
         "it drops what was fetched ahead of one partition; nothing else of an assigned partition changes",
     ),
     Reliance(
