@@ -1,6 +1,7 @@
 """What docs/guarantees.md promises under "What happens when", as far as nothing has to be killed for it."""
 
 import shutil
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,9 @@ from quixstreams.state import State
 from app.errors import ConfigError, RetryableError
 from dev.minio import LocalMinio
 from tests.e2e.scenario import s3_store
+from tests.fakes.journal_store import JournalStore
 from tests.fakes.moody_store import MoodyStore
-from tests.faults.connector_thread import Place, Transform
+from tests.faults.connector_thread import PATIENCE, Place, Transform
 from tests.faults.proxy import Answer, Exchange, FaultProxy, Rule, Say
 
 LATEST = {"AUTO_OFFSET_RESET": "latest"}
@@ -190,6 +192,43 @@ class TestLogClosedByALateMember:
         place.assert_whole()
         assert caplog.text.count("to this one: claiming again") == 3
         assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+    @pytest.mark.parametrize("place", [2], indirect=True)
+    def test_a_member_stands_still_amid_its_claim_and_then_goes_on(
+        self, place: Place, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        owner = place.connector()
+        place.produce(100)
+        place.wait_until_committed(50, 50, by=owner)
+        claims, claim_on, poll_on = (threading.Event() for _ in range(3))
+        store = JournalStore(place.store_folder)
+
+        def stand_still(_: str, key: str) -> None:
+            if threading.current_thread().name.startswith("takeover"):
+                claims.set()
+                claim_on.wait(PATIENCE)
+
+        store.on_small = stand_still
+        late = place.connector(store=store)
+        late.in_turn = lambda: claims.is_set() and poll_on.wait(PATIENCE)
+        late.wait_until(claims.is_set, "the claim of the other member")
+        owner.wait_until_consuming(0, 1)  # Kafka takes the other one for dead
+        place.produce(100)
+        place.wait_until_committed(100, 100, by=owner)
+        taken = place.claims()
+
+        claim_on.set()
+        late.wait_until(lambda: place.claims() != taken, "the late claim")
+        place.produce(100)
+        place.wait_until_committed(150, 150, by=owner)
+        assert "to this one: claiming again" in caplog.text
+        poll_on.set()
+        place.produce(100)
+        place.wait_until_committed(200, 200, by=owner)
+
+        owner.stop()
+        late.stop()
+        place.assert_whole()
 
     def test_with_state_the_next_start_goes_on(self, place: Place) -> None:
         place.timings = replace(place.timings, fenced_seconds=0.5)
