@@ -261,11 +261,10 @@ class Assignments:
 
     @property
     def closed(self) -> tuple[Sequence[TopicPartition], str] | None:
-        """The partitions of the generation whose log another member has closed, and the reason for messages."""
+        """The partitions of a whole generation whose log another member has closed, and the reason for messages."""
         for assignment in self._all:
-            if assignment.fenced and assignment.fenced.is_closed:
-                generation = self._by_token.get(assignment.token, ())
-                return [each.tp for each in generation], assignment.fenced.reason
+            if assignment.fenced and assignment.fenced.is_closed and self.is_current(assignment.token):
+                return [each.tp for each in self._by_token[assignment.token]], assignment.fenced.reason
         return None
 
     def refuse_flush(self, pause_seconds: float | None) -> None:

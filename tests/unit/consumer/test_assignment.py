@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from app.consumer.assignment import Assignment, Assignments, new_token
-from app.journal.document import FencedError
+from app.journal.document import FencedError, LogClosedError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from tests.support.batches import TP, row
@@ -170,3 +170,20 @@ def test_fences_are_counted() -> None:
     assignments = Assignments(metrics)
     assignments.fence(assignments.begin([TP]), FencedError("another member has claimed it"))
     assert metrics.counts().fenced == 1
+
+
+def test_a_closed_generation_is_told_with_all_its_partitions_and_only_as_a_whole() -> None:
+    assignments = Assignments()
+    token = assignments.begin([TP, OTHER])
+    assert assignments.closed is None
+    assignments.fence(token, LogClosedError("closed"))
+    assert assignments.closed == ([TP, OTHER], "closed")
+    assignments.end([OTHER])
+    assert assignments.closed is None
+
+
+def test_a_generation_fenced_for_another_reason_is_not_closed() -> None:
+    assignments = Assignments()
+    assignments.fence(assignments.begin([TP]), FencedError("the table was deleted"))
+    assert assignments.closed is None
+    assert assignments.is_any_fenced
