@@ -35,7 +35,10 @@ class Timings:
         full_seconds: how long to wait for room in a full buffer before a flush has to find out what is the matter; with
             the deadline of a flush less than the client may stay away from its broker.
         fenced_seconds: how long Kafka may go on to call a partition ours that another member has taken. Whose log
-            was closed learns from Kafka soon that the partition is gone too; if not, something is wrong.
+            was closed learns from Kafka soon that the partition is gone too; if not, something is wrong. Also how long
+            Kafka may take to confirm that partitions are still ours, before they are claimed again.
+        claim_again_seconds: in which a member claims its partitions again three times at most, after other members have
+            closed its log.
         commit_pause_seconds: between two tries to commit offsets.
         advance_seconds: between two notes in the log of how far filtered records are committed.
         kafka_answer_seconds: how long Kafka may take to say where a partition stands.
@@ -57,6 +60,7 @@ class Timings:
     look_seconds: float = 0.25
     full_seconds: float = 60.0
     fenced_seconds: float = 20.0
+    claim_again_seconds: float = 600.0
     commit_pause_seconds: float = 1.0
     advance_seconds: float = 60.0
     kafka_answer_seconds: float = 20.0

@@ -2,12 +2,14 @@
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 
 from quixstreams.sinks import SinkBackpressureError
 
 from app.consumer.uncommitted import Uncommitted
 from app.errors import RetryableError
+from app.journal.document import FencedError, LogClosedError
 from app.model import BatchPart, Message, OffsetRange, Rejected, Row, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import DEFAULT, Timings
@@ -23,6 +25,21 @@ def new_token() -> str:
     return f"{_PROCESS}{next(_NUMBERS):08x}"
 
 
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Why the rows of an assignment must not be written any more.
+
+    Attributes:
+        reason: for messages.
+        since: monotonic seconds.
+        is_closed: whether another member has closed the generation's log.
+    """
+
+    reason: str
+    since: float
+    is_closed: bool
+
+
 class Assignment:
     """One assignment of a topic-partition to this member: the waiting records, and how far the partition is read.
 
@@ -31,7 +48,7 @@ class Assignment:
 
     Attributes:
         expected: the next offset to read; a record before it is dropped.
-        fenced: why its rows must not be written any more, and since when (monotonic seconds).
+        fenced: why its rows must not be written any more; ``None`` while they may.
         uncommitted: how old the first record is that is not committed.
     """
 
@@ -63,7 +80,7 @@ class Assignment:
         self._sealed_to = -1
         self._next_number = 0
         self.expected = 0
-        self.fenced: tuple[str, float] | None = None
+        self.fenced: Fence | None = None
         self.uncommitted = Uncommitted()
 
     @property
@@ -225,11 +242,12 @@ class Assignments:
 
     # --- partitions that turned out to be written by another member -------------------------------------------------
 
-    def fence(self, token: str, reason: str) -> None:
-        """Forbid the assignment with this token to write: its rows are dropped."""
+    def fence(self, token: str, error: FencedError) -> None:
+        """Forbid the generation with this token to write: its rows are dropped."""
         self._metrics.fenced()
+        fence = Fence(str(error), self._clock(), isinstance(error, LogClosedError))
         for assignment in self._by_token.get(token, ()):
-            assignment.fenced = reason, self._clock()
+            assignment.fenced = fence
 
     @property
     def is_any_fenced(self) -> bool:
@@ -239,7 +257,15 @@ class Assignments:
     @property
     def fenced(self) -> dict[TopicPartition, str]:
         """The assigned partitions that must not be written any more, with the reasons; safe from any thread."""
-        return {each.tp: each.fenced[0] for each in self._all if each.fenced}
+        return {each.tp: each.fenced.reason for each in self._all if each.fenced}
+
+    @property
+    def closed(self) -> tuple[Sequence[TopicPartition], str] | None:
+        """The partitions of a whole generation whose log another member has closed, and the reason for messages."""
+        for assignment in self._all:
+            if assignment.fenced and assignment.fenced.is_closed and self.is_current(assignment.token):
+                return [each.tp for each in self._by_token[assignment.token]], assignment.fenced.reason
+        return None
 
     def refuse_flush(self, pause_seconds: float | None) -> None:
         """Prevent a commit while a fenced partition is still assigned to this member: its rows were dropped.
@@ -250,8 +276,8 @@ class Assignments:
         Raises:
             SinkBackpressureError, RetryableError: an assignment is fenced.
         """
-        for reason, _ in self._fences():
-            raise SinkBackpressureError(retry_after=pause_seconds) if pause_seconds else _taken_over(reason)
+        for fence in self._fences():
+            raise SinkBackpressureError(retry_after=pause_seconds) if pause_seconds else _taken_over(fence.reason)
 
     def end_if_fenced_for_long(self) -> None:
         """End the process if Kafka has not revoked a fenced partition for ``fenced_seconds``.
@@ -259,11 +285,11 @@ class Assignments:
         Raises:
             RetryableError: there is such a partition.
         """
-        for reason, since in self._fences():
-            if self._clock() - since > self._timings.fenced_seconds:
-                raise _taken_over(reason)
+        for fence in self._fences():
+            if self._clock() - fence.since > self._timings.fenced_seconds:
+                raise _taken_over(fence.reason)
 
-    def _fences(self) -> list[tuple[str, float]]:
+    def _fences(self) -> list[Fence]:
         return [assignment.fenced for assignment in self._all if assignment.fenced]
 
     def _sort_by_token(self) -> None:

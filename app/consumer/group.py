@@ -101,6 +101,18 @@ class OtherTables:
         return None
 
 
+def is_member(admin: AdminClient, group: str, member_id: str | None) -> bool:
+    """Whether the coordinator has this member in the group; it has expelled a member that was silent for too long.
+
+    With Kafka's eager rebalances, the partitions of a member are given to nobody else while it is in the group and has
+    not been told of a revocation. ``False`` where the user may not see the members.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    return bool(member_id) and any(member.id == member_id for member in _members(admin, group))
+
+
 def check_rights(admin: AdminClient, topic: str, group: str) -> None:
     """Ask which operations are allowed: a consumer without a right would wait for ever without an error.
 
@@ -117,6 +129,21 @@ def check_rights(admin: AdminClient, topic: str, group: str) -> None:
 def _other_tables(admin: AdminClient, group: str, own_client_id: str) -> list[str]:
     """Hosts of the members that write another table from the same topic; none where the user may not see them.
 
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    own = _CLIENT_ID.fullmatch(own_client_id)
+    hosts = []
+    for member in _members(admin, group):
+        theirs = _CLIENT_ID.fullmatch(member.client_id or "")
+        if own and theirs and theirs["topic"] == own["topic"] and theirs["table"] != own["table"]:
+            hosts.append(str(member.client_host))
+    return sorted(hosts)
+
+
+def _members(admin: AdminClient, group: str) -> list[Any]:
+    """The members of the group; none where the user may not see them.
+
     Asks all brokers with ``list_groups()``. The admin client's newer call aborts the process in C when the broker goes
     away while it waits (librdkafka's issues 3663 and 4605).
 
@@ -128,16 +155,10 @@ def _other_tables(admin: AdminClient, group: str, own_client_id: str) -> list[st
         found = admin.list_groups(group, timeout=_ANSWER_SECONDS)
     except KafkaException as error:
         raise RetryableError(doing, error.args[0].str()) from None
-    own = _CLIENT_ID.fullmatch(own_client_id)
-    hosts = []
     for described in found:
         if described.error is not None and described.error.code() not in _NOT_SHOWN:
             raise RetryableError(doing, described.error.str())
-        for member in described.members:
-            theirs = _CLIENT_ID.fullmatch(member.client_id or "")
-            if own and theirs and theirs["topic"] == own["topic"] and theirs["table"] != own["table"]:
-                hosts.append(str(member.client_host))
-    return sorted(hosts)
+    return [member for described in found for member in described.members]
 
 
 def _shared(group: str, hosts: Sequence[str], who: str) -> RetryableError:

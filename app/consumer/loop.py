@@ -1,5 +1,6 @@
 """The connector's part of the consumer's loop: its turns, assignments, revocations and commits."""
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -20,6 +21,8 @@ from app.errors import DataError
 from app.model import Message, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import DEFAULT, Timings
+
+_MOST_CLAIMS_AGAIN = 3  # in ``Timings.claim_again_seconds``
 
 
 class Poll(Protocol):
@@ -47,6 +50,7 @@ class ConsumerLoop:
         claims: note the committed offsets in the log.
         on_turn: called at each turn.
         metrics: records the committed offsets and the revocations.
+        timings: in which time a closed generation may be claimed again a few times.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class ConsumerLoop:
         claims: Claiming,
         on_turn: Callable[[], None],
         metrics: Metrics | None = None,
+        timings: Timings = DEFAULT,
     ) -> None:
         self._application = application
         self._consumer = application.consumer
@@ -74,6 +79,8 @@ class ConsumerLoop:
         self._claims = claims
         self._on_turn = on_turn
         self._metrics = metrics or Metrics()
+        self._timings = timings
+        self._claimed_again: deque[float] = deque(maxlen=_MOST_CLAIMS_AGAIN)  # when, in monotonic seconds
         self._is_paused = False
 
     # --- seen from other threads ------------------------------------------------------------------------------------
@@ -100,6 +107,7 @@ class ConsumerLoop:
         if self._application.is_stopping:  # a stop before the loop began is forgotten by the framework
             self._application.stop()
             return
+        self._claim_again()
         self._paused.turn()
         self._check_after_pause()
         if self._sink.is_full and self.checkpoints.wait_for_room():
@@ -116,6 +124,35 @@ class ConsumerLoop:
         if self._sink.is_full and not self.checkpoints.wait_for_room():
             self.checkpoints.commit_checkpoint(force=True)
         self._on_turn()
+
+    def _claim_again(self) -> None:
+        """Begin a new generation of the same partitions if another member has closed the log of the present one.
+
+        The claim then asks Kafka whether the partitions are still assigned to this member. With state in
+        ``transform()`` the process ends instead: state cannot go back to the last commit without a new assignment.
+        """
+        closed = self._assignments.closed
+        if closed is None or self._application.keeps_state or not self._may_claim_again():
+            return
+        tps, reason = closed
+        self._claimed_again.append(self._timings.clock())
+        self._drop_uncommitted(tps)
+        self._paused.begin(tps, self.assigned(tps), reason)
+
+    def _may_claim_again(self) -> bool:
+        """Whether it has not happened too often: two members of different clusters would do it for ever in turn."""
+        if len(self._claimed_again) < _MOST_CLAIMS_AGAIN:
+            return True
+        return self._timings.clock() - self._claimed_again[0] > self._timings.claim_again_seconds
+
+    def _drop_uncommitted(self, tps: Sequence[TopicPartition]) -> None:
+        """Drop what was read of these partitions and is not committed, here and in the framework."""
+        for sink in self.checkpoints.sink_manager.sinks:
+            sink.on_paused()  # type: ignore[no-untyped-call]
+        self._consumer.reset_backpressure()
+        for tp in tps:
+            self._consumer._buffer.clear(topic=tp.topic, partition=tp.partition)
+        self.lost(tps)
 
     def _check_after_pause(self) -> None:
         was_paused, self._is_paused = self._is_paused, bool(self._consumer.backpressured_tps)
@@ -171,7 +208,7 @@ class ConsumerLoop:
         self._sink.unassign(tps)
 
     def lost(self, tps: Sequence[TopicPartition]) -> None:
-        """End the assignments of these partitions, which Kafka gave to another member without a revocation."""
+        """End the assignments of these partitions, which another member got or claimed without a revocation."""
         self.ended(tps)
         # The old checkpoint has offsets of rows that this member will never write.
         self.checkpoints.init_checkpoint()
@@ -235,4 +272,5 @@ def new_loop(
         claims=claims,
         on_turn=on_turn,
         metrics=metrics,
+        timings=timings,
     )

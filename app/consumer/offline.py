@@ -136,7 +136,7 @@ class NoJournals:
     def __init__(self) -> None:
         self._begun: dict[TopicPartition, str] = {}
 
-    def begin(self, tps: Collection[TopicPartition], token: str) -> None:
+    def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None:  # noqa: ARG002
         self._begun |= dict.fromkeys(tps, token)
 
     def finished(self) -> list[Claim]:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 class Claiming(Protocol):
     """Claims partitions and keeps the journal up to date; see ``app.journal.claims.Claims``."""
 
-    def begin(self, tps: Collection[TopicPartition], token: str) -> None: ...
+    def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None: ...
     def finished(self) -> list[Claim]: ...
     def is_same_topic(self, tp: TopicPartition) -> bool | None: ...
     def check(self) -> None: ...
@@ -71,11 +71,11 @@ class PausedPartitions:
         """
         return not self._consumer.backpressured_tps and not self.waits(tp) and self._is_broker_there()
 
-    def begin(self, tps: Collection[TopicPartition], token: str) -> None:
-        """Pause these partitions, just assigned, and claim them for the generation with this token."""
+    def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None:
+        """Pause these partitions, and claim them for the generation with this token; see ``Claims.begin``."""
         self._consumer.pause([_kafka(tp) for tp in tps])
         self._waiting |= dict.fromkeys(tps)
-        self._claims.begin(tps, token)
+        self._claims.begin(tps, token, closed)
 
     def end(self, tps: Iterable[TopicPartition]) -> None:
         """Forget these partitions, which are not assigned any more."""

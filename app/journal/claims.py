@@ -9,12 +9,12 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from app.errors import ConnectorError, FatalError, RetryableError, blaming
-from app.journal.document import FencedError
+from app.journal.document import FencedError, LogClosedError
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
 from app.journal.kafka_watch import KafkaWatch, TopicIds
@@ -30,7 +30,9 @@ from app.timings import DEFAULT, Timings
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+_BeginOf = Callable[[TopicPartition, Progress | None], Begin]
 _MOST_CLAIMS = 4  # at the same time: of the present assignment, and of former ones that do not know yet that they ended
+_QUESTIONS = 10  # to Kafka, before partitions are claimed again
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ class Claims:
             differ for other reasons than a user who moved the group's offset.
         keeps_state: whether ``transform()`` keeps state, or repartitions.
         check_group: returns the error to end with if nothing may be claimed in this consumer group.
+        is_member: whether Kafka still has this member in the group; may raise ``RetryableError``.
+        on_fenced: called with the token and the reason when another member has closed the log of a generation that
+            still claims its partitions.
         watch: asks Kafka regularly, from the first assignment on.
         metrics: counts failed tries.
         timings: the pauses between tries, and between two writes of ``advance``.
@@ -76,6 +81,8 @@ class Claims:
         start_from: StartFrom,
         keeps_state: bool,
         check_group: Callable[[], ConnectorError | None] = lambda: None,
+        is_member: Callable[[], bool],
+        on_fenced: Callable[[str, FencedError], None],
         watch: KafkaWatch | None = None,
         metrics: Metrics | None = None,
         timings: Timings = DEFAULT,
@@ -90,6 +97,8 @@ class Claims:
         self._start_from: StartFrom = start_from
         self._keeps_state = keeps_state
         self._check_group = check_group
+        self._is_member = is_member
+        self._on_fenced = on_fenced
         self._watch = watch
         self._metrics = metrics or Metrics()
         self._pool = ThreadPoolExecutor(max_workers=_MOST_CLAIMS, thread_name_prefix="claim")
@@ -98,12 +107,20 @@ class Claims:
         self._advanced_at = timings.clock()
         self._through: queue.SimpleQueue[Claim | ConnectorError] = queue.SimpleQueue()
 
-    def begin(self, tps: Collection[TopicPartition], token: str) -> None:
-        """Begin to claim these partitions for the generation with this token."""
+    def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None:
+        """Begin to claim these partitions for the generation with this token.
+
+        Args:
+            tps: the partitions.
+            token: the generation's.
+            closed: why this member claims them again: another one has closed the log of its generation before. Nothing
+                is claimed then before Kafka confirms that the partitions are still assigned to this member. ``None``
+                for partitions that were just assigned.
+        """
         if self._watch:
             self._watch.start()
         if tps:
-            self._pool.submit(self._claim, tuple(tps), token)
+            self._pool.submit(self._claim, tuple(tps), token, closed)
 
     def finished(self) -> list[Claim]:
         """The claims that have succeeded since the last call, of current assignments.
@@ -171,28 +188,18 @@ class Claims:
         except Exception as error:
             logger.warning("bringing the journal up to date: %r. Please report this as a bug", error, exc_info=True)
 
-    def _claim(self, tps: Collection[TopicPartition], token: str) -> None:
+    def _claim(self, tps: Collection[TopicPartition], token: str, closed: str | None) -> None:
         doing = "claiming " + ", ".join(map(str, tps))
         try:
-            refusal = self._until_it_works(token, self._is_group_ours)
-            if refusal is not None:
+            refusal = self._refusal(tps, token, closed)
+            if refusal is None:
+                self._claim_all(tps, token, self._begin if closed is None else self._begin_again)
+            else:
                 self._through.put(refusal)
-                return
-            generation = self._new_generation(token) if self._ownership else None
-            waiting = set(tps)
-            while waiting:
-                starts = self._until_it_works(token, partial(self._take_over, sorted(waiting), token, generation))
-                if self._ownership and generation:
-                    self._ownership.take(generation)
-                for tp, (start, topic_id) in starts.items():
-                    self._topic_ids.claimed(tp, topic_id)  # not before: a claim that is repeated is still the first
-                    self._through.put(Claim(tp, token, start))
-                waiting -= starts.keys()
         except Stopped:
             pass
         except FencedError as error:
-            if self._is_current(token):
-                self._through.put(RetryableError(doing, str(error), _RESTART))
+            self._fenced(doing, token, error)
         except ConnectorError as error:
             self._through.put(error)
         except Exception as error:
@@ -200,6 +207,26 @@ class Claims:
             self._through.put(FatalError(doing, repr(error), "Please report this as a bug"))
         finally:
             self._metrics.waits.over(token)
+
+    def _claim_all(self, tps: Collection[TopicPartition], token: str, begin: _BeginOf) -> None:
+        generation = self._new_generation(token) if self._ownership else None
+        waiting = set(tps)
+        while waiting:
+            starts = self._until_it_works(token, partial(self._take_over, sorted(waiting), token, generation, begin))
+            if self._ownership and generation:
+                self._ownership.take(generation)
+            for tp, (start, topic_id) in starts.items():
+                self._topic_ids.claimed(tp, topic_id)  # not before: a claim that is repeated is still the first
+                self._through.put(Claim(tp, token, start))
+            waiting -= starts.keys()
+
+    def _fenced(self, doing: str, token: str, error: FencedError) -> None:
+        if not self._is_current(token):
+            return
+        if isinstance(error, LogClosedError):
+            self._on_fenced(token, error)
+        else:
+            self._through.put(RetryableError(doing, str(error), _RESTART))
 
     def _until_it_works(self, token: str, work: Callable[[], _T]) -> _T:
         return until_it_works(
@@ -218,19 +245,55 @@ class Claims:
             if not self._is_current(token):
                 raise Stopped from error
 
+    def _refusal(self, tps: Collection[TopicPartition], token: str, closed: str | None) -> ConnectorError | None:
+        """The error to end with if nothing may be claimed."""
+        if closed is None:
+            return self._until_it_works(token, self._is_group_ours)
+        return self._are_still_ours(tps, token, closed)
+
     def _is_group_ours(self) -> ConnectorError | None:
         with blaming("Kafka"):
             return self._check_group()
 
+    def _are_still_ours(self, tps: Collection[TopicPartition], token: str, closed: str) -> ConnectorError | None:
+        """Ask Kafka whether the partitions of a closed generation are still assigned to this member.
+
+        A member that was frozen is fenced too, and must not close the log of the next owner. If the group has expelled
+        it, its consumer learns of it soon, and the assignment ends.
+
+        Returns:
+            The error to end with if a topic was recreated, or if Kafka does not say that they are.
+
+        Raises:
+            Stopped: the assignment has ended.
+        """
+        listed = ", ".join(map(str, tps))
+        for _ in range(_QUESTIONS):
+            try:
+                recreated = self._topic_ids.recreated(tps)
+                if recreated is not None:
+                    return recreated
+                if self._is_member():
+                    logger.warning(
+                        "%s, and Kafka still assigns %s to this one: claiming again. %s", closed, listed, _SAFE
+                    )
+                    return None
+                answer = "Kafka does not count this member in the consumer group"
+            except RetryableError as error:
+                answer = str(error)
+            if self._stop.wait(self._timings.fenced_seconds / _QUESTIONS) or not self._is_current(token):
+                raise Stopped
+        return RetryableError(f"claiming {listed} again", f"{closed}, and {answer}", _RESTART)
+
     def _take_over(
-        self, tps: Collection[TopicPartition], token: str, generation: Generation | None
+        self, tps: Collection[TopicPartition], token: str, generation: Generation | None, begin: _BeginOf
     ) -> Mapping[TopicPartition, tuple[Start, str]]:
         """Take over those that can be; returns where each begins, and the id of its topic."""
         with blaming("store"):
-            return self._taken_over(tps, token, generation)
+            return self._taken_over(tps, token, generation, begin)
 
     def _taken_over(
-        self, tps: Collection[TopicPartition], token: str, generation: Generation | None
+        self, tps: Collection[TopicPartition], token: str, generation: Generation | None, begin: _BeginOf
     ) -> Mapping[TopicPartition, tuple[Start, str]]:
         cluster_id = self._offsets.cluster_id()
         return self._takeover.run(
@@ -239,8 +302,20 @@ class Claims:
             generation,
             is_wanted=lambda: self._is_current(token),
             check=lambda tp, progress: check_cluster(progress, cluster_id, tp, self._start_from),
-            begin=self._begin,
+            begin=begin,
         )
+
+    def _begin_again(self, tp: TopicPartition, former: Progress | None) -> Begin:
+        """As ``_begin``, after this member's own generation was closed.
+
+        Raises:
+            FencedError: the table was deleted meanwhile: a new one must not be begun with what is left of this one.
+        """
+        if former is None and self._topic_ids.was_claimed(tp):
+            raise FencedError(f"the journal of {tp} is gone, as after the table was deleted")
+        begin = self._begin(tp, former)
+        start, topic_id = begin.value
+        return replace(begin, value=(replace(start, skipped=0), topic_id))  # it is known why they are in the table
 
     def _begin(self, tp: TopicPartition, former: Progress | None) -> Begin:
         kafka = self._offsets.of(tp)
@@ -273,3 +348,4 @@ def _progress(tp: TopicPartition, former: Progress | None, start: Start, kafka: 
 
 
 _RESTART = "It is tried again after a restart"
+_SAFE = "What was read and is not in the table is read again: nothing is lost"

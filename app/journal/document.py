@@ -11,6 +11,13 @@ class FencedError(Exception):
     """Another generation owns the partitions, or the table was deleted."""
 
 
+class LogClosedError(FencedError):
+    """Another member has closed the generation's log. If Kafka still assigns the partitions, they can be claimed again.
+
+    A member does that whose claim comes late: it does not know yet that it has lost the partitions.
+    """
+
+
 class UnreadableError(FatalError):
     """A document is damaged, or of a newer release."""
 

@@ -13,7 +13,8 @@ A batch's dead letters and index files are uploaded before its last data file, s
 is complete. A batch without data files is complete if its dead letters exist.
 
 A generation whose log was closed is fenced, with all its partitions. It registers nothing, and deletes only those of
-its objects that its own log lists as rolled back. An upload of a fenced member may land after they were deleted. So
+its objects that its own log lists as rolled back. If Kafka still assigns the partitions to its member, that member
+claims them again as a new generation. An upload of a fenced member may land after they were deleted. So
 every owner deletes the objects of the list ``revoked`` repeatedly for a day, and the next generation inherits the list.
 """
 
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.document import Document, FencedError, UnreadableError
+from app.journal.document import Document, FencedError, LogClosedError, UnreadableError
 from app.journal.entry import JournaledFile, RolledBack
 from app.journal.log import GenerationLog, Progress, parse_log
 from app.journal.rolled_back import RolledBackObjects
@@ -240,7 +241,10 @@ class Generation:
             rolled_back = {item.key for item in found.revoked}
             for key in filter(rolled_back.__contains__, before.objects):
                 self._delete_if_possible(key)
-        self._fenced = FencedError(f"{self._document.where} was closed by another member of the consumer group")
+        if not found.closed:  # nobody else writes an open version: an older one was brought back, as from a backup
+            self._fenced = FencedError(f"{self._document.where} was overwritten by something else")
+            raise self._fenced
+        self._fenced = LogClosedError(f"{self._document.where} was closed by another member of the consumer group")
         raise self._fenced
 
     def _delete_if_possible(self, key: str) -> None:

@@ -75,13 +75,13 @@ class JournalOwnership:
 
     Args:
         is_current: whether the generation with this token is current.
-        on_fenced: called with the token and the reason when another generation has closed the log.
+        on_fenced: called with the token and the reason when the generation may not write any more.
         fresh_seconds: how long a partition cannot get another owner after the log was verified. A process that was
             frozen for longer verifies the log again before the next upload.
     """
 
     def __init__(
-        self, is_current: Callable[[str], bool], on_fenced: Callable[[str, str], None], *, fresh_seconds: float
+        self, is_current: Callable[[str], bool], on_fenced: Callable[[str, FencedError], None], *, fresh_seconds: float
     ) -> None:
         self._is_current = is_current
         self._on_fenced = on_fenced
@@ -169,4 +169,4 @@ class JournalOwnership:
             was_owner = token in self._generations
             self._generations = {owner: other for owner, other in self._generations.items() if owner != token}
         if was_owner:
-            self._on_fenced(token, str(error))
+            self._on_fenced(token, error)

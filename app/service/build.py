@@ -15,7 +15,7 @@ from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.connection import check_properties, uses_callback
-from app.consumer.group import OtherTables, client_id
+from app.consumer.group import OtherTables, client_id, is_member
 from app.consumer.msk_token import poll_in_background
 from app.consumer.sink import SinkLimits
 from app.convert.batch import BatchConverter
@@ -225,6 +225,8 @@ def new_claims(
         start_from=settings.start_from,
         keeps_state=application.begins_at_commit,
         check_group=other_tables.at_assignment,
+        is_member=lambda: is_member(application.admin, group, application.consumer.memberid()),
+        on_fenced=assignments.fence,
         watch=KafkaWatch(
             [lambda: topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS
         ),

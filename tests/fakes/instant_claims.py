@@ -15,9 +15,11 @@ class InstantClaims:
         self.held_back: set[TopicPartition] = set()
         self.made_anew: set[str] = set()
         self.advanced: list[dict[str, Mapping[TopicPartition, int]]] = []
+        self.closed: list[str | None] = []  # of each claim, why it was made again
         self._begun: dict[TopicPartition, str] = {}
 
-    def begin(self, tps: Collection[TopicPartition], token: str) -> None:
+    def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None:
+        self.closed.append(closed)
         self._begun |= dict.fromkeys(tps, token)
 
     def finished(self) -> list[Claim]:

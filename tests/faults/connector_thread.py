@@ -432,6 +432,21 @@ class Place:
                 found[int(path.stem)] = {**progress, "state": log["state"], "end": end}
         return found
 
+    def claims(self) -> dict[int, str]:
+        """The generation that each partition's claim names."""
+        folder = self.store_folder / group_folder("data/readings", self.group)
+        claims = [path for path in folder.rglob("*.json") if not is_log(str(path))]
+        return {int(path.stem): json.loads(path.read_bytes())["owner"] for path in claims}
+
+    def close_log(self) -> None:
+        """Close the log of the first partition's owner, as a member does whose claim comes late."""
+        folder = self.store_folder / group_folder("data/readings", self.group)
+        log = self.store_folder / log_key("data/readings", self.group, self.claims()[0])
+        document = json.loads(log.read_bytes())
+        written = folder / "written"
+        written.write_text(json.dumps({**document, "seq": document["seq"] + 1, "closed": True, "writer": "late"}))
+        written.replace(log)
+
     def assert_whole(
         self, numbers: Iterable[int] | None = None, table: str = "readings", states: Collection[str] = ("done",)
     ) -> None:

@@ -42,6 +42,14 @@ class Group:
         """The partitions that are this member's, whatever it believes itself."""
         return [tp for tp, owner in self.owners.items() if owner is consumer]
 
+    def has(self, consumer: "Consumer") -> bool:
+        """What ``app.consumer.group.is_member`` finds out: whether the coordinator takes this member for alive."""
+        if pause("ask Kafka for the members") is not Fate.ANSWERED:
+            self.network.failures += 1
+            raise RetryableError("asking Kafka for the members", "no answer")
+        owned = self.of(consumer)
+        return bool(owned) and set(owned) == set(consumer.assigned)
+
     def release(self, consumer: "Consumer") -> None:
         """Take all partitions from this member."""
         for tp in self.of(consumer):

@@ -19,6 +19,7 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.journal.claims import Claims
+from app.journal.document import FencedError
 from app.journal.entry import claim_key, group_folder, log_key
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
@@ -167,7 +168,7 @@ class Member:
         self._store = store or table.site.store
         self._partitions = partitions
         self.token = secrets.token_hex(4)
-        self.fenced: dict[str, str] = {}
+        self.fenced: dict[str, FencedError] = {}
         self.ownership = JournalOwnership(self._is_current, self.fenced.__setitem__, fresh_seconds=10.0)
         catalog_server = table.site.catalog
         catalog = QuixCatalog(
@@ -202,6 +203,8 @@ class Member:
             topic_ids=TopicIds(lambda topic: f"{topic}-1"),
             start_from="auto",
             keeps_state=False,
+            is_member=lambda: True,
+            on_fenced=self.fenced.__setitem__,
             timings=_HURRY,
         )
         self.starts: dict[TopicPartition, int] = {}
@@ -224,12 +227,15 @@ class Member:
 
         Raises:
             ConnectorError: a claim failed.
+            FencedOff: the log was closed meanwhile.
         """
         self._claims.begin(self._partitions, self.token)
         deadline = time.monotonic() + PATIENCE
         while len(self.starts) < len(self._partitions):
             assert time.monotonic() < deadline, "the claims do not come through"
             self.starts |= {claim.tp: claim.start.offset for claim in self._claims.finished()}
+            if self.fenced:
+                raise FencedOff(*self.fenced.values())
             time.sleep(0.002)
 
     def write(self, batches: int = BATCHES) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -22,6 +23,7 @@ from app.consumer.record_poll import RecordPoll
 from app.consumer.sink import LakeSink, SinkLimits
 from app.errors import ConnectorError
 from app.journal.claims import Claims
+from app.journal.document import FencedError
 from app.journal.entry import log_key
 from app.journal.generation import Generation
 from app.journal.kafka_watch import TopicIds
@@ -66,6 +68,8 @@ class SteppedPipeline(Pipeline):
         super().__init__(**arguments)
         self._pool = AtOnce()  # type: ignore[assignment]
         self._stop = LaneStop()  # type: ignore[assignment]
+        for handover in (self._staged, self._written):
+            handover._queue = Queue()  # of any length: one portion may end two batches, and nobody takes the first
 
     def _run(self, step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> None:
         """Its threads end at once."""
@@ -77,7 +81,7 @@ class SteppedPipeline(Pipeline):
     def prepare(self) -> None:
         """Steps 1 and 2 of the next portion, and step 3 if it ends a batch."""
         self._stage_next()
-        if not self._staged.is_empty:
+        while not self._staged.is_empty:
             self._write_next()
 
     @property
@@ -170,6 +174,8 @@ class Member:
             topic_ids=TopicIds(group.topic_id),
             start_from="auto",
             keeps_state=False,
+            is_member=lambda: group.has(self.kafka),
+            on_fenced=self._fenced,
             timings=timings,
         )
         self._background = LanePool(f"{name}: claims")
@@ -220,11 +226,11 @@ class Member:
         """Those that have something to do."""
         return [lane for lane in (self.consuming, self._delivering, *self._background.lanes) if not lane.is_idle]
 
-    def _fenced(self, token: str, reason: str) -> None:
+    def _fenced(self, token: str, error: FencedError) -> None:
         log = self._store.log_of(token)
         if log is not None and not log.closed:
-            self._store.violations.append(f"{token} was fenced though its log is open: {reason}")
-        self.assignments.fence(token, reason)
+            self._store.violations.append(f"{token} was fenced though its log is open: {error}")
+        self.assignments.fence(token, error)
 
     # --- on the consumer's thread -----------------------------------------------------------------------------------
 

@@ -132,6 +132,34 @@ class Faults(Crowd, RuleBasedStateMachine):
         if self.group.of(member.kafka):
             self._expel(member, turns[2:])
 
+    @precondition(lambda self: self._with(owns) and (len(self.members) < MEMBERS or self._with(has_nothing)))
+    @rule(
+        which=choices,
+        requests=st.integers(0, 9),
+        kinds=st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=6),
+        turns=turns,
+        moves=moves,
+    )
+    def claim_late(self, which: int, requests: int, kinds: list[str], turns: list[int], moves: Moves) -> None:
+        """A member is taken for dead amid its claim, and goes on with it while the next owner is at work."""
+        owner = one_of(self._with(owns), which)
+        waiting = self._with(has_nothing)
+        owner.revoke()
+        self._finish(owner)
+        if owner not in self.members:
+            return
+        late = waiting[0] if waiting else self._new_member()
+        self._assign(late, self.group.free)
+        for lane in late._background.lanes:
+            self._go(late, lane, *[Fate.ANSWERED] * requests)
+        self.group.release(late.kafka)
+        self._assign(owner, self.group.free)
+        for records in self.group.records.values():
+            records.extend(kinds)
+        self._race([owner, late], turns)
+        self._move(moves)
+        counted["late claims"] += 1
+
     @precondition(lambda self: self._with(may_learn))
     @rule(which=choices, moves=moves)
     def learn(self, which: int, moves: Moves) -> None:

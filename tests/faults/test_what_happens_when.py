@@ -1,18 +1,34 @@
 """What docs/guarantees.md promises under "What happens when", as far as nothing has to be killed for it."""
 
 import shutil
+import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.state import State
 
 from app.errors import ConfigError, RetryableError
 from dev.minio import LocalMinio
 from tests.e2e.scenario import s3_store
+from tests.fakes.journal_store import JournalStore
 from tests.fakes.moody_store import MoodyStore
-from tests.faults.connector_thread import Place
+from tests.faults.connector_thread import PATIENCE, Place, Transform
 from tests.faults.proxy import Answer, Exchange, FaultProxy, Rule, Say
 
 LATEST = {"AUTO_OFFSET_RESET": "latest"}
+
+
+def _counted(sdf: StreamingDataFrame) -> StreamingDataFrame:
+    """Each record with how many came before it, by its key."""
+
+    def count(value: dict[str, Any], state: State[str, int]) -> dict[str, Any]:
+        before = state.get("count", 0)
+        state.set("count", before + 1)
+        return {**value, "before": before}
+
+    return sdf.apply(count, stateful=True)
 
 
 def _write(place: Place, count: int, *committed: int, **variables: str) -> None:
@@ -150,6 +166,87 @@ def test_a_new_group_at_the_latest_that_dies_before_its_first_commit_skips_nothi
 
     second.stop()
     place.assert_whole(range(10, 30), states={"done"} if guarantee == "exactly-once" else ())
+
+
+class TestLogClosedByALateMember:
+    @pytest.mark.parametrize("place", [1, 3], indirect=True, ids=["one partition", "three"])
+    @pytest.mark.parametrize(
+        "transform",
+        [lambda sdf: sdf, lambda sdf: sdf.update(lambda value: value.update(seen=True))],
+        ids=["batch polling", "record by record"],
+    )
+    def test_the_owner_goes_on_in_the_same_process(
+        self, place: Place, caplog: pytest.LogCaptureFixture, transform: Transform
+    ) -> None:
+        connector = place.connector(transform=transform)
+        for round_ in range(1, 4):
+            place.produce(90)
+            place.wait_until_committed(*[90 * round_ // place.partitions] * place.partitions, by=connector)
+            connector.wait_until(lambda: place.journals()[0]["state"] == "done")
+            place.close_log()
+        place.produce(90)
+        place.wait_until_committed(*[360 // place.partitions] * place.partitions, by=connector)
+
+        connector.stop()
+
+        place.assert_whole()
+        assert caplog.text.count("to this one: claiming again") == 3
+        assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+    @pytest.mark.parametrize("place", [2], indirect=True)
+    def test_a_member_stands_still_amid_its_claim_and_then_goes_on(
+        self, place: Place, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        owner = place.connector()
+        place.produce(100)
+        place.wait_until_committed(50, 50, by=owner)
+        claims, claim_on, poll_on = (threading.Event() for _ in range(3))
+        store = JournalStore(place.store_folder)
+
+        def stand_still(_: str, key: str) -> None:
+            if threading.current_thread().name.startswith("takeover"):
+                claims.set()
+                claim_on.wait(PATIENCE)
+
+        store.on_small = stand_still
+        late = place.connector(store=store)
+        late.in_turn = lambda: claims.is_set() and poll_on.wait(PATIENCE)
+        late.wait_until(claims.is_set, "the claim of the other member")
+        owner.wait_until_consuming(0, 1)  # Kafka takes the other one for dead
+        place.produce(100)
+        place.wait_until_committed(100, 100, by=owner)
+        taken = place.claims()
+
+        claim_on.set()
+        late.wait_until(lambda: place.claims() != taken, "the late claim")
+        place.produce(100)
+        place.wait_until_committed(150, 150, by=owner)
+        assert "to this one: claiming again" in caplog.text
+        poll_on.set()
+        place.produce(100)
+        place.wait_until_committed(200, 200, by=owner)
+
+        owner.stop()
+        late.stop()
+        place.assert_whole()
+
+    def test_with_state_the_next_start_goes_on(self, place: Place) -> None:
+        place.timings = replace(place.timings, fenced_seconds=0.5)
+        connector = place.connector(transform=_counted)
+        place.produce(90)
+        place.wait_until_committed(90, by=connector)
+        connector.wait_until(lambda: place.journals()[0]["state"] == "done")
+        place.close_log()
+        place.produce(90)
+
+        error = connector.wait()
+
+        assert isinstance(error, RetryableError)
+        assert "was closed by another member of the consumer group" in str(error)
+        again = place.connector(transform=_counted)
+        place.wait_until_committed(180, by=again)
+        again.stop()
+        place.assert_whole()
 
 
 class TestTableDeleted:

@@ -181,6 +181,20 @@ MUTANTS = (
         _OF_JOURNAL,
     ),
     Mutant(
+        "a member that the group has expelled closes the log of the next owner",
+        "app/journal/claims.py",
+        "                if self._is_member():\n",
+        "                if self._is_member() or True:\n",
+        ("tests/unit/journal/test_claims_again.py",),
+    ),
+    Mutant(
+        "a deleted table is begun anew with the rest of its records",
+        "app/journal/claims.py",
+        "        if former is None and self._topic_ids.was_claimed(tp):\n",
+        "        if former is None and not self._topic_ids.was_claimed(tp):\n",
+        ("tests/unit/journal/test_claims_again.py",),
+    ),
+    Mutant(
         "a column gets the type of its latest values, not one for all",
         "app/table/schema.py",
         "merged[name] = join_types(merged[name], kind)",

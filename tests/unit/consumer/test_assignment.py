@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from app.consumer.assignment import Assignment, Assignments, new_token
+from app.journal.document import FencedError, LogClosedError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from tests.support.batches import TP, row
@@ -106,7 +107,7 @@ def test_a_new_assignment_has_nothing_of_the_former_one() -> None:
     assignments = Assignments()
     former = assignments.begin([TP])
     assignments.start(TP, 42, replayed_to=50)
-    assignments.fence(former, "another member has claimed it")
+    assignments.fence(former, FencedError("another member has claimed it"))
     present = assignments.begin([TP])
     assert [assignments.is_current(token) for token in (former, present)] == [False, True]
     assert assignments.token(TP) == present
@@ -122,7 +123,7 @@ def test_partitions_that_are_assigned_together_have_one_token_and_are_fenced_tog
     assignments = Assignments()
     token = assignments.begin([TP, OTHER])
     assert assignments.token(TP) == assignments.token(OTHER) == token
-    assignments.fence(token, "another member has claimed one of them")
+    assignments.fence(token, FencedError("another member has claimed one of them"))
     assert all(assignments.by_tp[tp].fenced for tp in (TP, OTHER))
 
 
@@ -150,7 +151,7 @@ def test_an_ended_assignment_is_not_there() -> None:
     token = assignments.begin([TP])
     assignments.end([TP])
     assignments.expect(TP, 7)
-    assignments.fence(token, "too late")
+    assignments.fence(token, FencedError("too late"))
     assert TP not in assignments
     assert not assignments.is_current(token)
     assert (assignments.token(TP), assignments.expected(TP), assignments.is_any_fenced) == (None, 0, False)
@@ -167,5 +168,22 @@ def test_a_partition_is_read_from_where_it_starts() -> None:
 def test_fences_are_counted() -> None:
     metrics = Metrics()
     assignments = Assignments(metrics)
-    assignments.fence(assignments.begin([TP]), "another member has claimed it")
+    assignments.fence(assignments.begin([TP]), FencedError("another member has claimed it"))
     assert metrics.counts().fenced == 1
+
+
+def test_a_closed_generation_is_told_with_all_its_partitions_and_only_as_a_whole() -> None:
+    assignments = Assignments()
+    token = assignments.begin([TP, OTHER])
+    assert assignments.closed is None
+    assignments.fence(token, LogClosedError("closed"))
+    assert assignments.closed == ([TP, OTHER], "closed")
+    assignments.end([OTHER])
+    assert assignments.closed is None
+
+
+def test_a_generation_fenced_for_another_reason_is_not_closed() -> None:
+    assignments = Assignments()
+    assignments.fence(assignments.begin([TP]), FencedError("the table was deleted"))
+    assert assignments.closed is None
+    assert assignments.is_any_fenced

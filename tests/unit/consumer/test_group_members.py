@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from app.consumer.group import OtherTables, check_members, client_id
+from app.consumer.group import OtherTables, check_members, client_id, is_member
 from app.errors import RetryableError
 
 OURS, SAME, OTHER = (client_id("sensors", table) for table in ("s3://lake/one", "s3://lake/one", "s3://lake/other"))
@@ -26,7 +26,10 @@ class Group:
         if self.error is not None and not self.is_of_group:
             raise KafkaException(KafkaError(self.error))
         error = None if self.error is None else KafkaError(self.error)
-        members = [] if error else [SimpleNamespace(client_id=found, client_host="/10.0.0.7") for found in self.members]
+        members = [
+            SimpleNamespace(id=f"{found}-1", client_id=found, client_host="/10.0.0.7")
+            for found in ([] if error else self.members)
+        ]
         return [SimpleNamespace(error=error, members=members)]
 
 
@@ -116,3 +119,25 @@ def test_a_user_who_may_not_see_the_members_is_not_kept_from_reading() -> None:
     group = Group(OURS)
     group.error, group.is_of_group = KafkaError.GROUP_AUTHORIZATION_FAILED, True
     assert others(group).at_assignment() is None
+
+
+@pytest.mark.parametrize(
+    ("member_id", "is_in_it"), [(f"{OURS}-1", True), (f"{OURS}-2", False), ("", False), (None, False)]
+)
+def test_a_member_is_in_the_group_under_the_id_that_the_coordinator_gave_it(
+    member_id: str | None, *, is_in_it: bool
+) -> None:
+    assert is_member(cast(AdminClient, Group(OURS, "")), "sink", member_id) == is_in_it
+
+
+def test_a_member_that_may_not_see_the_members_is_not_known_to_be_one() -> None:
+    group = Group(OURS)
+    group.error, group.is_of_group = KafkaError.GROUP_AUTHORIZATION_FAILED, True
+    assert not is_member(cast(AdminClient, group), "sink", f"{OURS}-1")
+
+
+def test_without_an_answer_nothing_is_known_of_a_member() -> None:
+    group = Group(OURS)
+    group.error = KafkaError._TIMED_OUT
+    with pytest.raises(RetryableError, match="asking Kafka for the members of group sink"):
+        is_member(cast(AdminClient, group), "sink", f"{OURS}-1")

@@ -101,9 +101,9 @@ def test_partitions_are_paused_before_their_claims_begin(bench: Bench) -> None:
     paused = []
     begin = bench.claims.begin
 
-    def look_and_begin(tps: Any, token: str) -> None:
+    def look_and_begin(tps: Any, token: str, closed: str | None = None) -> None:
         paused.append(set(bench.consumer.paused))
-        begin(tps, token)
+        begin(tps, token, closed)
 
     bench.claims.begin = look_and_begin  # type: ignore[method-assign]
     bench.admission.begin([P0, P1], "aaaaaaaa")

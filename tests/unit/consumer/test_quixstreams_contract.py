@@ -19,6 +19,7 @@ from quixstreams.core.stream import Stream
 from quixstreams.core.stream.functions import UpdateFunction
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.internal_consumer import InternalConsumer
+from quixstreams.internal_consumer.buffering import InternalConsumerBuffer
 from quixstreams.kafka.consumer import BaseConsumer, _wrap_assignment_errors
 from quixstreams.models import Topic, TopicManager
 from quixstreams.processing import ProcessingContext
@@ -128,6 +129,11 @@ RELIANCES = (
         "it resumes only what trigger_backpressure has paused",
     ),
     Reliance(InternalConsumer.reset_backpressure, "316590fc85ab45e6", "it forgets what was paused without resuming it"),
+    Reliance(
+        InternalConsumerBuffer.clear,
+        "34ff55b74c3e4709",
+        "it drops what was fetched ahead of one partition; nothing else of an assigned partition changes",
+    ),
     Reliance(
         BaseConsumer._subscribe,
         "0232e15bd2bea7ba",

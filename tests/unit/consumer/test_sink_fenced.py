@@ -6,6 +6,7 @@ import pytest
 from quixstreams.sinks import SinkBackpressureError
 
 from app.errors import RetryableError
+from app.journal.document import FencedError
 from tests.support.batches import TP
 from tests.unit.consumer.sink_bench import OTHER, Bench
 
@@ -26,7 +27,7 @@ def token(bench: Bench) -> str:
 
 
 def fence(bench: Bench) -> None:
-    bench.assignments.fence(token(bench), REASON)
+    bench.assignments.fence(token(bench), FencedError(REASON))
 
 
 def test_a_flush_asks_for_a_pause_instead_of_letting_offsets_be_committed(bench: Bench) -> None:
@@ -140,7 +141,7 @@ def test_news_of_an_ended_assignment_say_nothing_about_the_present_one(bench: Be
     former = token(bench)
     bench.sink.unassign([TP, OTHER])
     bench.sink.assign([TP, OTHER])
-    bench.assignments.fence(former, REASON)
+    bench.assignments.fence(former, FencedError(REASON))
     bench.consume(0)
     bench.sink.flush()
     bench.clock.advance(60)
@@ -170,5 +171,5 @@ def test_batches_do_not_count_as_delivered_once_rows_of_them_were_dropped(bench:
     bench.consume(0, 1, 2)
     bench.pipeline.deliver_all()
     assert bench.sink.is_delivered(1)
-    bench.assignments.fence(token(bench), REASON)
+    bench.assignments.fence(token(bench), FencedError(REASON))
     assert not bench.sink.is_delivered(1)

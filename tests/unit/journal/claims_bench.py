@@ -9,6 +9,7 @@ from typing import Literal
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.claim import AnyClaim, PartitionClaim
 from app.journal.claims import Claim, Claims
+from app.journal.document import FencedError
 from app.journal.entry import JournaledFile
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
@@ -34,6 +35,7 @@ class Kafka:
     def __init__(self) -> None:
         self.offsets = PartitionOffsets(None, 0, 100, "id")
         self.errors: list[Exception] = []
+        self.errors_of: dict[TopicPartition, list[Exception]] = {}
         self.id_errors: list[Exception] = []
         self.asked: list[TopicPartition] = []
         self.on_ask: Callable[[], None] = lambda: None
@@ -43,6 +45,8 @@ class Kafka:
         self.on_ask()
         if self.errors:
             raise self.errors.pop(0)
+        if self.errors_of.get(tp):
+            raise self.errors_of[tp].pop(0)
         return self.offsets
 
     def topic_id(self, topic: str) -> str:
@@ -65,6 +69,8 @@ class Bench:
         self.kafka = Kafka()
         self.ended: set[str] = set()
         self.fenced: list[str] = []
+        self.closed: list[tuple[str, FencedError]] = []  # told by claims
+        self.members: list[bool | Exception] = []  # whether Kafka has us in the group, by turns; then it has
         self.catalog_errors: list[ConnectorError] = []
         self.registered: list[list[str]] = []
         self.made: list[Claims] = []
@@ -92,6 +98,8 @@ class Bench:
             start_from=start_from,
             keeps_state=keeps_state,
             check_group=check_group,
+            is_member=self._is_member,
+            on_fenced=lambda token, error: self.closed.append((token, error)),
             timings=self.timings,
         )
         self.made.append(claims)
@@ -99,6 +107,12 @@ class Bench:
 
     def is_current(self, token: str) -> bool:
         return token not in self.ended
+
+    def _is_member(self) -> bool:
+        answer = self.members.pop(0) if self.members else True
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def generation(self, token: str) -> Generation:
         return self.journals.generation(token)

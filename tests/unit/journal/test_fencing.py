@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import RetryableError
-from app.journal.document import FencedError
+from app.journal.document import FencedError, LogClosedError
 from app.journal.generation import Generation
 from app.model import TopicPartition
 from tests.unit.journal.journal_bench import OURS, P0, P1, THEIRS, THIRD, Bench, begin_at, intent, key_of
@@ -202,3 +202,19 @@ def test_a_backup_brought_back_is_not_taken_for_the_own_log(bench: Bench) -> Non
     with pytest.raises(FencedError):
         owner.done(0)
     assert bench.log() == backup
+
+
+@pytest.mark.parametrize("left", ["closed", "gone", "overwritten", "backup"])
+def test_only_a_closed_log_lets_the_partitions_be_claimed_again(bench: Bench, left: str) -> None:
+    owner = bench.begun()
+    backup = bench.log()
+    owner.intend(intent("1"))
+    if left == "closed":
+        bench.claimed()
+    elif left == "gone":
+        bench.delete(bench.log_key())
+    else:
+        bench.overwrite(bench.log_key(), b"junk" if left == "overwritten" else backup.to_body())
+    with pytest.raises(FencedError) as raised:
+        owner.verify_ownership()
+    assert isinstance(raised.value, LogClosedError) == (left == "closed")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.journal.document import FencedError, LogClosedError
 from app.journal.generation import Generation
 from app.journal.ownership import AssignmentOwnership, JournalOwnership
 from app.model import TopicPartition
@@ -32,7 +33,7 @@ class Bench:
         self.journals = journal_bench.Bench(tmp_path)
         self.store, self.clock = self.journals.store, self.journals.clock
         self.ended: set[str] = set()
-        self.reports: list[tuple[str, str]] = []
+        self.reports: list[tuple[str, FencedError]] = []
         self.asked: list[tuple[str, str]] = []
         self.ownership = JournalOwnership(
             lambda token: token not in self.ended, lambda *told: self.reports.append(told), fresh_seconds=FRESH
@@ -152,7 +153,8 @@ def test_being_fenced_is_reported_once_with_the_reason(bench: Bench) -> None:
     bench.ownership.done()
     bench.ownership.advance({A: {P0: 99}})
     assert bench.fenced == [A]
-    assert "was closed by another member of the consumer group" in bench.reports[0][1]
+    assert isinstance(bench.reports[0][1], LogClosedError)
+    assert "was closed by another member of the consumer group" in str(bench.reports[0][1])
 
 
 @pytest.mark.parametrize("step", ["done", "advance", "is_owner"])

@@ -9,6 +9,7 @@ from quixstreams.sinks import SinkBackpressureError
 
 from app.config.settings import Settings
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.journal.document import FencedError
 from app.monitoring.metrics import Live, Metrics, StateName
 from app.monitoring.probes import Health
 from app.service.overview import Parts, look, new_monitor, oversee, replica_name
@@ -85,7 +86,7 @@ def test_what_is_waited_for_is_named(connector: Connector) -> None:
 def test_a_partition_of_another_member_is_named(connector: Connector) -> None:
     token = connector.bench.assignments.token(OTHER)
     assert token is not None
-    connector.bench.assignments.fence(token, "taken over")
+    connector.bench.assignments.fence(token, FencedError("taken over"))
     live = connector.look()
     assert (live.state, live.fenced) == ("waiting", {TP: "taken over", OTHER: "taken over"})
     connector.bench.sink.unassign([TP, OTHER])

@@ -1,0 +1,219 @@
+"""A member whose log is closed while Kafka assigns its partitions to it: it claims them again and goes on.
+
+The members are the connector's own parts (see ``stepped_member``); one of them is late with its claim.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.journal.entry import log_key
+from tests.faults.crowd import ENOUGH
+from tests.faults.memory_lake import GROUP, ROOT
+from tests.faults.stepped_member import Member
+from tests.faults.test_state_machine import Faults
+
+MORE = ["a", "both", "bad", "b"]
+
+
+class Scene(Faults):
+    """One member owns both partitions, has written records, and has more to read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.owner = self.new_owner()
+        self.work(self.owner)
+        self.produce_more()
+
+    def new_owner(self) -> Member:
+        member = self._new_member()
+        self.produce_more()
+        self._assign(member, self.group.free)
+        return member
+
+    def produce_more(self) -> None:
+        for records in self.group.records.values():
+            records.extend(MORE)
+
+    def work(self, member: Member, rounds: int = 3) -> None:
+        """It consumes, writes and commits, as far as it comes; the others stand still."""
+        for _ in range(rounds):
+            self._finish(member)
+            if member in self.members and member.consuming.is_idle:
+                member.consume(10)
+                self._finish(member)
+            if member in self.members:
+                member.checkpoint()
+                self._finish(member)
+            self.clock.advance(1.0)
+
+    def late_claimer(self, requests: int) -> Member:
+        """A member that gets the partitions, makes so many requests of its claim, and stands still.
+
+        Kafka then takes it for dead, and the owner has the partitions as before: in another generation.
+        """
+        self.owner.revoke()
+        self._finish(self.owner)
+        late = self._new_member()
+        self._assign(late, self.group.free)
+        for _ in range(requests):
+            (lane,) = late._background.lanes
+            self._go(late, lane)
+        self.group.release(late.kafka)
+        self._assign(self.owner, self.group.free)
+        self.work(self.owner)
+        self.produce_more()
+        return late
+
+    def claim_late(self, late: Member) -> None:
+        """The late one claims all, and its consumer has not learned yet that the partitions are lost."""
+        for _ in range(ENOUGH):
+            if not late._background.lanes:
+                return
+            for lane in late._background.lanes:
+                self._go(late, lane)
+
+    def close_log(self) -> None:
+        """Another member closes the log of the owner, and does nothing else."""
+        log = self.store.log_of(self.token)
+        assert log is not None
+        key = log_key(ROOT, GROUP, self.token)
+        closed = log.changed(closed=True, writer="late")
+        self.store.write(key, closed.to_body(), replaces=self.store.objects[key].etag)
+
+    def until_fenced(self) -> None:
+        """The owner goes on until it finds out that its log is closed, or gone; it has not done anything about it."""
+        self.owner.consume(10)
+        for _ in range(ENOUGH):
+            if self.owner.assignments.is_any_fenced:
+                break
+            if not self.owner.lanes:
+                self.owner.checkpoint()
+            self._go(self.owner, self.owner.lanes[-1])
+        assert self.owner.assignments.is_any_fenced
+
+    @property
+    def token(self) -> str:
+        """Of the generation in which the owner has its partitions."""
+        (token,) = {assignment.token for assignment in self.owner.assignments.by_tp.values()}
+        return token
+
+    @property
+    def is_owner_alive(self) -> bool:
+        return self.owner in self.members
+
+    def assert_every_row_once(self) -> None:
+        self._settle()
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene._close()
+
+
+@pytest.mark.parametrize("requests", range(10))
+def test_the_owner_goes_on_in_the_same_process_after_a_late_claim(scene: Scene, requests: int) -> None:
+    late = scene.late_claimer(requests)
+    former = scene.token
+    scene.claim_late(late)
+    scene.work(scene.owner)
+    assert scene.is_owner_alive
+    assert scene.owner.is_through
+    log = scene.store.log_of(former)
+    assert log is not None
+    assert (scene.token == former) == (not log.closed)
+    scene.assert_every_row_once()
+    assert scene.is_owner_alive
+
+
+def test_a_member_that_kafka_has_expelled_does_not_close_the_log_of_the_owner_again(scene: Scene) -> None:
+    """It reads on from its late claim, and is fenced itself; only then it learns that the partitions are lost."""
+    late = scene.late_claimer(0)
+    scene.claim_late(late)
+    scene.work(scene.owner)
+    after_its_claim = scene.token
+    scene.produce_more()
+    late.consume(10)
+    scene.work(late, rounds=2)
+    scene.produce_more()
+    scene.work(scene.owner)
+    assert scene.token == after_its_claim
+    assert scene.is_owner_alive
+    scene.assert_every_row_once()
+
+
+@pytest.mark.parametrize("requests", range(1, 9))
+def test_a_batch_on_its_way_is_kept_or_written_again_and_never_twice(scene: Scene, requests: int) -> None:
+    late = scene.late_claimer(0)
+    scene.owner.consume(10)
+    while not scene.owner.consuming.is_idle:
+        scene._go(scene.owner, scene.owner.consuming)
+    for _ in range(requests):
+        scene._go(scene.owner, scene.owner._delivering)
+    scene.claim_late(late)
+    scene.work(scene.owner)
+    assert scene.is_owner_alive
+    assert scene.owner.is_through
+    scene.assert_every_row_once()
+
+
+def test_a_log_closed_while_the_partitions_are_claimed_again_is_no_end_either(scene: Scene) -> None:
+    scene.close_log()
+    scene.until_fenced()
+    scene.produce_more()
+    scene.owner.consume(1)
+    former = scene.token
+    while scene.store.log_of(scene.token) is None or scene.token == former:
+        scene._go(scene.owner, scene.owner.lanes[-1])
+    scene.close_log()
+    scene.work(scene.owner)
+    assert scene.is_owner_alive
+    assert scene.owner.is_through
+    scene.assert_every_row_once()
+
+
+def test_a_table_that_was_deleted_ends_the_process(scene: Scene) -> None:
+    scene.store.objects.clear()
+    scene.until_fenced()
+    scene.clock.advance(21.0)
+    scene.work(scene.owner)
+    assert not scene.is_owner_alive
+    assert scene.store.objects == {}
+
+
+def test_a_table_that_is_deleted_after_the_log_was_closed_ends_the_process(scene: Scene) -> None:
+    """A new table must not be begun with the rest of this one."""
+    scene.close_log()
+    scene.until_fenced()
+    scene.store.objects.clear()
+    scene.work(scene.owner)
+    assert not scene.is_owner_alive
+    assert scene.store.objects == {}
+
+
+def test_logs_that_are_closed_again_and_again_end_the_process_which_loses_nothing(scene: Scene) -> None:
+    tokens = {scene.token}
+    for _ in range(4):
+        assert scene.is_owner_alive
+        scene.close_log()
+        scene.produce_more()
+        scene.work(scene.owner)
+        tokens.add(scene.token)
+    assert len(tokens) == 4
+    assert scene.owner.assignments.is_any_fenced
+    scene.clock.advance(21.0)
+    scene.work(scene.owner)
+    assert not scene.is_owner_alive
+    scene.assert_every_row_once()
+
+
+def test_logs_that_are_closed_now_and_then_are_no_end(scene: Scene) -> None:
+    for _ in range(8):
+        scene.close_log()
+        scene.produce_more()
+        scene.work(scene.owner)
+        scene.clock.advance(301.0)
+        assert scene.is_owner_alive
+    scene.assert_every_row_once()

@@ -1,0 +1,156 @@
+"""Claims of partitions whose former generation, of the same member, was closed by another one."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.journal.claims import Claims
+from app.journal.document import LogClosedError
+from app.journal.group_offsets import PartitionOffsets
+from tests.unit.journal.claims_bench import AWAY, DENIED, A, B, Bench, claim_of, through, wait_idle
+from tests.unit.journal.journal_bench import P0, P1, P2
+from tests.unit.pipeline.pipeline_line import wait_until
+
+CLOSED = "file:///lake/data/t/_journal/group/generations.d/aaaaaaaa.json was closed by another member"
+QUESTIONS = 10
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    bench.timings = replace(bench.timings, fenced_seconds=0.02)
+    yield bench
+    bench.stop()
+
+
+@pytest.fixture
+def claims(bench: Bench) -> Claims:
+    """Claims of a member whose first generation, with two partitions, was closed at offset 59."""
+    claims = bench.claims(reset="earliest")
+    claims.begin([P0, P1], A)
+    through(claims, 2)
+    late = bench.taken_by_another_member(P0, P1)
+    late.advance({P0: 59, P1: 59})
+    bench.ended.add(A)
+    return claims
+
+
+def error_of(claims: Claims) -> ConnectorError:
+    with pytest.raises(ConnectorError) as raised:
+        through(claims)
+    return raised.value
+
+
+def test_the_partitions_are_claimed_after_one_line_in_the_log(
+    bench: Bench, claims: Claims, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    caplog.clear()
+    claims.begin([P0, P1], B, CLOSED)
+    assert {(claim.tp, claim.start.offset) for claim in through(claims, 2)} == {(P0, 60), (P1, 60)}
+    assert bench.owner() == B
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{CLOSED}, and Kafka still assigns sensors[0], sensors[1] to this one: claiming again. What was read and is "
+        "not in the table is read again: nothing is lost"
+    ]
+
+
+def test_records_in_the_table_that_are_not_committed_need_no_explanation(bench: Bench, claims: Claims) -> None:
+    bench.kafka.offsets = replace(bench.kafka.offsets, committed=20)
+    claims.begin([P0], B, CLOSED)
+    (claim,) = through(claims)
+    assert (claim.start.offset, claim.start.skipped, claim.start.moves_group) == (60, 0, True)
+
+
+def test_nothing_is_claimed_before_kafka_names_the_member(bench: Bench, claims: Claims) -> None:
+    bench.members = [False, AWAY, False]
+    bench.store.on_small = lambda *_: asked.append(len(bench.members))
+    asked: list[int] = []
+    claims.begin([P0, P1], B, CLOSED)
+    through(claims, 2)
+    assert set(asked) == {0}
+
+
+@pytest.mark.parametrize("answer", [False, AWAY])
+def test_a_member_that_kafka_does_not_name_ends_and_claims_nothing(
+    bench: Bench, claims: Claims, answer: bool | Exception
+) -> None:
+    bench.members = [answer] * QUESTIONS
+    before = bench.journals.documents()
+    claims.begin([P0, P1], B, CLOSED)
+    error = error_of(claims)
+    assert isinstance(error, RetryableError)
+    assert str(error).startswith(f"claiming sensors[0], sensors[1] again: {CLOSED}, and ")
+    assert (str(AWAY) if answer else "Kafka does not count this member in the consumer group") in str(error)
+    assert bench.members == []
+    assert bench.journals.documents() == before
+
+
+def test_a_member_that_learns_of_its_expulsion_meanwhile_says_nothing(bench: Bench, claims: Claims) -> None:
+    bench.members = [False] * QUESTIONS
+    bench.ended.add(B)
+    claims.begin([P0, P1], B, CLOSED)
+    wait_idle(claims)
+    assert claims.finished() == []
+    assert len(bench.members) == QUESTIONS - 1
+
+
+def test_a_refused_question_is_a_lasting_failure(bench: Bench, claims: Claims) -> None:
+    bench.members = [DENIED]
+    claims.begin([P0, P1], B, CLOSED)
+    assert isinstance(error_of(claims), FatalError)
+
+
+def test_a_topic_that_was_recreated_ends_the_process(bench: Bench, claims: Claims) -> None:
+    bench.kafka.offsets = PartitionOffsets(None, 0, 100, "another id")
+    before = bench.journals.documents()
+    claims.begin([P0, P1], B, CLOSED)
+    assert "the topic was recreated" in str(error_of(claims))
+    assert bench.journals.documents() == before
+
+
+def test_a_table_that_was_deleted_ends_the_process_and_no_new_one_is_begun(bench: Bench, claims: Claims) -> None:
+    for tp in (P0, P1):
+        (bench.lake / bench.journals.claim_key(tp)).unlink()
+    before = bench.journals.documents()
+    claims.begin([P0, P1], B, CLOSED)
+    error = error_of(claims)
+    assert isinstance(error, RetryableError)
+    assert "is gone, as after the table was deleted. It is tried again after a restart" in str(error)
+    assert bench.journals.documents() == before
+
+
+def test_a_partition_that_was_never_claimed_may_have_no_journal(bench: Bench, claims: Claims) -> None:
+    """The log was closed before the first claim was through."""
+    claims.begin([P0, P2], B, CLOSED)
+    assert {(claim.tp, claim.start.offset) for claim in through(claims, 2)} == {(P0, 60), (P2, 0)}
+
+
+def test_a_log_that_is_closed_while_its_partitions_are_claimed_is_reported(bench: Bench) -> None:
+    """Some partitions are claimed, and Kafka does not give the offsets of the others yet."""
+
+    def close_late() -> None:
+        if len(bench.kafka.asked) == 4:
+            bench.taken_by_another_member()
+
+    claims = bench.claims(reset="earliest")
+    bench.kafka.errors_of[P1] = [AWAY] * 3
+    bench.kafka.on_ask = close_late
+    claims.begin([P0, P1], A)
+    through(claims, 1)
+    wait_until(lambda: bool(bench.closed))
+    wait_idle(claims)
+    ((token, error),) = bench.closed
+    assert token == A
+    assert isinstance(error, LogClosedError)
+    assert claims.finished() == []
+
+
+def test_at_a_first_claim_kafka_is_not_asked_for_the_member(bench: Bench) -> None:
+    bench.members = [False]
+    claim_of(bench.claims())
+    assert bench.members == [False]
