@@ -38,7 +38,7 @@ def kinds(proxy: FaultProxy) -> Counter[str]:
     """The requests so far, by what they are for."""
     named: dict[str, Matches] = {
         "read claim": READ,
-        "claim": WRITTEN,
+        "point": WRITTEN,
         "read log": on("GET", LOG),
         "intend": INTENDED,
         "done": DONE,
@@ -56,7 +56,7 @@ def test_the_requests_of_a_batch_are_as_few_as_of_one_partition(
 ) -> None:
     site = table.site
     member.claim()
-    assert kinds(site.to_store) == {"read claim": 64, "done": 1, "claim": 64}
+    assert kinds(site.to_store) == {"read claim": 64, "done": 1, "point": 64}
     site.clear()
     member.write(batches=1)
     per_batch = {"intend": 1, "upload": 2, "read log": 1, "done": 1}
@@ -65,7 +65,7 @@ def test_the_requests_of_a_batch_are_as_few_as_of_one_partition(
     site.clear()
     with Member(table, tmp_path, store=wide, partitions=MANY, workers=WORKERS) as next_member:
         next_member.claim()
-        assert kinds(site.to_store) == {"read claim": 64, "read log": 1, "done": 2, "claim": 64}, "one log is closed"
+        assert kinds(site.to_store) == {"read claim": 64, "read log": 1, "done": 2, "point": 64}, "one log is closed"
         site.clear()
         next_member.write(batches=2)
     assert kinds(site.to_store) == {kind: 2 * count for kind, count in per_batch.items()}
