@@ -21,7 +21,7 @@ demo: python $(READY) ## run the connector on 20,000 readings: private Kafka, la
 	@$(PY) -m dev.demo
 
 test-unit: python $(READY) ## run the tests that need no service, no Java and no network: a minute
-	@$(PY) -m pytest -q -n 4 -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes
+	@$(PY) -m pytest -q -n 4 -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes tests/model
 
 test: python $(READY) ## run the unit tests, and try each promise once against real services
 	@$(PY) -m pytest -n $(PROCESSES) -m "unit or standard" -o faulthandler_timeout=300
