@@ -53,7 +53,7 @@ bench-scaling: python $(READY) ## measure the connector alone with more rows, pa
 bench-calm: python $(READY) ## measure processor time with nothing to do, and the delay of 100 messages a second
 	@$(PY) -m bench.calm $(BENCH)
 
-chaos: python $(READY) ## kill, freeze or cut off 50 members under load, and compare all rows; CHAOS_SEED repeats a run
+chaos: python $(READY) ## kill, freeze or cut off 50 members under load, and compare all rows; CHAOS_SEED repeats a run, CHAOS_RECORDS_A_SECOND is its load
 	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PY) -m pytest -s tests/faults/test_crash_loop.py
 
 soak: python $(READY) ## run half an hour of load: memory, files and threads must not grow
