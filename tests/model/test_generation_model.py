@@ -1,6 +1,6 @@
 """The journal's protocol is right in every order of its steps, within bounds, and each of its rules is needed.
 
-A longer run of random walks: ``MODEL_WALKS=100000 pytest -s tests/model -k walk``.
+A longer run of random walks: ``MODEL_WALKS=100000 pytest -s tests/model -k random``.
 """
 
 import os
