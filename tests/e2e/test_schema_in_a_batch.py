@@ -46,7 +46,7 @@ def test_every_row_is_there_once_with_its_values(new_scenario: NewScenario) -> N
     assert "(a column's type changed)" in connector.log
 
     lake = scenario.lake
-    found = lake.query("SELECT n, place, v, later, s FROM {source} ORDER BY n")  # a part of s is too much for DuckDB
+    found = lake.query("SELECT n, place, v, later, s FROM {source} ORDER BY n")  # DuckDB 2.0.0 cannot read s.b.c
     assert [row[:-1] for row in found] == [
         (each["n"], each["place"], each["v"], each.get("later")) for each in map(value, range(total))
     ]
