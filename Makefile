@@ -21,7 +21,7 @@ demo: python $(READY) ## run the connector on 20,000 readings: private Kafka, la
 	@$(PY) -m dev.demo
 
 test-unit: python $(READY) ## run the tests that need no service, no Java and no network: a minute
-	@$(PY) -m pytest -q -n 4 -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes
+	@$(PY) -m pytest -q -n 4 -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes tests/model
 
 test: python $(READY) ## run the unit tests, and try each promise once against real services
 	@$(PY) -m pytest -n $(PROCESSES) -m "unit or standard" -o faulthandler_timeout=300
@@ -53,7 +53,7 @@ bench-scaling: python $(READY) ## measure the connector alone with more rows, pa
 bench-calm: python $(READY) ## measure processor time with nothing to do, and the delay of 100 messages a second
 	@$(PY) -m bench.calm $(BENCH)
 
-chaos: python $(READY) ## kill, freeze or cut off 50 members under load, and compare all rows; CHAOS_SEED repeats a run
+chaos: python $(READY) ## kill, freeze or cut off 50 members under load, and compare all rows; CHAOS_SEED repeats a run, CHAOS_RECORDS_A_SECOND is its load
 	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PY) -m pytest -s tests/faults/test_crash_loop.py
 
 soak: python $(READY) ## run half an hour of load: memory, files and threads must not grow

@@ -15,7 +15,7 @@ import pytest
 
 TARGETS = ("unit", "standard", "slow", "alone")
 
-UNIT = ("tests/unit/", "tests/bench/", "tests/dev/", "tests/documents/", "tests/fakes/")
+UNIT = ("tests/unit/", "tests/bench/", "tests/dev/", "tests/documents/", "tests/fakes/", "tests/model/")
 
 # By the reason why they are slow, or why the others are enough for every day.
 SLOW: Mapping[str, Sequence[str]] = {
@@ -95,10 +95,6 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/faults/test_topic_group_and_cluster.py::TestRecreatedAndRefilled::test_while_it_runs[at-least-once]",
         "tests/faults/test_what_happens_when.py::TestTopicMadeAnew::test_between_two_runs[shorter]",
         "tests/faults/test_what_happens_when.py::test_a_new_group_at_the_latest_that_dies_before_its_first_commit_skips_nothing[at-least-once]",
-        "tests/faults/test_lasting_refusals.py::test_a_full_disk_is_waited_for[roll-",
-        "tests/faults/test_lasting_refusals.py::test_keys_of_a_role_may_expire_at_any_step_until_it_gives_new_ones[roll-",
-        "tests/faults/test_lasting_refusals.py::test_keys_of_a_role_may_expire_at_any_step_until_it_gives_new_ones[claim",
-        "tests/faults/test_lasting_refusals.py::test_keys_of_a_role_may_expire_at_any_step_until_it_gives_new_ones[revoked",
     ),
     "a process that stops; test_living_with_quixstreams.py has it in this one": (
         "tests/e2e/test_outages.py::test_a_stop_while_the_store_is_away_tells_that_rows_were_left_behind",

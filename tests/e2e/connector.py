@@ -39,7 +39,7 @@ class ConnectorProcess:
 
     def __init__(self, settings: Mapping[str, str], folder: Path, root: Path = REPO, *, java: bool = True) -> None:
         self.temporary = folder / "tmp"
-        self.temporary.mkdir(parents=True)
+        self.temporary.mkdir(parents=True, exist_ok=True)  # it may be a disk of its own
         self.log_file = folder / "connector.log"
         self.http_port = int(settings.get("HTTP_PORT") or free_ports(1)[0])
         blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}

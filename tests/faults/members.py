@@ -117,12 +117,14 @@ class Table:
         return dict(json.loads(self._body(claim_key(self.root, GROUP, tp))))
 
     def assert_whole(self, partitions: Sequence[TopicPartition] = PARTITIONS, last: int = LAST) -> None:
-        """Every row is there once; catalog, store and journals agree; and nothing else lies about."""
+        """Every row is there once, in its folder; catalog, store and journals agree; and nothing else lies about."""
         keys = self.keys
         files = [key for key in keys if is_data_file(key, self.root)]
-        bodies = (self._body(key) for key in files)
-        rows = [value for body in bodies for value in pq.read_table(io.BytesIO(body)).column("v").to_pylist()]
-        assert sorted(rows) == sorted(value_of(tp, offset) for tp in partitions for offset in range(last + 1))
+        rows = [(_place_of(key), value) for key in files for value in _values_in(self._body(key))]
+        wanted = [
+            (PLACES[offset % len(PLACES)], value_of(tp, offset)) for tp in partitions for offset in range(last + 1)
+        ]
+        assert sorted(rows) == sorted(wanted)
         registered = [(file["file_path"], file["row_count"]) for file in self.site.catalog.files(self.name)]
         assert sorted(key for key, _ in registered) == [f"s3://{self.site.bucket}/{key}" for key in files]
         assert sum(count for _, count in registered) == len(rows)
@@ -135,6 +137,16 @@ class Table:
 
     def _body(self, key: str) -> bytes:
         return self.site.client.get_object(Bucket=self.site.bucket, Key=key)["Body"].read()
+
+
+def _place_of(key: str) -> str:
+    """The folder of a file."""
+    return key.rpartition("/")[0].rpartition("p=")[2]
+
+
+def _values_in(body: bytes) -> list[str]:
+    """The values of a Parquet file's rows."""
+    return [str(value) for value in pq.read_table(io.BytesIO(body), columns=["v"]).column("v").to_pylist()]
 
 
 def value_of(tp: TopicPartition, offset: int) -> str:

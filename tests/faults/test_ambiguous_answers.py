@@ -16,13 +16,13 @@ from tests.faults.steps import DATA, JOURNAL, STEPS, Step, leave_behind, live, s
 CONDITIONAL = [
     "close",
     "take over",
-    "claim write",
-    "begin",
-    "first claim write",
+    "point",
+    "first take over",
+    "first point",
     "close with a pending batch",
-    "roll-forward decision",
-    "roll-forward write",
-    "roll-back write",
+    "keep",
+    "done theirs",
+    "roll back",
     "intend",
     "done",
 ]
@@ -45,7 +45,7 @@ def stubborn(site: Site) -> Iterator[ObjectStore]:
     [Lost(), Say(Answer(500), applied=True), Say(Answer(503), applied=True)],
     ids=["lost", "500 after it was done", "503 after it was done"],
 )
-@pytest.mark.parametrize("name", ["register", "roll-forward register"])
+@pytest.mark.parametrize("name", ["register", "register theirs"])
 def test_files_that_may_be_registered_are_registered_again_under_the_same_paths(
     table: Table, tmp_path: Path, fault: Fault, name: str
 ) -> None:
@@ -61,7 +61,7 @@ def test_files_that_may_be_registered_are_registered_again_under_the_same_paths(
 
 
 @pytest.mark.parametrize("page", [b"<html><body>Please log in</body></html>", b'"OK"'], ids=["login page", "text"])
-@pytest.mark.parametrize("name", ["register", "roll-forward register"])
+@pytest.mark.parametrize("name", ["register", "register theirs"])
 def test_a_page_with_status_200_is_no_registration(table: Table, tmp_path: Path, page: bytes, name: str) -> None:
     step = STEPS[name]
     leave_behind(step.left, table, tmp_path)
@@ -172,7 +172,7 @@ def test_registered_files_are_not_rolled_back_for_a_listing_that_is_none(
     leave_behind("registered", table, tmp_path)
     registered = {file["file_path"] for file in table.site.catalog.files(table.name)}
     assert registered
-    step = STEPS["roll-forward check"]
+    step = STEPS["check files, all there"]
     live(table, tmp_path, step, Rule(step.matches, Say(answer), nth(1)))
     assert registered <= {file["file_path"] for file in table.site.catalog.files(table.name)}
     table.assert_whole()

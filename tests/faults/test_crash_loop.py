@@ -1,6 +1,7 @@
 """Members of a group are killed, frozen and cut off under load, over and over: every row is there, and once.
 
 The short form runs with all other tests. ``make chaos`` runs the long one; ``CHAOS_SEED`` repeats a run's choices.
+``CHAOS_RECORDS_A_SECOND`` is the load.
 """
 
 import os
@@ -22,7 +23,7 @@ import pytest
 from dev.kafka import LocalKafka
 from dev.minio import LocalMinio
 from tests.e2e.connector import REPO, ConnectorProcess
-from tests.e2e.lake import mirror
+from tests.e2e.lake import Lake, Tally, mirror
 from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.tcp_detour import TcpDetour
@@ -32,7 +33,7 @@ MEMBERS = 3
 SESSION_SECONDS = 20.0  # of the connector's consumer: who is silent for longer loses its partitions
 KILLS = int(os.environ.get("CHAOS_KILLS", "6"))
 SEED = int(os.environ.get("CHAOS_SEED", str(random.randrange(1_000_000))))
-RECORDS_A_SECOND = 2_000
+RECORDS_A_SECOND = int(os.environ.get("CHAOS_RECORDS_A_SECOND", "2000"))
 PATIENCE = 300.0
 
 
@@ -173,6 +174,8 @@ def test_every_row_is_there_once_whoever_dies(group: Group, s3_server: LocalMini
     print(f"sent {total:,}, in the lake {counted.total():,}, doubled {len(doubled)}, lost {len(lost)}, {group.ended}")
     assert not doubled
     assert not lost
+    table = Lake(tmp_path / "mirror" / "data" / scenario.topic)
+    assert table.tally_by_duckdb() == Tally.of(range(total)), "each row in its folder"
     assert not list((tmp_path / "mirror").rglob("_dead_letter"))
     stored = {str(path.relative_to(tmp_path / "mirror")) for path in lake.files()}
     registered = {file["file_path"].removeprefix(f"s3://{bucket}/") for file in group.catalog.files(scenario.topic)}

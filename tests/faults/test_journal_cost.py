@@ -9,7 +9,7 @@ import pytest
 
 from app.model import TopicPartition
 from app.storage.base import ObjectStore
-from tests.faults.members import BATCHES, TOPIC, Member, Site, Table, rows_of, wait_until
+from tests.faults.members import BATCHES, PLACES, TOPIC, Member, Site, Table, rows_of, wait_until
 from tests.faults.proxy import FaultProxy, Hold, Matches, Request, Rule, nth, on
 from tests.faults.steps import CLAIM, DATA, LOG
 from tests.support.batches import batch_of
@@ -38,7 +38,7 @@ def kinds(proxy: FaultProxy) -> Counter[str]:
     """The requests so far, by what they are for."""
     named: dict[str, Matches] = {
         "read claim": READ,
-        "claim": WRITTEN,
+        "point": WRITTEN,
         "read log": on("GET", LOG),
         "intend": INTENDED,
         "done": DONE,
@@ -51,26 +51,30 @@ def kinds(proxy: FaultProxy) -> Counter[str]:
     )
 
 
+@pytest.mark.parametrize("count", [64, pytest.param(500, marks=pytest.mark.slow)])
 def test_the_requests_of_a_batch_are_as_few_as_of_one_partition(
-    table: Table, member: Member, tmp_path: Path, wide: ObjectStore
+    table: Table, tmp_path: Path, wide: ObjectStore, count: int
 ) -> None:
     site = table.site
-    member.claim()
-    assert kinds(site.to_store) == {"read claim": 64, "done": 1, "claim": 64}
-    site.clear()
-    member.write(batches=1)
-    per_batch = {"intend": 1, "upload": 2, "read log": 1, "done": 1}
-    assert kinds(site.to_store) == per_batch
-    assert kinds(site.to_catalog)["register"] == 1
-    site.clear()
-    with Member(table, tmp_path, store=wide, partitions=MANY, workers=WORKERS) as next_member:
+    partitions = tuple(TopicPartition(TOPIC, number) for number in range(count))
+    per_batch = {"intend": 1, "upload": len(PLACES), "read log": 1, "done": 1}
+    with Member(table, tmp_path, store=wide, partitions=partitions, workers=WORKERS) as member:
+        member.claim()
+        assert kinds(site.to_store) == {"read claim": count, "done": 1, "point": count}
+        site.clear()
+        member.write(batches=1)
+        assert kinds(site.to_store) == per_batch
+        assert kinds(site.to_catalog)["register"] == 1
+        site.clear()
+    with Member(table, tmp_path, store=wide, partitions=partitions, workers=WORKERS) as next_member:
         next_member.claim()
-        assert kinds(site.to_store) == {"read claim": 64, "read log": 1, "done": 2, "claim": 64}, "one log is closed"
+        claimed = {"read claim": count, "read log": 1, "done": 2, "point": count}
+        assert kinds(site.to_store) == claimed, "one log is closed"
         site.clear()
         next_member.write(batches=2)
-    assert kinds(site.to_store) == {kind: 2 * count for kind, count in per_batch.items()}
+    assert kinds(site.to_store) == {kind: 2 * times for kind, times in per_batch.items()}
     assert kinds(site.to_catalog)["register"] == 2
-    table.assert_whole(MANY)
+    table.assert_whole(partitions)
 
 
 def test_of_batches_one_behind_the_other_only_the_last_is_noted_as_done(table: Table, member: Member) -> None:

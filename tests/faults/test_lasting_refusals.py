@@ -3,7 +3,7 @@
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,13 +18,25 @@ from tests.faults.steps import CLAIM, DATA, LOG, STEPS, Step, leave_behind, live
 OF_STORE = {name: step for name, step in STEPS.items() if step.server == "store"}
 OF_CATALOG = {name: step for name, step in STEPS.items() if step.server == "catalog"}
 _BODY = b'"pending" "kept" "closed":false "closed":true,"state":"done"'  # of all writes of the journal
+# Others of their kind are for every day.
+SLOW = {
+    "read claim",
+    "point",
+    "check files, all there",
+    "keep",
+    "read footer",
+    "done theirs",
+    "check files, one missing",
+    "roll back",
+    "delete rolled back",
+}
 RIGHTS = {"PUT": "s3:PutObject", "GET": "s3:GetObject", "DELETE": "s3:DeleteObject"}
 
 
 def cells() -> Iterator[object]:
     """Steps and refusals, with what the user is told to do."""
     for name, step in OF_STORE.items():
-        right = "s3:ListBucket" if name.endswith("check") else RIGHTS[method_of(step)]
+        right = "s3:ListBucket" if name.startswith("check files") else RIGHTS[method_of(step)]
         refusals = [
             (s3_error(403, "AccessDenied"), rf"AccessDenied.*Allow {right} on arn:aws:s3:::\S+ for these keys"),
             (s3_error(404, "NoSuchBucket"), "NoSuchBucket.*Check S3_BUCKET; if the bucket was deleted, create it"),
@@ -43,6 +55,10 @@ def cells() -> Iterator[object]:
         for status in (401, 403):
             refusal = Answer(status, b'{"error": "no"}')
             yield pytest.param(step, refusal, f"answered {status}.*Check CATALOG_AUTH_TOKEN", id=f"{name}, {status}")
+
+
+def some_slow(names: Iterable[str]) -> list[object]:
+    return [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in names]
 
 
 def method_of(step: Step) -> str:
@@ -87,7 +103,7 @@ def test_while_deletes_are_refused_no_member_writes_over_what_was_rolled_back(ta
     recover(table, tmp_path)
 
 
-@pytest.mark.parametrize("name", [name for name, step in OF_STORE.items() if method_of(step) == "PUT"])
+@pytest.mark.parametrize("name", some_slow(name for name, step in OF_STORE.items() if method_of(step) == "PUT"))
 def test_a_full_disk_is_waited_for(table: Table, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
     step = STEPS[name]
     leave_behind(step.left, table, tmp_path)
@@ -146,7 +162,7 @@ class Expired:
         exchange.answer(s3_error(400, "ExpiredToken"))
 
 
-@pytest.mark.parametrize("name", OF_STORE)
+@pytest.mark.parametrize("name", some_slow(OF_STORE))
 def test_keys_of_a_role_may_expire_at_any_step_until_it_gives_new_ones(
     table: Table, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

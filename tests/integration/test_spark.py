@@ -34,6 +34,7 @@ from app.spark.writer import SparkWriter
 from dev.reading_spark import forget_java
 from tests.services.spark import new_spark_writer
 from tests.support.environment import load
+from tests.support.small_disk import small_disk
 from tests.unit.pipeline.pipeline_line import wait_until
 
 ROW_GROUP_ROWS = 100_000
@@ -356,11 +357,25 @@ def test_a_job_that_spark_refuses_says_why_in_one_line(writer: SparkWriter, tmp_
 
 
 def test_a_full_disk_says_what_to_make_room_on(writer: SparkWriter) -> None:
-    def fail() -> None:  # a disk that is really full would take the tests' own files with it
+    def fail() -> None:  # the next test needs the right to mount a disk
         raise PySparkException("Task failed: java.io.IOException: No space left on device\n\tat java.base")
 
     with pytest.raises(FatalError, match=r"No space left on device\. .*TMPDIR.*MAX_BUFFER_MB"):
         writer._call(fail, "writing a batch with Spark")
+
+
+def test_a_disk_that_fills_up_while_spark_writes_is_told_and_the_next_batch_finds_room(
+    writer: SparkWriter, tmp_path: Path
+) -> None:
+    values = pa.array([os.urandom(1_000) for _ in range(4_000)])  # nothing that a codec makes smaller
+    groups = [number % 2 for number in range(len(values))]
+    staged = _staged(tmp_path, pa.table({"n": range(len(values)), "v": values}), groups)
+    full = pytest.raises(FatalError, match=r"No space left on device\. .*TMPDIR")
+    with small_disk(tmp_path / "disk", 2) as disk, full:
+        writer.write(staged, disk / "out")
+    assert writer.alive
+    files = writer.write(staged, tmp_path / "out")
+    assert sorted(n for file in files for n in pq.read_table(file.path)["n"].to_pylist()) == list(range(len(values)))
 
 
 def _lose_java(scratch: Path, how: str, told: "Queue[tuple[str, object]]") -> None:

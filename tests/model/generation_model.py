@@ -1,0 +1,670 @@
+"""Model of the journal's protocol, for a search through every order in which its steps can happen.
+
+Modelled are the documents of ``app/journal`` and who writes them. A *claim* of each partition names a generation. The
+*log* of a generation has one batch at a time, with rows of several partitions in each of its two files. A *member*
+lives for one generation. It claims its partitions (``app.journal.takeover``, ``settle``) and writes batches
+(``generation``). Every request is a step of its own, and between two steps anything else can happen: the group
+rebalances, a member stalls for any time, dies, or learns late that its partitions are somebody else's. A write may take
+effect while its answer is lost. All partitions move at a rebalance, as with Kafka's eager assignors.
+
+The steps have the words of the code and of ``tests/faults/steps.py``. A claimer does: read claim, read log, close,
+check files, keep or roll back, register theirs, done theirs, take over, point, delete rolled back. A writer does:
+intend, upload, verify, register, done. *Learn* is that a member hears of the loss of its partitions, *sweep* that it
+deletes rolled-back files again. Left out are dead letters, records that expire in Kafka, journals of former releases
+and at-least-once delivery.
+
+What must hold: see ``Model.violation``. It looks at each state whether the catalog lists a file that does not exist,
+and at each final state whether the table and the catalog have every row once.
+
+A ``Rule`` is what the protocol needs to be right. A model without it shows why: it has a violation.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import product
+from typing import Literal, NamedTuple, TypeVar
+
+_T = TypeVar("_T")
+NOBODY = -1
+FILES = 2  # of each batch
+
+
+class Rule(Enum):
+    """What a claimer or a writer must keep to, with what happens if it does not."""
+
+    CONDITIONAL_WRITES = "Two members that claim at once both own the partition, and a fenced owner goes on."
+    CLOSE_BEFORE_CHECK = "A file that was missing is uploaded and registered while the batch is rolled back."
+    KEEP_BEFORE_REGISTER = "A claimer registers the batch, and another one, which missed a file, rolls it back."
+    LOG_BEFORE_CLAIM = (
+        "A claim names a log that does not know how far the partition is written: if the member dies, nobody does."
+    )
+    INHERIT_ROLLED_BACK = "A file of a rolled-back batch is uploaded late, and nobody deletes it."
+    SWEEP = "A file of a rolled-back batch is uploaded after it was deleted, and stays."
+    ROLL_BACK_BEFORE_DELETE = "A claimer deletes files, and another one has decided to keep them."
+    INTEND_BEFORE_UPLOAD = "The member dies, nobody knows of its files, and their rows come again."
+    VERIFY_BEFORE_REGISTER = "A fenced owner registers files that were rolled back."
+    FENCED_DELETES_ONLY_ROLLED_BACK = "A fenced owner deletes files that a claimer has kept."
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much may happen.
+
+    Attributes:
+        partitions: of the topic.
+        offsets: of each partition.
+        rebalances: after the first assignment; those that a member's end makes necessary come on top.
+        crashes: members that die.
+        lost_answers: writes that take effect without an answer.
+        late_closes: times that a member, whose assignment has ended, closes the log of a later generation.
+    """
+
+    partitions: int = 2
+    offsets: int = 1
+    rebalances: int = 1
+    crashes: int = 0
+    lost_answers: int = 0
+    late_closes: int = 0
+
+
+class Span(NamedTuple):
+    """The rows of a batch that are of one partition."""
+
+    partition: int
+    first: int
+    last: int
+
+
+class Batch(NamedTuple):
+    generation: int
+    number: int
+    spans: tuple[Span, ...]
+
+    @property
+    def files(self) -> frozenset["File"]:
+        return frozenset(File(self, number) for number in range(FILES))
+
+
+class File(NamedTuple):
+    """Each of a batch's files has a column of all its rows, so that one file alone is never enough."""
+
+    batch: Batch
+    number: int
+
+
+class Claim(NamedTuple):
+    version: int = 0
+    owner: int = NOBODY
+
+
+class Log(NamedTuple):
+    """``ends`` is the last offset of each partition that is in the table; ``None`` if the log does not have it."""
+
+    version: int
+    ends: tuple[int | None, ...]
+    closed: bool = False
+    state: Literal["done", "pending", "kept"] = "done"
+    batch: Batch | None = None
+    rolled_back: frozenset[File] = frozenset()
+
+    @property
+    def moved(self) -> tuple[int | None, ...]:
+        """The ends once a pending batch is in the table."""
+        ends = list(self.ends)
+        if self.batch and self.state == "pending":
+            for span in self.batch.spans:
+                ends[span.partition] = span.last
+        return tuple(ends)
+
+
+class Member(NamedTuple):
+    """What a process keeps in memory for one generation.
+
+    Attributes:
+        step: what it does next.
+        partitions: of the generation.
+        waiting: those of them that this round claims.
+        claims: of the waiting ones, as read.
+        former: the generations named there that are not settled yet.
+        version: of the first one's log, as read.
+        pointed: how many of the claims are dealt with.
+        left: partitions whose claims another member has changed; the next round claims them.
+        batch: on its way, from its intent until it is registered.
+        uploaded: how many of its files are.
+    """
+
+    step: str
+    partitions: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    former: tuple[int, ...] = ()
+    version: int = 0
+    pointed: int = 0
+    left: tuple[int, ...] = ()
+    batch: Batch | None = None
+    uploaded: int = 0
+
+
+ENDED = Member("ended")
+
+
+class State(NamedTuple):
+    """Everything at one moment. Members and logs are counted by generation.
+
+    ``owners`` and ``committed`` are Kafka's: the generation of each partition, and the group's offset. The last four
+    say how much may still happen.
+    """
+
+    claims: tuple[Claim, ...]
+    logs: tuple[Log, ...]
+    members: tuple[Member, ...]
+    owners: tuple[int, ...]
+    committed: tuple[int, ...]
+    stored: frozenset[File]
+    registered: frozenset[File]
+    rebalances: int
+    crashes: int
+    lost_answers: int
+    late_closes: int
+
+    def is_current(self, generation: int) -> bool:
+        """Whether its partitions are still its own: all of them move together."""
+        return self.owners[self.members[generation].partitions[0]] == generation
+
+    def with_member(self, generation: int, member: Member) -> "State":
+        members = _put(self.members, generation, member)
+        return State(self.claims, self.logs, members, *self[3:])  # faster than _replace(), and called most often
+
+    def with_log(self, generation: int, log: Log) -> "State":
+        new = log._replace(version=self.logs[generation].version + 1)
+        return self._replace(logs=_put(self.logs, generation, new))
+
+    def without_member(self, generation: int) -> "State":
+        """It has ended; if its partitions were still its own, the group gives them to a new generation."""
+        owners = tuple(NOBODY if owner == generation else owner for owner in self.owners)
+        return self.with_member(generation, ENDED)._replace(owners=owners)
+
+
+class Step(NamedTuple):
+    name: str
+    generation: int
+    after: State
+
+
+class Model:
+    """The protocol.
+
+    Args:
+        bounds: how much may happen.
+        without: a rule that it does not keep to.
+    """
+
+    def __init__(self, bounds: Bounds, *, without: Rule | None = None) -> None:
+        self.bounds = bounds
+        self._without = without
+        self._steps: dict[str, Callable[[State, int, Member], Iterator[tuple[str, State]]]] = {
+            "read claim": self._read_claim,
+            "read log": self._read_log,
+            "close": self._close,
+            "check files": self._check_files,
+            "keep": self._keep,
+            "delete before rolling back": self._delete_before_rolling_back,
+            "roll back": self._roll_back,
+            "register theirs": self._register_theirs,
+            "done theirs": self._done_theirs,
+            "take over": self._take_over,
+            "point": self._point,
+            "delete rolled back": self._delete_rolled_back,
+            "run": self._run,
+            "intend": self._intend,
+            "upload": self._upload,
+            "verify": self._verify,
+            "register": self._register,
+            "end fenced": self._end_fenced,
+        }
+
+    def start(self) -> State:
+        """A topic with all its records, and nobody there."""
+        bounds = self.bounds
+        nothing: frozenset[File] = frozenset()
+        return State(
+            claims=(Claim(),) * bounds.partitions,
+            logs=(),
+            members=(),
+            owners=(NOBODY,) * bounds.partitions,
+            committed=(0,) * bounds.partitions,
+            stored=nothing,
+            registered=nothing,
+            rebalances=bounds.rebalances,
+            crashes=bounds.crashes,
+            lost_answers=bounds.lost_answers,
+            late_closes=bounds.late_closes,
+        )
+
+    def steps(self, state: State) -> list[Step]:
+        """All that can happen next."""
+        found = list(self._rebalance(state))
+        for generation, member in enumerate(state.members):
+            if member is ENDED:
+                continue
+            if state.crashes:
+                crashed = state.without_member(generation)._replace(crashes=state.crashes - 1)
+                found.append(Step("crash", generation, crashed))
+            if member.step != "end fenced" and not state.is_current(generation):
+                found.append(Step("learn", generation, _fenced(state, generation, member)))
+            do = self._steps[member.step]
+            found.extend(Step(name, generation, after) for name, after in do(state, generation, member))
+        return found
+
+    def violation(self, state: State) -> str | None:
+        """What is wrong in this state."""
+        if not state.registered <= state.stored:
+            return "the catalog lists a file that was deleted"
+        for partition, claim in enumerate(state.claims):
+            if claim.owner != NOBODY and state.logs[claim.owner].ends[partition] is None:
+                return "a claim names a log that does not know its partition"
+        if not self.is_final(state):
+            return None
+        wanted = [(partition, at) for partition in range(len(state.owners)) for at in range(self.bounds.offsets)]
+        if any(_rows(state.stored, number) != wanted for number in range(FILES)):
+            return "rows are missing or there twice"
+        if state.registered != state.stored:
+            return "the catalog does not list the files of the table"
+        return None
+
+    def is_final(self, state: State) -> bool:
+        """Whether all is consumed and committed, everybody is at rest, and no file waits for its deletion."""
+        if any(at != self.bounds.offsets for at in state.committed) or NOBODY in state.owners:
+            return False
+        if any(state.members[owner].step != "run" for owner in state.owners):
+            return False
+        if any(member.step not in ("run", "ended") for member in state.members):
+            return False
+        return not self._keeps(Rule.SWEEP) or not any(
+            state.logs[owner].rolled_back & state.stored for owner in state.owners
+        )
+
+    def _keeps(self, rule: Rule) -> bool:
+        return rule is not self._without
+
+    # --- the group --------------------------------------------------------------------------------------------------
+
+    def _rebalance(self, state: State) -> Iterator[Step]:
+        """Give all partitions to new generations: to one for all, or to one for each."""
+        every = tuple(range(len(state.owners)))
+        nobody_there = all(owner == NOBODY for owner in state.owners)
+        if state.rebalances or not state.members:
+            ways = [(every,), tuple((partition,) for partition in every)]
+        elif NOBODY in state.owners:
+            ways = [(every,)]
+        else:
+            return
+        left = state.rebalances - (not nobody_there and state.rebalances > 0)
+        for way in ways if len(every) > 1 else ways[:1]:
+            owners, first = list(state.owners), len(state.members)
+            for generation, partitions in enumerate(way, first):
+                for partition in partitions:
+                    owners[partition] = generation
+            yield Step(
+                "rebalance",
+                len(way),
+                state._replace(
+                    members=(*state.members, *(Member("read claim", each, waiting=each) for each in way)),
+                    logs=(*state.logs, *(Log(0, (None,) * len(every)) for _ in way)),
+                    owners=tuple(owners),
+                    rebalances=left,
+                ),
+            )
+
+    # --- claiming: app.journal.takeover and settle --------------------------------------------------------------------
+
+    def _read_claim(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        claims = (*member.claims, state.claims[member.waiting[len(member.claims)]])
+        member = member._replace(claims=claims)
+        if len(claims) == len(member.waiting):
+            former = sorted({claim.owner for claim in claims} - {NOBODY, generation})
+            member = self._settle_next(member._replace(former=tuple(former)))
+        yield "read claim", state.with_member(generation, member)
+
+    def _settle_next(self, member: Member) -> Member:
+        if member.former:
+            return member._replace(step="read log")
+        return member._replace(step="take over" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "point")
+
+    def _read_log(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        log = state.logs[member.former[0]]
+        member = member._replace(version=log.version)
+        close = not log.closed and (self._keeps(Rule.CLOSE_BEFORE_CHECK) or log.state != "pending")
+        yield (
+            "read log",
+            state.with_member(generation, member._replace(step="close") if close else self._settle(member, log)),
+        )
+
+    def _settle(self, member: Member, log: Log) -> Member:
+        """What a closed log asks for."""
+        if log.state == "pending":
+            return member._replace(step="check files")
+        if log.state == "kept":
+            return member._replace(step="register theirs")
+        return self._settle_next(member._replace(former=member.former[1:]))
+
+    def _close(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        """Fence the whole former generation. Who is late asks before; only its request may arrive late."""
+        if not state.is_current(generation):
+            if not state.late_closes:
+                return
+            state = state._replace(late_closes=state.late_closes - 1)
+        log = state.logs[member.former[0]]
+        yield from self._write_theirs("close", state, generation, member, log._replace(closed=True))
+
+    def _check_files(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        log = state.logs[member.former[0]]
+        if log.batch is None:  # another member has settled it
+            step = "read log"
+        elif not log.batch.files <= state.stored:
+            step = "roll back" if self._keeps(Rule.ROLL_BACK_BEFORE_DELETE) else "delete before rolling back"
+        else:
+            step = "keep" if self._keeps(Rule.KEEP_BEFORE_REGISTER) else "register theirs"
+        yield "check files", state.with_member(generation, member._replace(step=step))
+
+    def _keep(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        log = state.logs[member.former[0]]
+        yield from self._write_theirs("keep", state, generation, member, log._replace(state="kept", ends=log.moved))
+
+    def _delete_before_rolling_back(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        batch = state.logs[member.former[0]].batch
+        deleted = state._replace(stored=state.stored - batch.files) if batch else state
+        yield "delete", deleted.with_member(generation, member._replace(step="roll back"))
+
+    def _roll_back(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        log = state.logs[member.former[0]]
+        listed = log.rolled_back | (log.batch.files if log.batch else frozenset())
+        new = log._replace(state="done", batch=None, rolled_back=listed)
+        yield from self._write_theirs("roll back", state, generation, member, new)
+
+    def _register_theirs(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        log = state.logs[member.former[0]]
+        if log.batch is None:  # another member has done all this
+            yield "read log", state.with_member(generation, member._replace(step="read log"))
+            return
+        step = "done theirs" if log.state == "kept" else "keep"
+        registered = state._replace(registered=state.registered | log.batch.files)
+        yield "register theirs", registered.with_member(generation, member._replace(step=step))
+
+    def _done_theirs(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        log = state.logs[member.former[0]]
+        yield from self._write_theirs("done theirs", state, generation, member, log._replace(state="done", batch=None))
+
+    def _write_theirs(
+        self, name: str, state: State, generation: int, member: Member, new: Log
+    ) -> Iterator[tuple[str, State]]:
+        """Replace the former generation's log, if it is the version that was read."""
+        former = member.former[0]
+        if self._keeps(Rule.CONDITIONAL_WRITES) and state.logs[former].version != member.version:
+            yield f"{name}: conflict", state.with_member(generation, member._replace(step="read log"))
+            return
+        written = state.with_log(former, new)
+        version = written.logs[former].version
+        yield name, written.with_member(generation, self._settle(member._replace(version=version), new))
+        if state.lost_answers:
+            again = written._replace(lost_answers=state.lost_answers - 1)
+            yield f"{name}: no answer", again.with_member(generation, _again(member, member.waiting))
+
+    def _take_over(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        """Write how far the partitions are written, and what was rolled back, into our own log."""
+        log = state.logs[generation]
+        ends, listed = list(log.ends), log.rolled_back
+        for partition, claim in zip(member.waiting, member.claims, strict=True):
+            if claim.owner == NOBODY:
+                ends[partition] = state.committed[partition] - 1
+            elif claim.owner != generation:
+                ends[partition] = state.logs[claim.owner].ends[partition]
+                if self._keeps(Rule.INHERIT_ROLLED_BACK):
+                    listed |= state.logs[claim.owner].rolled_back
+        then = member._replace(step="point" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "delete rolled back")
+        new = log._replace(ends=tuple(ends), rolled_back=listed)
+        if new == log:
+            yield "take over", state.with_member(generation, then)
+        else:
+            yield from self._write_own(
+                "take over", state, generation, member, new, then, _again(member, member.waiting)
+            )
+
+    def _point(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        """Let one claim more name this generation."""
+        partition, read = member.waiting[member.pointed], member.claims[member.pointed]
+        then = member._replace(pointed=member.pointed + 1)
+        if read.owner == generation:
+            yield "point", state.with_member(generation, self._point_next(then))
+            return
+        present = state.claims[partition]
+        if present == read or not self._keeps(Rule.CONDITIONAL_WRITES):
+            claims = _put(state.claims, partition, Claim(present.version + 1, generation))
+            written = state._replace(claims=claims)
+            yield "point", written.with_member(generation, self._point_next(then))
+            if state.lost_answers:
+                again = written._replace(lost_answers=state.lost_answers - 1)
+                yield "point: no answer", again.with_member(generation, _again(member, member.waiting))
+        elif state.is_current(generation):
+            then = then._replace(left=(*member.left, partition))
+            yield "point: conflict", state.with_member(generation, self._point_next(then))
+        else:
+            yield "point: conflict", state.without_member(generation)
+
+    def _point_next(self, member: Member) -> Member:
+        if member.pointed < len(member.waiting):
+            return member
+        if member.left:
+            return _again(member, member.left)
+        return member._replace(step="delete rolled back" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "take over")
+
+    def _delete_rolled_back(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        deleted = state._replace(stored=state.stored - state.logs[generation].rolled_back)
+        yield "delete rolled back", deleted.with_member(generation, Member("run", member.partitions))
+
+    # --- batch by batch: app.journal.generation -----------------------------------------------------------------------
+
+    def _run(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        """All is delivered that was consumed so far."""
+        log = state.logs[generation]
+        if log.closed and self._keeps(Rule.CONDITIONAL_WRITES):
+            yield "fenced", state.without_member(generation)
+        else:
+            for batch in self._batches(generation, member, log):
+                begun = member._replace(batch=batch)
+                if self._keeps(Rule.INTEND_BEFORE_UPLOAD):
+                    yield from self._intend(state, generation, begun)
+                else:
+                    yield "begin", state.with_member(generation, begun._replace(step="upload"))
+            if log.state == "pending":
+                yield "done", state.with_log(generation, log._replace(state="done", ends=log.moved, batch=None))
+        if state.is_current(generation):
+            moved, committed = log.moved, list(state.committed)
+            for partition in member.partitions:
+                end = moved[partition]
+                committed[partition] = max(committed[partition], 0 if end is None else end + 1)
+            if tuple(committed) != state.committed:
+                yield "commit", state._replace(committed=tuple(committed))
+        if self._keeps(Rule.SWEEP) and log.rolled_back & state.stored:
+            yield "sweep", state._replace(stored=state.stored - log.rolled_back)
+
+    def _batches(self, generation: int, member: Member, log: Log) -> Iterator[Batch]:
+        """One or two of the next offsets, of one or several partitions."""
+        choices: list[list[Span | None]] = []
+        for partition in member.partitions:
+            end = log.moved[partition]
+            first = 0 if end is None else end + 1
+            lasts = range(first, min(self.bounds.offsets, first + 2))
+            choices.append([None, *(Span(partition, first, last) for last in lasts)])
+        for chosen in product(*choices):
+            spans = tuple(span for span in chosen if span is not None)
+            if spans:
+                yield Batch(generation, log.version, spans)
+
+    def _intend(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        """Announce the batch, which implies that the one before is done."""
+        log = state.logs[generation]
+        step = "upload" if self._keeps(Rule.INTEND_BEFORE_UPLOAD) else "verify"
+        if log.batch == member.batch and not log.closed:  # an earlier try, whose answer was lost
+            yield "intend", state.with_member(generation, member._replace(step=step))
+            return
+        new = log._replace(state="pending", ends=log.moved, batch=member.batch)
+        then, unsure = member._replace(step=step), member._replace(step="intend")
+        yield from self._write_own("intend", state, generation, member, new, then, unsure)
+
+    def _upload(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        assert member.batch is not None
+        uploaded = member.uploaded + 1
+        if uploaded < FILES:
+            step = "upload"
+        elif not self._keeps(Rule.INTEND_BEFORE_UPLOAD):
+            step = "intend"
+        else:
+            step = "verify" if self._keeps(Rule.VERIFY_BEFORE_REGISTER) else "register"
+        stored = state.stored | {File(member.batch, member.uploaded)}
+        then = member._replace(uploaded=uploaded, step=step)
+        yield "upload", state._replace(stored=stored).with_member(generation, then)
+
+    def _verify(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        if state.logs[generation].closed:
+            yield "verify: fenced", _fenced(state, generation, member)
+        else:
+            yield "verify", state.with_member(generation, member._replace(step="register"))
+
+    def _register(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        assert member.batch is not None
+        registered = state._replace(registered=state.registered | member.batch.files)
+        yield "register", registered.with_member(generation, Member("run", member.partitions))
+
+    def _write_own(
+        self, name: str, state: State, generation: int, member: Member, new: Log, then: Member, unsure: Member
+    ) -> Iterator[tuple[str, State]]:
+        """Replace our own log. One that is open is always our own version, and nobody opens a closed one."""
+        if self._keeps(Rule.CONDITIONAL_WRITES) and state.logs[generation].closed:
+            yield f"{name}: fenced", _fenced(state, generation, member)
+            return
+        written = state.with_log(generation, new)
+        yield name, written.with_member(generation, then)
+        if state.lost_answers:
+            again = written._replace(lost_answers=state.lost_answers - 1)
+            yield f"{name}: no answer", again.with_member(generation, unsure)
+
+    def _end_fenced(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        """Delete those files of the batch that our own log lists as rolled back."""
+        assert member.batch is not None
+        files = member.batch.files
+        if self._keeps(Rule.FENCED_DELETES_ONLY_ROLLED_BACK):
+            files &= state.logs[generation].rolled_back
+        yield "end fenced", state._replace(stored=state.stored - files).without_member(generation)
+
+
+def _fenced(state: State, generation: int, member: Member) -> State:
+    if member.batch is None:
+        return state.without_member(generation)
+    return state.with_member(generation, member._replace(step="end fenced"))
+
+
+def _again(member: Member, waiting: tuple[int, ...]) -> Member:
+    """Another round of claims."""
+    return Member("read claim", member.partitions, waiting)
+
+
+def _rows(stored: frozenset[File], number: int) -> list[tuple[int, int]]:
+    return sorted(
+        (span.partition, at)
+        for file in stored
+        if file.number == number
+        for span in file.batch.spans
+        for at in range(span.first, span.last + 1)
+    )
+
+
+def _put(items: tuple[_T, ...], at: int, item: _T) -> tuple[_T, ...]:
+    return (*items[:at], item, *items[at + 1 :])
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a search or walks have found.
+
+    Attributes:
+        states: that were met.
+        final: how many of them are final.
+        violation: the first one, with the steps that lead to it.
+        is_complete: whether every state was met; or, of walks, whether all of them came to a final state.
+    """
+
+    states: int
+    final: int
+    violation: str | None
+    is_complete: bool
+
+
+_CameFrom = dict[int, tuple[int, str, int] | None]  # the step to each state, by hashes: states would fill the memory
+
+
+def search(model: Model, most_states: int) -> Result:
+    """Meet every state that can be reached, nearest first, up to the first violation."""
+    start = model.start()
+    came_from: _CameFrom = {hash(start): None}
+    waiting = deque([(hash(start), start)])
+    final = 0
+    while waiting:
+        here, state = waiting.popleft()
+        wrong = model.violation(state)
+        steps = model.steps(state)
+        final += model.is_final(state)
+        if not wrong and not steps and not model.is_final(state):
+            wrong = "nothing can happen, and not all is done"
+        if wrong:
+            return Result(len(came_from), final, f"{wrong}: {_path(came_from, here)}", is_complete=False)
+        for name, generation, after in steps:
+            there = hash(after)
+            if there not in came_from:
+                came_from[there] = (here, name, generation)
+                waiting.append((there, after))
+        if len(came_from) > most_states:
+            return Result(len(came_from), final, None, is_complete=False)
+    return Result(len(came_from), final, None, is_complete=True)
+
+
+def _path(came_from: _CameFrom, at: int) -> str:
+    names: list[str] = []
+    while (step := came_from[at]) is not None:
+        at, name, generation = step
+        names.append(f"{name} {generation}")
+    return ", ".join(reversed(names))
+
+
+# What must not happen too early in a walk, or there would be nothing left to go wrong.
+_WEIGHTS = {"crash": 0.15, "rebalance": 0.25, "learn": 0.3, "sweep": 0.5}
+_NO_ANSWER_WEIGHT = 0.3
+_LONGEST_WALK = 3000
+
+
+def walk(model: Model, walks: int, seed: int) -> Result:
+    """Go at random from the start to a final state, so many times, up to the first violation."""
+    chance = random.Random(seed)
+    states = final = 0
+    for _ in range(walks):
+        state, path = model.start(), list[str]()
+        while True:
+            steps = model.steps(state)
+            if not steps or len(path) > _LONGEST_WALK:
+                return Result(states, final, f"no end:{path[-100:]}", is_complete=False)
+            name, generation, state = chance.choices(steps, [_weight(step.name) for step in steps])[0]
+            path.append(f"{name} {generation}")
+            states += 1
+            if wrong := model.violation(state):
+                return Result(states, final, f"{wrong}: {', '.join(path)}", is_complete=False)
+            if model.is_final(state):
+                final += 1
+                break
+    return Result(states, final, None, is_complete=True)
+
+
+def _weight(name: str) -> float:
+    return _NO_ANSWER_WEIGHT if name.endswith("no answer") else _WEIGHTS.get(name, 1.0)
