@@ -1,13 +1,12 @@
 """The image under test, built once a session."""
 
-import os
-
 import pytest
 
 from dev.container_engine import find_engine
 from dev.image import build_image
 from dev.machine import ServiceError
 from tests.container.running import Image
+from tests.support.unavailable import cannot_run
 
 TAG = "quix-ts-datalake-sink-under-test"
 
@@ -18,9 +17,7 @@ def image(pytestconfig: pytest.Config) -> Image:
     try:
         engine = find_engine()
     except ServiceError as error:
-        if os.environ.get("CI"):
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+        cannot_run(str(error))
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():  # it takes minutes; the terminal shows how far it is
         build_image(engine, TAG)

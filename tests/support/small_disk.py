@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
+from tests.support.unavailable import cannot_run
 
 
 @contextmanager
@@ -17,9 +17,9 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
     try:
         refused = subprocess.run(mount, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        pytest.skip("there is no mount")
+        cannot_run("there is no mount")
     if refused.returncode:
-        pytest.skip(f"no disk can be mounted here: {refused.stderr.strip()}")
+        cannot_run(f"no disk can be mounted here: {refused.stderr.strip()}")
     try:
         yield folder
     finally:
