@@ -178,7 +178,7 @@ class SparkWriter:
             use_scratch_file_system(self._session)
             self._warm_up()
         except (Py4JError, PySparkException, OSError) as error:
-            raise ConfigError("starting Spark", _reason(error), START_HINT) from None
+            raise ConfigError("starting Spark", _reason(error), _hint(error) or START_HINT) from None
         finally:
             watchdog.cancel()
         self._is_up = True
