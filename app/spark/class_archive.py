@@ -30,10 +30,9 @@ from pyspark.sql import SparkSession
 
 from app.cgroup import MemoryLimit
 from app.errors import ConnectorError
-from app.spark.java import Java, find_java
+from app.spark.java import INHERITED, Java, find_java
 from app.spark.launch import (
     EXTRA_OPTIONS,
-    INHERITED,
     JARS,
     JVM_OPTIONS,
     MODULE_OPTIONS,

@@ -24,7 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from app.errors import ConfigError
-from app.spark.java import OLDEST, Java
+from app.spark.java import OLDEST, Java, java_environment
 
 logger = logging.getLogger("spark")
 
@@ -40,23 +40,9 @@ _ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _POLL_SECONDS = 0.02
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
-_NOTICE = "WARNING: "  # of the virtual machine itself
+# Of the virtual machine itself; also that it goes on without an archive of classes that does not fit.
+_NOTICE = re.compile(r"WARNING: |\[[\d.]+s\]\[(warning|error) *\]\[(aot|cds)\b|\[ +\] ")
 _LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # as log4j2.properties writes it
-
-# All that Java gets of our environment: it looks there for programs, libraries, the home folder, the encoding of file
-# names, and options that people give to Java itself. Keys, passwords and tokens stay with us.
-INHERITED = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "MALLOC_ARENA_MAX",
-    "JAVA_TOOL_OPTIONS",
-    "JDK_JAVA_OPTIONS",
-)
 
 # What Spark opens of Java's own packages (org.apache.spark.launcher.JavaModuleOptions), without the module of vectors
 # that only its machine learning uses: it is not in every Java, and while it is named an archive is not used in full.
@@ -146,7 +132,7 @@ def start_java(java: Java, heap: str, scratch: Path, output: int, options: Seque
         *options,
         _MAIN_CLASS,
     ]
-    environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    environment = java_environment()
     # Spark fails where the machine's own name has no address.
     environment |= {_ADDRESS_FILE: str(address), "SPARK_LOCAL_IP": "127.0.0.1"}
     try:
@@ -196,7 +182,16 @@ def class_path() -> str:
 
 
 def extra_options() -> list[str]:
-    return shlex.split(os.environ.get(EXTRA_OPTIONS, ""))
+    """Options of Java that the environment gives.
+
+    Raises:
+        ConfigError: they have a quote without its counterpart.
+    """
+    try:
+        return shlex.split(os.environ.get(EXTRA_OPTIONS, ""))
+    except ValueError as error:
+        cause = f"{EXTRA_OPTIONS} cannot be read: {error}"
+        raise ConfigError("starting Spark", cause, f"Correct {EXTRA_OPTIONS}") from None
 
 
 def _ignore_ctrl_c() -> None:
@@ -220,6 +215,6 @@ def _hand_on(descriptor: int) -> None:
         for line in lines:
             if text := line.rstrip():
                 logged = _LOGGED.fullmatch(text)
-                otherwise = logging.DEBUG if text.startswith(_NOTICE) else logging.INFO
+                otherwise = logging.DEBUG if _NOTICE.match(text) else logging.INFO
                 level, message = (_LEVELS[logged[1]], logged[2]) if logged else (otherwise, text)
                 logger.log(level, "%s", message)
