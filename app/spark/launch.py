@@ -23,7 +23,7 @@ import pyspark
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
-from app.errors import ConfigError
+from app.errors import ConfigError, SparkLostError
 from app.spark.java import OLDEST, Java, java_environment
 
 logger = logging.getLogger("spark")
@@ -33,10 +33,13 @@ START_HINT = (
     f"Spark needs Java {OLDEST} or newer, SPARK_DRIVER_MEMORY of at least 512m, "
     "and a temporary folder that can be written"
 )
+RESTART_HINT = "The process ends so that its platform starts a new one"
 EXTRA_OPTIONS = "SPARK_SUBMIT_OPTS"  # more options of Java; Spark's own script reads this variable too
 
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+# With these PySpark would look for a Spark elsewhere.
+_ELSEWHERE = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 _POLL_SECONDS = 0.02
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
@@ -153,17 +156,18 @@ def connect(java: JavaProcess) -> Any:
     """Wait until Java listens, and return PySpark's gateway to it.
 
     Raises:
-        ConfigError: it has ended.
+        ConfigError, SparkLostError: it has ended, see ``ended_at_start``.
     """
     while not java.address.exists():
-        if java.process.poll() is not None:
-            cause = f"Java ended with code {java.process.returncode}, what it printed is in the log above"
-            raise ConfigError("starting Spark", cause, START_HINT)
+        if (code := java.process.poll()) is not None:
+            raise ended_at_start(code)
         time.sleep(_POLL_SECONDS)
     with java.address.open("rb") as stream:
         port = read_int(stream)  # type: ignore[no-untyped-call]
         secret = UTF8Deserializer().loads(stream)  # type: ignore[no-untyped-call]
     shutil.rmtree(java.address.parent)
+    for name in _ELSEWHERE:
+        os.environ.pop(name, None)
     # PySpark takes them from the environment alone. They leave it at once: no process that we start shall have them.
     address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(address)
@@ -174,6 +178,14 @@ def connect(java: JavaProcess) -> Any:
             del os.environ[name]
     gateway.proc = java.process
     return gateway
+
+
+def ended_at_start(code: int) -> ConfigError | SparkLostError:
+    """The error of a Java that ended before Spark was up: killed or crashed it may start the next time, else not."""
+    if code < 0:
+        return SparkLostError("starting Spark", f"the Java process ended with code {code}", RESTART_HINT)
+    cause = f"Java ended with code {code}, what it printed is in the log above"
+    return ConfigError("starting Spark", cause, START_HINT)
 
 
 def class_path() -> str:
