@@ -38,6 +38,7 @@ EXTRA_OPTIONS = "SPARK_SUBMIT_OPTS"  # more options of Java; Spark's own script 
 
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_HADOOP_USER = "connector"
 # With these PySpark would look for a Spark elsewhere.
 _ELSEWHERE = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 _POLL_SECONDS = 0.02
@@ -177,6 +178,10 @@ def connect(java: JavaProcess) -> Any:
         for name in address:
             del os.environ[name]
     gateway.proc = java.process
+    # Hadoop would ask the system for our name, and fail where our number has none, as in containers with a number of
+    # the platform's choice. Its users have no meaning here: all files are the scratch folder's.
+    users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+    users.setLoginUser(users.createRemoteUser(_HADOOP_USER))
     return gateway
 
 

@@ -508,6 +508,7 @@ def _show_java(scratch: Path, seen: "Queue[dict[str, str]]", done: "Queue[None]"
             "command": (java / "cmdline").read_text(),
             "ours": str({name for name in os.environ if "GATEWAY" in name}),
             "gateway": str(SparkContext._gateway.gateway_parameters.port),  # type: ignore[union-attr]
+            "user": str(SparkContext._jvm.org.apache.hadoop.security.UserGroupInformation.getLoginUser()),  # type: ignore[union-attr]
         }
     )
     done.get(timeout=120)
@@ -534,6 +535,12 @@ def test_java_gets_no_secret(shown_java: tuple[dict[str, str], BaseProcess]) -> 
     assert not [name for name in SECRETS if name in seen["environment"]]
     assert "secret" not in seen["command"].lower()
     assert seen["ours"] == "set()", "PySpark's secret for the gateway does not stay in our environment"
+
+
+def test_hadoop_does_not_ask_the_system_for_our_name(shown_java: tuple[dict[str, str], BaseProcess]) -> None:
+    """It fails where the number of the user has no name, as with ``docker run --user 54321``."""
+    seen, _ = shown_java
+    assert seen["user"] == "connector (auth:SIMPLE)"
 
 
 def test_nobody_without_the_secret_gets_an_answer_at_any_port(shown_java: tuple[dict[str, str], BaseProcess]) -> None:
