@@ -44,8 +44,8 @@ _ELSEWHERE = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CON
 _POLL_SECONDS = 0.02
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
-# Of the virtual machine itself; also that it goes on without an archive of classes that does not fit.
-_NOTICE = re.compile(r"WARNING: |\[[\d.]+s\]\[(warning|error) *\]\[(aot|cds)\b|\[ +\] ")
+# Of the virtual machine itself; also of a class in its archive that it does not use.
+_NOTICE = re.compile(r"WARNING: |\[[\d.]+s\]\[warning *\]\[(aot|cds)\b")
 _LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # as log4j2.properties writes it
 
 # What Spark opens of Java's own packages (org.apache.spark.launcher.JavaModuleOptions), without the module of vectors
