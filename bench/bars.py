@@ -24,20 +24,25 @@ class Bar:
 
 
 COLD, WARM, CPU = "cold_rate", "warm_rate", "warm_cpu_seconds"
-FIGURES = {COLD: "msg/s cold", WARM: "msg/s warm", CPU: "processor time warm"}
+FILES, MEGABYTES = "files", "megabytes"
+FIGURES = {COLD: "msg/s cold", WARM: "msg/s warm", CPU: "processor time warm", FILES: "files", MEGABYTES: "MB"}
 BARS = (
-    Bar("dependency-1000", COLD, 2_000_000, 4.0),
-    Bar("dependency-1000", WARM, 2_000_000, 4.0),
+    Bar("dependency-1000", COLD, 2_000_000, 6.0),
+    Bar("dependency-1000", WARM, 2_000_000, 6.0),
     Bar("dependency-50000", COLD, 2_000_000, 3.0),
     Bar("dependency-50000", WARM, 2_000_000, 3.0),
     Bar("streaming-50k", WARM, 2_000_000, 1.3),
     Bar("streaming-500k", WARM, 2_000_000, 1.3),
-    Bar("iceberg-1", COLD, 3_000_000, 1.0),
-    Bar("iceberg-2", COLD, 3_000_000, 1.0),
-    Bar("iceberg-1", WARM, 5_000_000, 1.0),
-    Bar("iceberg-2", WARM, 5_000_000, 1.0),
-    Bar("iceberg-1", CPU, 5_000_000, 1.0, less_is_better=True),
-    Bar("iceberg-2", CPU, 5_000_000, 1.0, less_is_better=True),
+    Bar("iceberg-1", COLD, 3_000_000, 1.6),
+    Bar("iceberg-2", COLD, 3_000_000, 1.6),
+    Bar("iceberg-1", WARM, 5_000_000, 1.8),
+    Bar("iceberg-2", WARM, 5_000_000, 1.6),
+    Bar("iceberg-1", CPU, 5_000_000, 1.8, less_is_better=True),
+    Bar("iceberg-2", CPU, 5_000_000, 1.8, less_is_better=True),
+    Bar("iceberg-1", FILES, 5_000_000, 1.0, less_is_better=True),
+    Bar("iceberg-2", FILES, 5_000_000, 1.0, less_is_better=True),
+    Bar("iceberg-1", MEGABYTES, 5_000_000, 0.9, less_is_better=True),
+    Bar("iceberg-2", MEGABYTES, 5_000_000, 0.9, less_is_better=True),
     Bar(AT_LEAST_ONCE, COLD, 2_000_000, 0.9),
     Bar(AT_LEAST_ONCE, WARM, 2_000_000, 0.9),
 )

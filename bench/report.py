@@ -13,7 +13,6 @@ from bench.stopping import Stop
 from bench.tables import document, paragraph, spread, table
 from bench.timeline import WARM_FROM, WARM_TO
 
-MEGABYTE = 1_000_000
 # Title, digits, attribute of Run
 COLUMNS = (
     ("msg/s cold", 0, "cold_rate"),
@@ -23,6 +22,7 @@ COLUMNS = (
     ("peak MB", 0, "peak_mb"),
     ("first file after s", 1, "first_seconds"),
     ("files", 0, "files"),
+    ("MB", 1, "megabytes"),
 )
 
 
@@ -130,11 +130,10 @@ def _lap(report: Report, lap: Lap) -> Iterator[str]:
         [
             f"**{report.sinks[name].title}**" if report.sinks[name].is_ours else report.sinks[name].title,
             *(spread(lap.values(name, figure), digits) for _, digits, figure in COLUMNS),
-            spread([run.size / MEGABYTE for run in runs], 1),
         ]
-        for name, runs in lap.runs.items()
+        for name in lap.runs
     ]
-    yield from table(["", *(title for title, _, _ in COLUMNS), "MB"], lines)
+    yield from table(["", *(title for title, _, _ in COLUMNS)], lines)
 
 
 def _not_run(report: Report) -> Iterator[str]:

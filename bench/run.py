@@ -13,6 +13,7 @@ from bench.usage import Sampler, Usage, cpu_seconds_at
 LOOK_SECONDS = 0.25
 STANDSTILL_SECONDS = 300.0  # longer than any commit interval and any start; a sink that commits nothing so long hangs
 MILLION = 1_000_000
+MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ class Run:
     def cpu_per_million(self) -> float:
         """Processor seconds per million rows, the start included."""
         return self.cpu_seconds / self.messages * MILLION
+
+    @property
+    def megabytes(self) -> float:
+        """The size of the table's files."""
+        return self.size / MEGABYTE
 
 
 def measure(sink: Sink, stage: Stage, topic: Topic) -> Run:

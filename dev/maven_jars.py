@@ -3,12 +3,14 @@
 import importlib.util
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.utils import CryptographyDeprecationWarning
 
 from dev.java import find_java
 from dev.machine import ServiceError, cache_folder, make_once
@@ -74,10 +76,11 @@ def _trust(folder: Path) -> list[str]:
     bundle = ca_bundle()
     if bundle is None:
         return []
-    authorities = [
-        pkcs12.PKCS12Certificate(authority, str(number).encode())
-        for number, authority in enumerate(x509.load_pem_x509_certificates(bundle.read_bytes()))
-    ]
+    with warnings.catch_warnings():
+        # A certificate of the machine's list that breaks a rule is no concern of who runs the demo.
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        found = x509.load_pem_x509_certificates(bundle.read_bytes())
+    authorities = [pkcs12.PKCS12Certificate(authority, str(number).encode()) for number, authority in enumerate(found)]
     store = folder / "authorities.p12"
     store.write_bytes(pkcs12.serialize_java_truststore(authorities, BestAvailableEncryption(_PASSWORD.encode())))
     prefix = "-Djavax.net.ssl.trustStore"

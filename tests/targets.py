@@ -62,6 +62,8 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_audit_of_a_table.py",
         "tests/integration/test_big_records.py",
         "tests/integration/test_dictionaries.py",
+        "tests/faults/test_full_disk.py::test_a_disk_that_fills_up_amid",
+        "tests/faults/test_full_disk.py::test_a_disk_that_is_full_when_spark_starts",
         "tests/integration/test_readers.py",
         "tests/integration/test_rewrite.py",
         "tests/integration/test_partition_values.py",

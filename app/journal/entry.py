@@ -10,7 +10,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -118,7 +118,9 @@ def _unpacked(body: bytes) -> bytes:
     """The JSON with the list of rolled-back objects uncompressed."""
     if f'"{_PACKED}"'.encode() not in body:
         return body
-    fields: dict[str, Any] = json.loads(body)
+    fields = json.loads(body)
+    if not isinstance(fields, dict) or _PACKED not in fields:  # it is a topic, or a value of a partition column
+        return body
     try:
         fields["revoked"] = json.loads(zlib.decompress(base64.b64decode(fields.pop(_PACKED), validate=True)))
     except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:

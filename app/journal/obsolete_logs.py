@@ -1,14 +1,17 @@
 """Deletes the logs of former generations, which no claim names any more: each assignment leaves one behind."""
 
+import logging
 import time
 from collections.abc import Callable
 
 from app.journal.claim import PartitionClaim, parse_claim
-from app.journal.document import read_document
+from app.journal.document import UnreadableError, read_document
 from app.journal.entry import claim_key, logs_folder
 from app.journal.log import GenerationLog, parse_log
 from app.model import TopicPartition
 from app.storage.base import ObjectStore
+
+logger = logging.getLogger(__name__)
 
 _DAY_SECONDS = 24 * 3600.0  # by then nobody reads it who has read an older version of a claim
 _LOOK_SECONDS = 3600.0
@@ -54,9 +57,17 @@ class ObsoleteLogs:
         for found in self._store.list(logs_folder(self._table_root, self._group)):
             if now - found.last_modified.timestamp() < _DAY_SECONDS:
                 continue
-            read = read_document(self._store, found.key, parse_log, self._roots)
-            if read is not None and read[0].closed and not self._is_named(read[0]):
+            try:
+                is_obsolete = self._is_obsolete(found.key)
+            except UnreadableError as error:  # the others must not stay for it; a claim that needs it reports it
+                logger.debug("%s", error)
+                continue
+            if is_obsolete:
                 self._store.delete(found.key)
+
+    def _is_obsolete(self, key: str) -> bool:
+        read = read_document(self._store, key, parse_log, self._roots)
+        return read is not None and read[0].closed and not self._is_named(read[0])
 
     def _is_named(self, log: GenerationLog) -> bool:
         return any(self._owner(each.tp) == log.owner for each in log.partitions)

@@ -166,7 +166,6 @@ class JournalOwnership:
 
     def _fenced(self, token: str, error: FencedError) -> None:
         with self._lock:
-            was_owner = token in self._generations
-            self._generations = {owner: other for owner, other in self._generations.items() if owner != token}
-        if was_owner:
-            self._on_fenced(token, error)
+            if token in self._generations:
+                self._on_fenced(token, error)  # first: no thread may drop rows before their commit is forbidden
+                self._generations = {owner: other for owner, other in self._generations.items() if owner != token}

@@ -50,7 +50,11 @@ class Recovery:
     def _described(self, file: JournaledFile) -> StoredFile:
         found = find(self._store, file.key)
         if found is None:
-            raise RetryableError(f"registering {self._store.uri}/{file.key}", "it was there a moment ago and is gone")
+            raise RetryableError(
+                f"registering {self._store.uri}/{file.key}",
+                "it was there when the batch was finished and is gone",
+                "If somebody or a rule has deleted it, bring it back under the same name: it has rows of that batch",
+            )
         footer = read_footer(self._store, file.key, file.size)
         return StoredFile(
             key=file.key,

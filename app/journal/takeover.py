@@ -38,6 +38,7 @@ class Offsets(Protocol):
     """Asks Kafka about a topic-partition; ``app.journal.group_offsets.GroupOffsets`` in production."""
 
     def of(self, tp: TopicPartition) -> PartitionOffsets: ...
+    def topic_id(self, topic: str) -> str: ...
     def cluster_id(self) -> str: ...
 
 
@@ -320,9 +321,14 @@ class Takeover:
         return progress
 
     def _left_in_kafka(self, span: Span) -> range:
-        """The offsets of a span that Kafka still has: none if the topic was recreated or the cluster is another one."""
+        """The offsets of a span that Kafka still has: none if the topic was recreated or the cluster is another one.
+
+        The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have.
+        """
+        if _is_of_another(span, self._offsets.topic_id(span.topic), self._offsets.cluster_id()):
+            return range(0)
         kafka = self._offsets.of(span.tp)
-        if ids_differ(span.topic_id, kafka.topic_id) or ids_differ(span.cluster_id, kafka.cluster_id):
+        if _is_of_another(span, kafka.topic_id, kafka.cluster_id):  # since the first question
             return range(0)
         return range(max(span.first, kafka.low), min(span.last + 1, kafka.high))
 
@@ -355,6 +361,10 @@ def _written(claim: Document[AnyClaim], new: PartitionClaim, is_wanted: Callable
 
 def _next(current: AnyClaim | None) -> int:
     return current.seq + 1 if current else 1
+
+
+def _is_of_another(span: Span, topic_id: str, cluster_id: str) -> bool:
+    return ids_differ(span.topic_id, topic_id) or ids_differ(span.cluster_id, cluster_id)
 
 
 def _require(is_wanted: Callable[[], bool]) -> None:

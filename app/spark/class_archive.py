@@ -30,10 +30,9 @@ from pyspark.sql import SparkSession
 
 from app.cgroup import MemoryLimit
 from app.errors import ConnectorError
-from app.spark.java import Java, find_java
+from app.spark.java import INHERITED, Java, find_java
 from app.spark.launch import (
     EXTRA_OPTIONS,
-    INHERITED,
     JARS,
     JVM_OPTIONS,
     MODULE_OPTIONS,
@@ -49,7 +48,7 @@ logger = logging.getLogger(__name__)
 _REPO = Path(__file__).resolve().parents[2]
 _WITH_AOT_CACHE = 25  # the first Java that makes one in a single run
 _KEPT = 3  # archives of other versions of Java or Spark: each has almost 200 MB
-_NEEDED = (*INHERITED, "JAVA_HOME", "XDG_CACHE_HOME", "TMPDIR", EXTRA_OPTIONS)  # by the process that makes one
+_NEEDED = (*INHERITED, "JAVA_HOME", "XDG_CACHE_HOME", EXTRA_OPTIONS)  # by the process that makes one
 _ARCHIVE_OPTIONS = ("-XX:AOTCache", "-XX:SharedArchiveFile", "-Xshare")
 
 
@@ -65,32 +64,35 @@ def cached_archive(java: Java) -> Path | None:
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
         cache = named if named.is_absolute() else Path.home() / ".cache"
-        return cache / "quix-ts-datalake-sink" / "java" / f"{_key(java)}.archive"
+        archive = cache / "quix-ts-datalake-sink" / "java" / f"{_key(java)}.archive"
     except (OSError, RuntimeError):  # a Java that vanishes; no home folder
         return None
+    return None if os.pathsep in str(archive) else archive  # Java would take it for several
 
 
 def archive_options(java: Java) -> list[str]:
     """The options that make Java start with the archive of the user's cache, if it has been made."""
     archive = cached_archive(java)
-    return [archive_option(java, archive)] if archive and archive.is_file() else []
+    # Java compares only the size by itself, and crashes with an archive that a disk has damaged.
+    return ["-XX:+VerifySharedSpaces", archive_option(java, archive)] if archive and archive.is_file() else []
 
 
-def make_in_background(java: Java, limit: MemoryLimit | None) -> Popen[bytes] | None:
-    """Begin to make the archive where it is missing; the process ends with ours, or when its standard input is closed.
+def make_in_background(java: Java, limit: MemoryLimit | None, scratch: Path) -> Popen[bytes] | None:
+    """Begin to make the archive where it is missing; the process ends with ours, or by ``stop_making``.
 
     If memory is limited, nothing is made: a second Java beside Spark's might exceed the limit.
 
     Args:
         java: which one.
         limit: that of this process, ``None`` where there is none.
+        scratch: a private folder for what is not needed any more once the process has ended, however it ended.
     """
     archive = cached_archive(java)
     if archive is None or archive.exists() or limit or not _can_write(archive.parent):
         return None
     logger.info("making an archive of Java's classes, with which Spark starts faster: %s", archive)
     command = [sys.executable, "-m", __name__, "--for-parent", str(archive)]
-    environment = {name: os.environ[name] for name in _NEEDED if name in os.environ}
+    environment = {name: os.environ[name] for name in _NEEDED if name in os.environ} | {"TMPDIR": str(scratch)}
     with suppress(OSError):
         return Popen(
             command, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, cwd=_REPO, env=environment, start_new_session=True
@@ -98,22 +100,29 @@ def make_in_background(java: Java, limit: MemoryLimit | None) -> Popen[bytes] | 
     return None
 
 
+def stop_making(process: Popen[bytes]) -> None:
+    """End what ``make_in_background`` has begun, with the Java that it has started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def make(java: Java, archive: Path) -> None:
-    """Make an archive; another process that makes the same at this moment is left alone.
+    """Make an archive; another process that makes one in the same folder at this moment is left alone.
 
     Raises:
         ConnectorError, OSError: it did not work; nothing is at its place then, or what was there before.
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
     unfinished = archive.with_suffix(".unfinished")
-    with _alone(archive.with_suffix(".lock")) as alone:
+    with _alone(archive.with_name("archive.lock")) as alone:
         if not alone:
             return
         try:
             _train(java, unfinished)
             unfinished.replace(archive)
         finally:
-            for left in archive.parent.glob(f"{unfinished.name}*"):  # Java's own, of a former try that was ended too
+            for left in archive.parent.glob("*.unfinished*"):  # also Java's own, and those of tries that were ended
                 left.unlink(missing_ok=True)
 
 

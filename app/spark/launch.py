@@ -23,8 +23,8 @@ import pyspark
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
-from app.errors import ConfigError
-from app.spark.java import OLDEST, Java
+from app.errors import ConfigError, SparkLostError
+from app.spark.java import OLDEST, Java, java_environment
 
 logger = logging.getLogger("spark")
 
@@ -33,30 +33,20 @@ START_HINT = (
     f"Spark needs Java {OLDEST} or newer, SPARK_DRIVER_MEMORY of at least 512m, "
     "and a temporary folder that can be written"
 )
+RESTART_HINT = "The process ends so that its platform starts a new one"
 EXTRA_OPTIONS = "SPARK_SUBMIT_OPTS"  # more options of Java; Spark's own script reads this variable too
 
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _ADDRESS_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_HADOOP_USER = "connector"
+# With these PySpark would look for a Spark elsewhere.
+_ELSEWHERE = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 _POLL_SECONDS = 0.02
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
-_NOTICE = "WARNING: "  # of the virtual machine itself
+# Of the virtual machine itself; also of a class in its archive that it does not use.
+_NOTICE = re.compile(r"WARNING: |\[[\d.]+s\]\[warning *\]\[(aot|cds)\b")
 _LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # as log4j2.properties writes it
-
-# All that Java gets of our environment: it looks there for programs, libraries, the home folder, the encoding of file
-# names, and options that people give to Java itself. Keys, passwords and tokens stay with us.
-INHERITED = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "MALLOC_ARENA_MAX",
-    "JAVA_TOOL_OPTIONS",
-    "JDK_JAVA_OPTIONS",
-)
 
 # What Spark opens of Java's own packages (org.apache.spark.launcher.JavaModuleOptions), without the module of vectors
 # that only its machine learning uses: it is not in every Java, and while it is named an archive is not used in full.
@@ -146,7 +136,7 @@ def start_java(java: Java, heap: str, scratch: Path, output: int, options: Seque
         *options,
         _MAIN_CLASS,
     ]
-    environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    environment = java_environment()
     # Spark fails where the machine's own name has no address.
     environment |= {_ADDRESS_FILE: str(address), "SPARK_LOCAL_IP": "127.0.0.1"}
     try:
@@ -167,17 +157,18 @@ def connect(java: JavaProcess) -> Any:
     """Wait until Java listens, and return PySpark's gateway to it.
 
     Raises:
-        ConfigError: it has ended.
+        ConfigError, SparkLostError: it has ended, see ``ended_at_start``.
     """
     while not java.address.exists():
-        if java.process.poll() is not None:
-            cause = f"Java ended with code {java.process.returncode}, what it printed is in the log above"
-            raise ConfigError("starting Spark", cause, START_HINT)
+        if (code := java.process.poll()) is not None:
+            raise ended_at_start(code)
         time.sleep(_POLL_SECONDS)
     with java.address.open("rb") as stream:
         port = read_int(stream)  # type: ignore[no-untyped-call]
         secret = UTF8Deserializer().loads(stream)  # type: ignore[no-untyped-call]
     shutil.rmtree(java.address.parent)
+    for name in _ELSEWHERE:
+        os.environ.pop(name, None)
     # PySpark takes them from the environment alone. They leave it at once: no process that we start shall have them.
     address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(address)
@@ -187,7 +178,19 @@ def connect(java: JavaProcess) -> Any:
         for name in address:
             del os.environ[name]
     gateway.proc = java.process
+    # Hadoop would ask the system for our name, and fail where our number has none, as in containers with a number of
+    # the platform's choice. Its users have no meaning here: all files are the scratch folder's.
+    users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+    users.setLoginUser(users.createRemoteUser(_HADOOP_USER))
     return gateway
+
+
+def ended_at_start(code: int) -> ConfigError | SparkLostError:
+    """The error of a Java that ended before Spark was up: killed or crashed it may start the next time, else not."""
+    if code < 0:
+        return SparkLostError("starting Spark", f"the Java process ended with code {code}", RESTART_HINT)
+    cause = f"Java ended with code {code}, what it printed is in the log above"
+    return ConfigError("starting Spark", cause, START_HINT)
 
 
 def class_path() -> str:
@@ -196,7 +199,16 @@ def class_path() -> str:
 
 
 def extra_options() -> list[str]:
-    return shlex.split(os.environ.get(EXTRA_OPTIONS, ""))
+    """Options of Java that the environment gives.
+
+    Raises:
+        ConfigError: they have a quote without its counterpart.
+    """
+    try:
+        return shlex.split(os.environ.get(EXTRA_OPTIONS, ""))
+    except ValueError as error:
+        cause = f"{EXTRA_OPTIONS} cannot be read: {error}"
+        raise ConfigError("starting Spark", cause, f"Correct {EXTRA_OPTIONS}") from None
 
 
 def _ignore_ctrl_c() -> None:
@@ -220,6 +232,6 @@ def _hand_on(descriptor: int) -> None:
         for line in lines:
             if text := line.rstrip():
                 logged = _LOGGED.fullmatch(text)
-                otherwise = logging.DEBUG if text.startswith(_NOTICE) else logging.INFO
+                otherwise = logging.DEBUG if _NOTICE.match(text) else logging.INFO
                 level, message = (_LEVELS[logged[1]], logged[2]) if logged else (otherwise, text)
                 logger.log(level, "%s", message)

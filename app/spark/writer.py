@@ -28,12 +28,12 @@ from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.cgroup import memory_limit
-from app.errors import ConfigError, FatalError, SparkLostError
+from app.errors import ConfigError, ConnectorError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.spark.batch_offsets import as_column_metadata
-from app.spark.class_archive import archive_options, make_in_background
-from app.spark.java import find_java
-from app.spark.launch import START_HINT, connect, java_log, start_java
+from app.spark.class_archive import archive_options, make_in_background, stop_making
+from app.spark.java import Java, find_java
+from app.spark.launch import RESTART_HINT, START_HINT, connect, ended_at_start, java_log, start_java
 from app.spark.parquet_options import parquet_options
 from app.spark.session import spark_conf, use_scratch_file_system
 from app.spark.staged_file import read_staged_schema, write_staged
@@ -81,6 +81,7 @@ class SparkWriter:
         self._job_seconds = job_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
+        self._java: Java | None = None
         self._process: Popen[bytes] | None = None
         self._is_up = False
         self._archiving: Popen[bytes] | None = None
@@ -92,7 +93,8 @@ class SparkWriter:
     def start(self) -> Future[None]:
         """Begin to start the JVM and write a small batch, which warms it up and proves that the scratch folder works.
 
-        The future fails with ``ConfigError`` (no usable Java, too little memory) or ``FatalError``.
+        The future fails with ``ConfigError`` (no usable Java, too little memory), with ``SparkLostError`` if Java is
+        killed, crashes or does not come up in time, or with ``FatalError``.
         """
         return self._thread.submit(self._start)
 
@@ -150,8 +152,8 @@ class SparkWriter:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        if self._archiving is not None and self._archiving.stdin is not None:
-            self._archiving.stdin.close()  # ends it, and the Java that it has started
+        if self._archiving is not None:
+            stop_making(self._archiving)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _call(self, work: Callable[[], _T], doing: str) -> _T:
@@ -177,12 +179,21 @@ class SparkWriter:
             self._session = self._new_session()
             use_scratch_file_system(self._session)
             self._warm_up()
-        except (Py4JError, PySparkException, OSError) as error:
-            raise ConfigError("starting Spark", _reason(error), START_HINT) from None
+        except (ConnectorError, Py4JError, PySparkException, OSError) as error:
+            raise self._start_error(error) from None
         finally:
             watchdog.cancel()
         self._is_up = True
         threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
+
+    def _start_error(self, error: Exception) -> ConnectorError:
+        if self._lost is not None:  # the watchdog has ended Java
+            return self._lost
+        if not isinstance(error, ConnectorError) and self._process is not None and self._has_ended():
+            error = ended_at_start(self._process.returncode)
+        if isinstance(error, ConnectorError):
+            return error
+        return ConfigError("starting Spark", _reason(error), _hint(error) or START_HINT)
 
     def _new_session(self) -> SparkSession:
         if SparkContext._gateway is None:  # PySpark has one Java process at most for the whole life of Python
@@ -193,9 +204,10 @@ class SparkWriter:
         return session
 
     def _start_java(self) -> None:
-        java = find_java()
+        self._java = find_java()
         with java_log() as descriptor:
-            started = start_java(java, self._heap, self._scratch, descriptor, archive_options(java))
+            options = archive_options(self._java)
+            started = start_java(self._java, self._heap, self._scratch, descriptor, options)
         # It is known, and can be ended, before a session begins to write into the scratch folder.
         self._process = started.process
         if self._closing.is_set():  # close() came too early to know it
@@ -271,9 +283,9 @@ class SparkWriter:
             if process.poll() is not None:
                 self._declare_lost("running Spark", self._death_or(None))
                 return
-            if self._archiving is None and time.monotonic() >= archive_at:
+            if self._java is not None and time.monotonic() >= archive_at:
                 archive_at = math.inf
-                self._archiving = make_in_background(find_java(), memory_limit())
+                self._archiving = make_in_background(self._java, memory_limit(), self._scratch)
 
     def _has_ended(self) -> bool:
         """Whether the JVM is gone. Its connections break some moments before the system reports its end."""
@@ -295,7 +307,7 @@ class SparkWriter:
         with self._lost_lock:
             if self._lost is not None:
                 return self._lost
-            self._lost = SparkLostError(doing, cause, "The process ends so that its platform starts a new one")
+            self._lost = SparkLostError(doing, cause, RESTART_HINT)
         if self._process is not None:
             self._process.kill()
         if not self._closing.is_set():

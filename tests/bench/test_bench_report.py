@@ -66,23 +66,30 @@ def _verdict(laps: Sequence[Lap], other: str, figure: str) -> Verdict:
 
 
 def test_a_bar_compares_the_medians_of_the_lap_it_is_for() -> None:
-    two = _lap(2_000_000, connector=[RUN, _slower(2), _slower(9)], dependency_1000=[_slower(10)] * 3)
+    two = _lap(2_000_000, connector=[RUN, _slower(2), _slower(9)], dependency_1000=[_slower(14)] * 3)
     three = _lap(3_000_000, connector=[RUN], iceberg_1=[_slower(0.5)])
     laps = [two, three]
 
     cold = _verdict(laps, "dependency-1000", COLD)
     assert (cold.messages, cold.reached) == (2_000_000, True)
-    assert cold.ratio == pytest.approx(5.0)
+    assert cold.ratio == pytest.approx(7.0)
     iceberg = _verdict(laps, "iceberg-1", COLD)
     assert (iceberg.messages, iceberg.reached) == (3_000_000, False)
     assert iceberg.ratio == pytest.approx(0.5)
 
 
 def test_of_processor_time_less_is_better() -> None:
-    lap = _lap(5_000_000, connector=[RUN], iceberg_2=[_slower(1.5)])
+    lap = _lap(5_000_000, connector=[RUN], iceberg_2=[_slower(1.9)])
 
-    assert _verdict([lap], "iceberg-2", CPU).ratio == pytest.approx(1.5)
+    assert _verdict([lap], "iceberg-2", CPU).ratio == pytest.approx(1.9)
     assert _verdict([lap], "iceberg-2", CPU).reached
+
+
+def test_of_bytes_less_is_better() -> None:
+    lap = _lap(5_000_000, connector=[RUN], iceberg_2=[replace(RUN, size=46_000_000)])
+
+    line = "Kafka Connect, Iceberg sink, 2 tasks 5,000,000 MB, less is better 48.0 46.0 **0.96** 0.9 yes"
+    assert line in {" ".join(line.replace("|", " ").split()) for line in as_markdown(_report(lap)).splitlines()}
 
 
 def test_a_bar_of_another_length_is_compared_in_the_lap_there_is_but_not_judged() -> None:
@@ -111,9 +118,9 @@ def test_the_report_shows_every_lap_and_ratio() -> None:
     assert "## 2,000,000 messages" in lines
     assert "**this connector** 100,000 200,000 15.0 8.0 1,200 4.0 64 48.0" in lines
     beside = "2,000,000 msg/s cold 100,000"
-    assert f"QuixTSDataLakeSink, 1,000 a batch {beside} 20,000 **5.00** 4.0 yes" in lines
+    assert f"QuixTSDataLakeSink, 1,000 a batch {beside} 20,000 **5.00** 6.0 **no**" in lines
     assert f"this connector, at least once {beside} 125,000 **0.80** 0.9 **no**" in lines
-    assert "iceberg-2 2,000,000 msg/s warm 200,000 - - 1.0 not measured" in lines
+    assert "iceberg-2 2,000,000 msg/s warm 200,000 - - 1.6 not measured" in lines
 
 
 def test_a_sink_that_was_not_run_is_named_with_its_reason_and_without_figures() -> None:

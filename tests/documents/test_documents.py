@@ -39,6 +39,7 @@ ELSEWHERE = {
     ("kubectl",): "needs a cluster; test_deploy_documents.py checks the manifest",
     ("mc",): "needs MinIO's client and a server; tests/e2e/test_check.py runs with the policy",
     ("cp", "dotenv.example", ".env"): "test_settings_documents.py starts with this file",
+    (".venv/bin/python", "-m", "pytest", "test_transform.py"): "test_customise_page.py runs the test of that page",
     ("docker", "build", "-t", DEFAULT_TAG, "."): "tests/container builds the image with the engine's own options",
     ("docker", "compose", "up", "--build", "--detach"): "test_deploy_documents.py checks the compose file",
     ("docker", "tag", DEFAULT_TAG): "needs a registry",

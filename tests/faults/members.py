@@ -304,6 +304,9 @@ class _Topic:
     def of(self, tp: TopicPartition) -> PartitionOffsets:
         return PartitionOffsets(committed=None, low=0, high=LAST + 1, topic_id=f"{tp.topic}-1")
 
+    def topic_id(self, topic: str) -> str:
+        return f"{topic}-1"
+
     def cluster_id(self) -> str:
         return "cluster"
 

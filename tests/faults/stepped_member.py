@@ -155,7 +155,7 @@ class Member:
             on_sealed=self.application.checkpoints.in_flight.sealed,
             timings=timings,
         )
-        offsets = SimpleNamespace(of=group.position_of, cluster_id=lambda: "")
+        offsets = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
         self.claims = Claims(
             takeover=Takeover(
                 store,

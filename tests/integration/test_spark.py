@@ -453,12 +453,50 @@ def _start_without_java(scratch: Path, told: "Queue[str]") -> None:
     writer.close()
 
 
+def _start_with_a_java_that_dies(scratch: Path, by: str, told: "Queue[tuple[str, str]]") -> None:
+    program = scratch / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "25"\' && exit\n{by}\n')
+    program.chmod(0o755)
+    os.environ["JAVA_HOME"] = str(scratch / "java")
+    writer = new_spark_writer(scratch)
+    try:
+        writer.start().result()
+    except (ConfigError, SparkLostError) as error:
+        told.put((type(error).__name__, str(error)))
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("by", "kind", "cause"),
+    [
+        ("kill -KILL $$", "SparkLostError", "the Java process ended with code -9. The process ends"),
+        ("exit 1", "ConfigError", "Java ended with code 1, what it printed is in the log above"),
+    ],
+)
+def test_a_java_that_is_killed_at_the_start_may_start_the_next_time(
+    tmp_path: Path, by: str, kind: str, cause: str
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    told: Queue[tuple[str, str]] = context.Queue()
+    process = context.Process(target=_start_with_a_java_that_dies, args=(tmp_path, by, told))
+    process.start()
+    try:
+        found, message = told.get(timeout=120)
+    finally:
+        process.join(30)
+        process.kill()
+    assert found == kind
+    assert message.startswith(f"starting Spark: {cause}")
+
+
 SECRETS = {"S3_SECRET_KEY": "keep-this-1", "AWS_SECRET_ACCESS_KEY": "keep-this-2", "KAFKA_SASL_PASSWORD": "keep-this-3"}
 
 
 def _show_java(scratch: Path, seen: "Queue[dict[str, str]]", done: "Queue[None]") -> None:
     """Runs in a process of its own, for its environment and its end."""
     os.environ.update(SECRETS)
+    os.environ.update(SPARK_REMOTE="sc://127.0.0.1:1", SPARK_API_MODE="connect")  # of another program
     losses: list[SparkLostError] = []
     writer = new_spark_writer(scratch, on_lost=losses.append)
     writer.start().result()
@@ -470,6 +508,7 @@ def _show_java(scratch: Path, seen: "Queue[dict[str, str]]", done: "Queue[None]"
             "command": (java / "cmdline").read_text(),
             "ours": str({name for name in os.environ if "GATEWAY" in name}),
             "gateway": str(SparkContext._gateway.gateway_parameters.port),  # type: ignore[union-attr]
+            "user": str(SparkContext._jvm.org.apache.hadoop.security.UserGroupInformation.getLoginUser()),  # type: ignore[union-attr]
         }
     )
     done.get(timeout=120)
@@ -496,6 +535,12 @@ def test_java_gets_no_secret(shown_java: tuple[dict[str, str], BaseProcess]) -> 
     assert not [name for name in SECRETS if name in seen["environment"]]
     assert "secret" not in seen["command"].lower()
     assert seen["ours"] == "set()", "PySpark's secret for the gateway does not stay in our environment"
+
+
+def test_hadoop_does_not_ask_the_system_for_our_name(shown_java: tuple[dict[str, str], BaseProcess]) -> None:
+    """It fails where the number of the user has no name, as with ``docker run --user 54321``."""
+    seen, _ = shown_java
+    assert seen["user"] == "connector (auth:SIMPLE)"
 
 
 def test_nobody_without_the_secret_gets_an_answer_at_any_port(shown_java: tuple[dict[str, str], BaseProcess]) -> None:

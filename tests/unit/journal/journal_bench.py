@@ -44,6 +44,9 @@ class Bench:
             raise self.kafka_errors.pop(0)
         return self.kafka_of.get(tp, self.kafka)
 
+    def topic_id(self, _: str) -> str:
+        return self.kafka.topic_id
+
     def cluster_id(self) -> str:
         return self.kafka.cluster_id
 

@@ -171,6 +171,19 @@ def test_the_long_list_of_a_log_comes_back_too() -> None:
     assert parse_log(log.to_body(), ROOTS) == log
 
 
+@pytest.mark.parametrize("listed", [1, 1_001])
+def test_values_that_are_named_like_the_packed_list_come_back(listed: int) -> None:
+    name = "revoked_packed"
+    log = LOG.model_copy(
+        update={
+            "partitions": (Progress(topic=name, partition=0, end=39, to=49),),
+            "files": (FILE.model_copy(update={"partition_values": {"p": name, name: "a"}}),),
+            "revoked": tuple(RolledBack(key=f"data/t/{number}", since=number) for number in range(listed)),
+        }
+    )
+    assert parse_log(log.to_body(), ROOTS) == log
+
+
 @pytest.mark.parametrize("packed", ["", "junk", "anVuaw==", 7, None, ["x"]])
 def test_a_list_that_cannot_be_unpacked_is_refused(packed: object) -> None:
     with pytest.raises(ValueError, match="revoked_packed"):

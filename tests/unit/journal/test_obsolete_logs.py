@@ -55,6 +55,15 @@ def test_a_log_that_one_of_its_partitions_still_needs_stays(bench: Bench) -> Non
     assert delete_after(bench, HOUR) == {THEIRS, THIRD}
 
 
+@pytest.mark.parametrize("body", [b"", b'{"version":3}'])
+def test_a_log_that_cannot_be_understood_stays_and_keeps_no_other(bench: Bench, body: bytes) -> None:
+    damaged = "00000000"  # the first in a listing
+    bench.begun()
+    bench.claimed()
+    (bench.lake / bench.log_key(damaged)).write_bytes(body)
+    assert delete_after(bench, HOUR) == {damaged, THEIRS}
+
+
 def test_a_log_that_is_not_closed_stays(bench: Bench) -> None:
     """Its owner may be about to point the claims to it."""
     bench.begun()

@@ -240,6 +240,26 @@ def test_being_fenced_is_reported_once_when_several_uploads_find_out_at_once(ben
     assert bench.fenced == [A]
 
 
+def test_no_thread_drops_rows_before_the_fence_is_reported(bench: Bench) -> None:
+    """A batch that is dropped counts as delivered: only the fence prevents the commit of its offsets."""
+    answers: list[bool] = []
+    dropped_before: list[bool] = []
+    delivers = threading.Thread(target=lambda: answers.append(ownership.confirm(A)))
+
+    def on_fenced(*_: object) -> None:
+        delivers.start()
+        delivers.join(0.5)  # long enough for an answer that does not wait for the report
+        dropped_before.extend(answers)
+
+    ownership = JournalOwnership(lambda _: True, on_fenced, fresh_seconds=FRESH)
+    ownership.take(bench.generations[A])
+    bench.take_over()
+    ownership.advance({A: {P0: 9}})
+    delivers.join(WAIT)
+    assert dropped_before == []
+    assert answers == [False]
+
+
 # --- a fresh look before an upload ----------------------------------------------------------------------------------
 
 

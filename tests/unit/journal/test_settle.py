@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import RetryableError
 from app.journal.group_offsets import PartitionOffsets
+from app.model import TopicPartition
 from tests.unit.journal.journal_bench import (
     OURS,
     P0,
@@ -251,6 +252,29 @@ def test_a_batch_is_kept_with_what_is_there_if_one_of_its_partitions_cannot_be_r
     (text,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert "(offsets sensors[0] 5 to 9, sensors[1] 5 to 8) is not complete" in text
     assert f"Kafka has {has} of its records any more" in text
+
+
+@pytest.mark.parametrize(
+    "now", [PartitionOffsets(None, 0, 99, "another"), PartitionOffsets(None, 0, 99, "id", "other cluster")]
+)
+def test_a_batch_is_settled_though_the_topic_has_fewer_partitions_since_it_was_recreated(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, now: PartitionOffsets
+) -> None:
+    owner = bench.generation()
+    bench.claim(owner, [P0, P1], begin=lambda tp, _: begin_at(tp, 4, cluster_id="cluster"))
+    owner.intend(intent("1", "2", ends={P0: 9, P1: 8}))
+    bench.store_files("1")
+    bench.kafka = now
+
+    def of(tp: TopicPartition) -> PartitionOffsets:
+        if tp == P1:
+            raise RetryableError(f"asking Kafka for the offsets of {tp}", "Local: Unknown partition")
+        return now
+
+    monkeypatch.setattr(bench, "of", of)
+    bench.claimed(tps=[P0])
+    assert bench.registered == [[key_of("1")]]
+    assert bench.end(THEIRS) == 9
 
 
 def test_a_partition_with_late_records_alone_does_not_disturb_a_batch_that_kafka_cannot_give_again(

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from app.errors import ConfigError
 from app.spark.java import Java, find_java
 from dev import java
+from dev.connector import REPO
 from dev.machine import ServiceError
 
 
@@ -43,7 +45,7 @@ def test_java_home_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package
     assert find_java() == Java(named, 17)
 
 
-@pytest.mark.parametrize(("version", "code", "cause"), [("1.8.0_402", 0, "it is Java 8"), ("21", 1, "cannot be run")])
+@pytest.mark.parametrize(("version", "code", "cause"), [("1.8.0_402", 0, "java is Java 8"), ("21", 1, "cannot be run")])
 def test_a_java_home_that_cannot_be_used_is_an_error_that_names_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packaged: Java, version: str, code: int, cause: str
 ) -> None:
@@ -51,6 +53,43 @@ def test_a_java_home_that_cannot_be_used_is_an_error_that_names_it(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "named"))
     with pytest.raises(ConfigError, match=rf"JAVA_HOME={tmp_path}/named is no Java 17 or newer, .*{cause}"):
         find_java()
+
+
+@pytest.mark.parametrize(
+    ("script", "cause"),
+    [
+        ("head -c 3000 /dev/urandom", "it ends with code 0 and tells no version"),
+        ("yes", "y"),
+        ("sleep 60; true", "no answer for 1 s"),
+        ("echo 'Picked up JAVA_TOOL_OPTIONS: -Xfoo' >&2; echo 'No -Xfoo here' >&2; exit 1", "No -Xfoo here"),
+    ],
+)
+def test_a_java_that_answers_nonsense_is_an_error_that_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, cause: str
+) -> None:
+    monkeypatch.setattr("app.spark.java._ANSWER_SECONDS", 1.0)
+    program = _install(tmp_path / "named", "21")
+    program.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "named"))
+    with pytest.raises(ConfigError, match=rf"{re.escape(str(program))} cannot be run: .*{cause}"):
+        find_java()
+
+
+def test_java_gets_no_secret_when_it_is_asked_for_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = _install(tmp_path / "named", "21")
+    program.write_text("#!/bin/sh\nexport -p | /usr/bin/grep -c -e SECRET -e _JAVA_OPTIONS -e PATH\nexit 1\n")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "named"))
+    monkeypatch.setenv("_JAVA_OPTIONS", "-Xnonsense")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a secret")
+    with pytest.raises(ConfigError, match=r"cannot be run: 1\."):
+        find_java()
+
+
+def test_java_reads_file_names_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = "from app.spark.java import java_environment; print(java_environment()['LC_ALL'])"
+    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", shown], cwd=REPO, env=environment, capture_output=True, check=True)
+    assert done.stdout == b"C.UTF-8\n"
 
 
 def test_a_java_home_without_a_java_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch, packaged: Java) -> None:

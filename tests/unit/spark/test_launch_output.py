@@ -1,25 +1,38 @@
-"""What Java prints becomes lines of the log."""
+"""What Java prints becomes lines of the log, and its options come from the environment."""
 
 import logging
 import subprocess
 
 import pytest
 
-from app.spark.launch import java_log
+from app.errors import ConfigError
+from app.spark.launch import extra_options, java_log
 from tests.unit.pipeline.pipeline_line import wait_until
 
 
 def test_what_java_prints_becomes_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     printed = (
-        "WARNING: Using incubator modules\nERROR Task failed: java.io.IOException\nJAVA_HOME is not set\n\nFATAL bye\n"
+        "WARNING: Using incubator modules\n[0.150s][warning][aot,codecache] Saved blob's name 'LLIL'\n"
+        "[0.1s][error  ][aot] java.lang.NoClassDefFoundError\n"
+        "ERROR Task failed: java.io.IOException\nJAVA_HOME is not set\n\nFATAL bye\n"
     )
     with java_log() as descriptor:
         subprocess.run(["printf", "%s", printed], stdout=descriptor, check=True)
-    wait_until(lambda: len(caplog.records) >= 4)
+    wait_until(lambda: len(caplog.records) >= 6)
     assert [(each.name, each.levelname, each.message) for each in caplog.records] == [
         ("spark", "DEBUG", "WARNING: Using incubator modules"),
+        ("spark", "DEBUG", "[0.150s][warning][aot,codecache] Saved blob's name 'LLIL'"),
+        ("spark", "INFO", "[0.1s][error  ][aot] java.lang.NoClassDefFoundError"),
         ("spark", "ERROR", "Task failed: java.io.IOException"),
         ("spark", "INFO", "JAVA_HOME is not set"),
         ("spark", "CRITICAL", "bye"),
     ]
+
+
+def test_options_with_an_open_quote_are_an_error_that_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da='b c' -Dd=e")
+    assert extra_options() == ["-Da=b c", "-Dd=e"]
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da='b c")
+    with pytest.raises(ConfigError, match="SPARK_SUBMIT_OPTS cannot be read: No closing quotation"):
+        extra_options()
