@@ -57,6 +57,8 @@ def read(arguments: Sequence[str]) -> str | None:
     if not arguments:
         return None
     name, *others = arguments
+    if name in ("-h", "--help") and others and others[0] in COMMANDS:
+        name, others = others[0], ["--help"]
     if name in COMMANDS:
         COMMANDS[name].new_parser().parse_args(others)
         return name

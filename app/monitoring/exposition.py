@@ -51,29 +51,37 @@ class Exposition:
 
 
 def _of_batches(counts: Counts) -> Iterator[Metric]:
-    yield CounterMetricFamily("lake_sink_rows", "Rows in the lake, since the process began.", counts.rows)
-    yield CounterMetricFamily("lake_sink_bytes", "Bytes of the Parquet files in the lake.", counts.size)
-    yield CounterMetricFamily("lake_sink_files", "Parquet files in the lake.", counts.files)
-    yield CounterMetricFamily("lake_sink_batches", "Batches in the lake.", counts.batches)
-    yield CounterMetricFamily("lake_sink_dead_letters", "Records in the dead letter.", counts.dead_letters)
+    yield CounterMetricFamily("lake_sink_rows", "Rows written to the lake since the process started.", counts.rows)
     yield CounterMetricFamily(
-        "lake_sink_rescued_values", "Values that fit no column and are in _rescued_data.", counts.rescued
+        "lake_sink_bytes", "Bytes of the Parquet files written to the lake since the process started.", counts.size
     )
     yield CounterMetricFamily(
-        "lake_sink_pauses", "Pauses of consuming, for the destination took too long.", counts.pauses
+        "lake_sink_files", "Parquet files written to the lake since the process started.", counts.files
     )
     yield CounterMetricFamily(
-        "lake_sink_fenced_partitions", "Partitions that turned out to be written by another member.", counts.fenced
+        "lake_sink_batches", "Batches written to the lake since the process started.", counts.batches
     )
-    retries = CounterMetricFamily(
-        "lake_sink_retries", "Tries that failed and were followed by others.", labels=["operation"]
+    yield CounterMetricFamily(
+        "lake_sink_dead_letters", "Records written to the dead letter since the process started.", counts.dead_letters
     )
+    yield CounterMetricFamily(
+        "lake_sink_rescued_values", "Values that fit no column and went to _rescued_data.", counts.rescued
+    )
+    yield CounterMetricFamily(
+        "lake_sink_pauses", "Pauses of consuming because the store or the catalog took too long.", counts.pauses
+    )
+    yield CounterMetricFamily(
+        "lake_sink_fenced_partitions",
+        "Partitions that another member had taken over while this one still wrote.",
+        counts.fenced,
+    )
+    retries = CounterMetricFamily("lake_sink_retries", "Failed tries that were repeated.", labels=["operation"])
     for operation, count in counts.retries.items():
         retries.add_metric([operation], count)
     yield retries
     steps = HistogramMetricFamily(
         "lake_sink_step_seconds",
-        "How long each step of a batch took, waiting for a store or catalog included.",
+        "Seconds that each step of a batch took, including the time that it waited for the store or the catalog.",
         labels=["step"],
     )
     for step, durations in counts.steps.items():
@@ -102,7 +110,7 @@ def _of_partitions(counts: Counts, live: Live) -> Iterator[Metric]:
     end = GaugeMetricFamily("lake_sink_end_offset", "Offset of the next message to be produced.", labels=labels)
     freshness = GaugeMetricFamily(
         "lake_sink_freshness_seconds",
-        "Age of the oldest message that is not committed, 0 if none waits.",
+        "Age of the oldest message that is not committed, in seconds; 0 if none waits.",
         labels=labels,
     )
     for tp, position in sorted(counts.positions.items()):
@@ -137,7 +145,7 @@ def _of_kafka(counts: Counts, live: Live) -> Iterator[Metric]:
     if live.commit_due_in is not None:
         yield GaugeMetricFamily(
             "lake_sink_next_commit_seconds",
-            "Seconds until the next commit is due, negative where it is late.",
+            "Seconds until the next commit is due; negative if it is late.",
             live.commit_due_in,
         )
 
@@ -152,14 +160,14 @@ def _of_now(live: Live) -> Iterator[Metric]:
     yield GaugeMetricFamily("lake_sink_buffer_limit_bytes", "The size at which consuming waits.", live.buffer_limit)
     yield GaugeMetricFamily("lake_sink_batches_under_way", "Batches begun and not in the lake yet.", live.under_way)
     yield CounterMetricFamily(
-        "lake_sink_skipped_records", "Bad records left out, with ON_BAD_RECORD=skip.", live.skipped
+        "lake_sink_skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", live.skipped
     )
 
 
 def _of_identity(identity: Identity) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "lake_sink_commit_interval_seconds",
-        "How often offsets are committed: COMMIT_INTERVAL.",
+        "Seconds between two commits: COMMIT_INTERVAL.",
         identity.commit_interval,
     )
     if identity.is_found:  # two tables in turn would look like a deployment that is gone

@@ -11,5 +11,5 @@ def new_parser() -> ArgumentParser:
     """Reads ``json`` and ``without``."""
     parser = ArgumentParser("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.")
     parser.add_argument("--json", action="store_true", help="answer with an object in JSON for each check")
-    parser.add_argument("--without", choices=[SPARK], help="leave out the check that takes seconds")
+    parser.add_argument("--without", choices=[SPARK], help="leave this check out: it starts Java, which takes seconds")
     return parser

@@ -9,7 +9,9 @@ from app.commands.command_line import ArgumentParser
 def new_parser() -> ArgumentParser:
     """Reads ``to``, ``reason``, ``since``, ``until``, ``dry_run`` and ``delete``."""
     parser = ArgumentParser("replay", "Send the records of the table's dead letter to a topic again.")
-    parser.add_argument("--to", metavar="TOPIC", help="the topic for all of them (default: topic and partition of old)")
+    parser.add_argument(
+        "--to", metavar="TOPIC", help="the topic for all of them (default: the topic and partition that each came from)"
+    )
     parser.add_argument("--reason", metavar="TEXT", default="", help="only those whose reason contains this text")
     parser.add_argument("--since", metavar="TIME", type=_moment, help="only those rejected at or after it (ISO, UTC)")
     parser.add_argument("--until", metavar="TIME", type=_moment, help="only those rejected before it (ISO, UTC)")

@@ -77,8 +77,15 @@ def test_help_needs_no_settings_and_no_packages(arguments: list[str]) -> None:
         assert ended.stdout == f"quix-ts-datalake-sink {__version__}\n"
     else:
         assert ended.stdout.startswith("usage: python main.py ")
-    if arguments[0].startswith("-h"):
+    if arguments in (["-h"], ["--help"]):
         assert all(f"\n  {name}" in ended.stdout for name in commands.COMMANDS)
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_before_a_command_is_of_this_command(option: str) -> None:
+    ended = main(option, "audit")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("usage: python main.py audit ")
 
 
 @pytest.mark.parametrize("arguments", [[], ["check"]])
