@@ -105,6 +105,6 @@ def test_a_file_that_is_gone_meanwhile_registers_none(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     file = bench.file(1)
     gone = file.model_copy(update={"key": "data/t/p=a/data_2.parquet"})
-    with pytest.raises(RetryableError, match=r"registering file://.*data_2.parquet: it was there when the batch was finished"):
+    with pytest.raises(RetryableError, match=r"registering file://.*data_2.parquet: it was there .* bring it back"):
         bench.recovery.register([file, gone])
     assert bench.catalog.requests == []
