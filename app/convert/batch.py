@@ -21,7 +21,7 @@ from app.convert.kafka_columns import lost_metadata, metadata_columns
 from app.convert.partition_values import partition_columns, refuse_too_long
 from app.convert.rows import Conversion, Rules, convert, most_scalars
 from app.convert.values import Rescue
-from app.model import KEY_COLUMN, Batch, Rejected, Row
+from app.model import KEY_COLUMN, Batch, Rejected, Row, TopicPartition
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
 
@@ -177,14 +177,13 @@ class BatchConverter:
                 self._has_taught(work, few, whole_batches)
 
     def _is_done_at_once(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
-        batch, messages = work.batch, chunk.of(work.batch)
+        tps = self._tps(work, chunk.parts.to_pylist()) if self._metadata else []
         try:
-            columns = whole_batches.convert(messages, batch.parts[chunk.part].offsets.tp, self._schema.current)
-            refuse_too_long(columns.partition_values, batch.parts, self._spec, self._table_root)
+            columns = whole_batches.convert(chunk.messages, tps, self._schema.current)
+            refuse_too_long(columns.partition_values, work.batch.parts, self._spec, self._table_root)
         except (OneByOneError, BadRowsError):
             return False
-        parts = pa.repeat(pa.scalar(chunk.part, pa.int32()), len(messages))
-        work.add(Rows(columns.table, columns.partition_values, parts), {})
+        work.add(Rows(columns.table, columns.partition_values, chunk.parts), {})
         return True
 
     # --- one by one -------------------------------------------------------------------------------------------------
@@ -198,11 +197,11 @@ class BatchConverter:
 
     def _read(self, work: _Work, chunk: Chunk) -> _Lines:
         lines = _Lines([], [], [])
-        for place, message in zip(chunk.places, chunk.of(work.batch), strict=True):
+        for place, part, message in zip(chunk.places, chunk.parts.to_pylist(), chunk.messages, strict=True):
             read = self._read_message(message) if self._read_message else None
             if isinstance(read, Row):
                 lines.rows.append(read)
-                lines.parts.append(chunk.part)
+                lines.parts.append(part)
                 lines.places.append(place)
             elif read is not None:
                 work.refused.append((place, read))
@@ -223,7 +222,7 @@ class BatchConverter:
 
     def _conversion(self, work: _Work, lines: _Lines, known: TableSchema) -> Conversion:
         """The rows as a table in the types that all members share; without columns if no row has a value."""
-        tps = [work.batch.parts[part].offsets.tp for part in lines.parts] if self._metadata else []
+        tps = self._tps(work, lines.parts) if self._metadata else []
         extra = metadata_columns(self._metadata, lines.rows, tps)
         lost = lost_metadata(self._metadata, lines.rows)
         while True:
@@ -236,6 +235,9 @@ class BatchConverter:
             if all(known.columns.get(column.name) == column.type for column in conversion.table.schema):
                 return conversion
             # Another member has just given one of the columns another type.
+
+    def _tps(self, work: _Work, parts: Sequence[int]) -> list[TopicPartition]:
+        return [work.batch.parts[part].offsets.tp for part in parts]
 
     def _extend(self, work: _Work, wanted: TableSchema) -> TableSchema:
         return work.patiently(lambda: self._schema.extend(wanted))

@@ -7,7 +7,7 @@ the messages, because the first value of a column decides its type.
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import pyarrow as pa
 
@@ -23,13 +23,36 @@ _GROW = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """Messages ``start`` to ``stop`` (excluded) of a part; the first has the place ``start + offset`` in the batch."""
+class AllMessages:
+    """The messages of a batch, part after part, which come behind its ``rows``.
 
-    part: int
+    Attributes:
+        messages: in the order of the batch.
+        parts: the number of each message's part (int32).
+        rows: how many rows the batch has.
+    """
+
+    messages: Sequence[Message]
+    parts: pa.Array
+    rows: int
+
+    @classmethod
+    def of(cls, batch: Batch) -> "AllMessages":
+        parts = [pa.repeat(pa.scalar(part, pa.int32()), len(each)) for part, each in enumerate(batch.messages)]
+        return cls(
+            list(chain.from_iterable(batch.messages)),
+            pa.concat_arrays([pa.nulls(0, pa.int32()), *parts]),
+            sum(map(len, batch.rows)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Messages ``start`` to ``stop`` (excluded) of a batch; they may be of several parts."""
+
+    of: AllMessages
     start: int
     stop: int
-    offset: int
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -37,28 +60,36 @@ class Chunk:
     def split(self, size: int) -> "tuple[Chunk, Chunk]":
         """The first messages, and the rest."""
         middle = min(self.start + size, self.stop)
-        return Chunk(self.part, self.start, middle, self.offset), Chunk(self.part, middle, self.stop, self.offset)
+        return Chunk(self.of, self.start, middle), Chunk(self.of, middle, self.stop)
 
-    def of(self, batch: Batch) -> Sequence[Message]:
-        return batch.messages[self.part][self.start : self.stop]
+    @property
+    def messages(self) -> Sequence[Message]:
+        return self.of.messages[self.start : self.stop]
+
+    @property
+    def parts(self) -> pa.Array:
+        """The number of each message's part (int32)."""
+        return self.of.parts[self.start : self.stop]
 
     @property
     def places(self) -> range:
-        return range(self.start + self.offset, self.stop + self.offset)
+        """Where the messages are in the batch."""
+        return range(self.of.rows + self.start, self.of.rows + self.stop)
 
 
 def chunks(batch: Batch) -> Iterator[Chunk]:
-    """All messages of a batch, split at the end of a part and after 8 MB; the rows have the places before them."""
-    offset = sum(map(len, batch.rows))
-    for part, messages in enumerate(batch.messages):
-        sizes = list(accumulate(map(len, messages)))
-        start = 0
-        while start < len(messages):
-            before = sizes[start - 1] if start else 0
-            stop = max(start + 1, bisect_right(sizes, before + _MOST_BYTES))
-            yield Chunk(part, start, stop, offset)
-            start = stop
-        offset += len(messages)
+    """All messages of a batch, split after 8 MB.
+
+    Parts share a chunk: with 100 partitions, one chunk of each would have a few hundred messages only.
+    """
+    everything = AllMessages.of(batch)
+    sizes = list(accumulate(map(len, everything.messages)))
+    start = 0
+    while start < len(sizes):
+        before = sizes[start - 1] if start else 0
+        stop = max(start + 1, bisect_right(sizes, before + _MOST_BYTES))
+        yield Chunk(everything, start, stop)
+        start = stop
 
 
 class Pace:

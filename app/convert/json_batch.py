@@ -79,8 +79,13 @@ class WholeBatches:
                 self._hints[name] = _HINTS.get(found.pop(), pa.string())
         return self._hints != before
 
-    def convert(self, messages: Sequence[Message], tp: TopicPartition, schema: TableSchema) -> Columns:
-        """Convert messages of one topic-partition.
+    def convert(self, messages: Sequence[Message], tps: Sequence[TopicPartition], schema: TableSchema) -> Columns:
+        """Convert messages, of any partitions.
+
+        Args:
+            messages: at least one.
+            tps: the topic-partition of each, where there are metadata columns.
+            schema: of the table.
 
         Raises:
             OneByOneError: one of them must be converted by itself.
@@ -100,7 +105,7 @@ class WholeBatches:
         arrays = {name: self._stored(name, array, schema.columns) for name, array in fields.items()}
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
-        arrays |= self._metadata_columns(messages, headers, tp, schema.columns)
+        arrays |= self._metadata_columns(messages, headers, tps, schema.columns)
         in_file = (name for name in schema.columns if name in arrays and name not in self._rules.partition_columns)
         stored = {name: arrays[name] for name in in_file if _has_values(arrays[name])}
         if not stored:
@@ -183,7 +188,7 @@ class WholeBatches:
         self,
         messages: Sequence[Message],
         headers: Sequence[Headers | None],
-        tp: TopicPartition,
+        tps: Sequence[TopicPartition],
         known: Mapping[str, pa.DataType],
     ) -> Mapping[str, pa.Array]:
         if not self._metadata:
@@ -191,7 +196,7 @@ class WholeBatches:
         origins = [_Origin(one.offset(), one.timestamp()[1], its) for one, its in zip(messages, headers, strict=True)]
         if lost_metadata(self._metadata, origins):
             raise OneByOneError
-        columns = metadata_columns(self._metadata, origins, [tp] * len(messages))
+        columns = metadata_columns(self._metadata, origins, tps)
         if any(_has_values(array) and known.get(name) != array.type for name, array in columns.items()):
             raise OneByOneError
         return columns

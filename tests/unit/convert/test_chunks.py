@@ -25,9 +25,10 @@ def cut(some: Batch) -> list[Chunk]:
     return found
 
 
-def test_small_messages_of_a_part_stay_together() -> None:
-    found = cut(batch([100] * 5_000, [], [10] * 3, rows=2))
-    assert [(chunk.part, len(chunk)) for chunk in found] == [(0, 5_000), (2, 3)]
+def test_small_messages_stay_together_of_whichever_parts() -> None:
+    (chunk,) = cut(batch([100] * 5_000, [], [10] * 3, rows=2))
+    assert chunk.parts.to_pylist() == [0] * 5_000 + [2] * 3
+    assert [len(message) for message in chunk.messages[4_999:]] == [100, 10, 10, 10]
 
 
 def test_a_stretch_holds_no_more_bytes_than_are_to_be_copied_at_once() -> None:
@@ -45,10 +46,11 @@ def test_no_messages_make_no_stretch() -> None:
 
 
 def test_a_stretch_is_split_in_two() -> None:
-    some = Chunk(1, 10, 20, 5)
+    (some,) = cut(batch([1] * 6, [2] * 4, rows=5))
     few, rest = some.split(4)
     assert [*few.places, *rest.places] == [*some.places]
     assert (len(few), len(rest)) == (4, 6)
+    assert (few.parts.to_pylist(), rest.parts.to_pylist()) == ([0] * 4, [0] * 2 + [1] * 4)
     assert [len(each) for each in some.split(40)] == [10, 0]
 
 
