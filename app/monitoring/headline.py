@@ -32,6 +32,7 @@ _RETRY: Final[dict[System | None, str]] = {
     "Kafka": "The connector asks again every few seconds, and goes on by itself when Kafka answers",
     None: "The connector tries again, at the latest after 30 s, and goes on by itself",
 }
+_UNANSWERED: Final = "The connector waits for the answer, asks again after a minute or two, and goes on by itself"
 _AT_START: Final = (
     "The connector tries for a minute. If that does not help, the process ends with code 75, and its platform starts "
     "it again"
@@ -148,7 +149,7 @@ def _failing(failure: Trouble, progress: Progress, seconds: float) -> Headline:
 def _waiting_for_others(live: Live, progress: Progress) -> Headline:
     first = live.waits[0]
     is_long = first.seconds >= TOO_LONG_SECONDS
-    following = _RETRY.get(first.system, _RETRY[None])
+    following = _UNANSWERED if first.is_unanswered else _RETRY.get(first.system, _RETRY[None])
     if live.state == "starting":
         following = _AT_START
     elif live.state == "paused":
@@ -167,6 +168,8 @@ def _waiting_for_others(live: Live, progress: Progress) -> Headline:
 def _not_available(waits: Sequence[Trouble]) -> str:
     names = list(dict.fromkeys(_NAMES[wait.system] for wait in waits))
     together = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    if all(wait.is_unanswered for wait in waits):
+        return f"{formatting.sentence(together)} {'do' if len(names) > 1 else 'does'} not answer"
     return f"{formatting.sentence(together)} {'are' if len(names) > 1 else 'is'} not available"
 
 

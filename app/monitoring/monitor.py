@@ -54,6 +54,7 @@ class Monitor:
         self._warned = RecentWarnings()
         self._begin = self._answered_at = self._state_since = time.monotonic()
         self._state: StateName | None = None
+        self._told_unanswered: frozenset[str] = frozenset()
 
     def found(self, table: str, root: str, dead_letter: str) -> None:
         """Show this table and this dead letter: the catalog may have them elsewhere than the settings say."""
@@ -90,9 +91,20 @@ class Monitor:
                 is_answered = self._ask(self._ends)
             counts = self._metrics.counts()
             self._history.add(Sample(time.monotonic(), counts.rows, counts.lag, counts.size))
-            self._live()  # notes when the state changes, also while nobody looks at the page
+            self._tell_unanswered(self._live())  # also notes when the state changes, while nobody looks at the page
             time.sleep(_SAMPLE_SECONDS)
             samples += 1
+
+    def _tell_unanswered(self, live: Live) -> None:
+        """Log once that an answer does not come: there is no error yet that would be logged."""
+        unanswered = {wait.doing: wait for wait in live.waits if wait.is_unanswered}
+        for doing in unanswered.keys() - self._told_unanswered:
+            wait = unanswered[doing]
+            system = "Kafka" if wait.system == "Kafka" else f"the {wait.system}"
+            logger.warning("%s: %s has not answered for %.0f s. Still waiting", doing, system, wait.seconds)
+        for doing in self._told_unanswered - unanswered.keys():
+            logger.info("%s: it goes on", doing)
+        self._told_unanswered = frozenset(unanswered)
 
     def _ask(self, ends: Ends) -> bool:
         """Ask Kafka how far the partitions go; returns whether it has answered."""

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from app.errors import ConnectorError, System
@@ -14,7 +15,7 @@ class Trouble:
 
     ``system`` is the one that failed, ``None`` where it is unknown. ``doing``, ``cause`` and ``hint`` are those of the
     error. ``seconds`` is for how long it has lasted, and ``exit_code`` that of the process if this error ends it,
-    ``None`` where the process goes on.
+    ``None`` where the process goes on. ``is_unanswered``: it is no error yet, for the system has not answered.
     """
 
     system: System | None
@@ -23,6 +24,7 @@ class Trouble:
     hint: str = ""
     seconds: float = 0.0
     exit_code: int | None = None
+    is_unanswered: bool = False
 
     @classmethod
     def of(cls, error: ConnectorError, seconds: float = 0.0) -> "Trouble":
@@ -31,7 +33,7 @@ class Trouble:
 
 
 class Waits:
-    """What is tried again at present. Safe from any thread.
+    """What is tried again at present, and which answers do not come. Safe from any thread.
 
     Args:
         clock: monotonic seconds.
@@ -41,6 +43,7 @@ class Waits:
         self._clock = clock
         self._lock = threading.Lock()
         self._begun: dict[Hashable, tuple[float, ConnectorError]] = {}
+        self._asked: dict[Hashable, tuple[float, float, System, str]] = {}  # begin, patience, system, doing
 
     def failed(self, work: Hashable, error: ConnectorError, *, since: float | None = None) -> None:
         """Note that a try of this work failed, and that others follow.
@@ -60,9 +63,28 @@ class Waits:
         with self._lock:
             self._begun.pop(work, None)
 
+    @contextmanager
+    def answer(self, work: Hashable, system: System, doing: str, patience: float) -> Iterator[None]:
+        """Ask a system inside of the block; what takes longer than ``patience`` (seconds) is a wait.
+
+        A system that hangs gives no error for minutes: clients wait for each answer, and ask again.
+        """
+        with self._lock:
+            self._asked[work] = self._clock(), patience, system, doing
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asked.pop(work, None)
+
     def current(self) -> tuple[Trouble, ...]:
         """What is waited for now, the longest wait first."""
         now = self._clock()
         with self._lock:
-            begun = sorted(self._begun.values(), key=lambda wait: wait[0])
-        return tuple(Trouble.of(error, max(0.0, now - begin)) for begin, error in begun)
+            failed = [Trouble.of(error, max(0.0, now - begin)) for begin, error in self._begun.values()]
+            unanswered = [
+                Trouble(system, doing, "no answer yet", seconds=now - begin, is_unanswered=True)
+                for work, (begin, patience, system, doing) in self._asked.items()
+                if now - begin > patience and work not in self._begun
+            ]
+        return tuple(sorted(failed + unanswered, key=lambda trouble: -trouble.seconds))

@@ -18,7 +18,7 @@ import logging
 import queue
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_futures
 from functools import partial
@@ -44,6 +44,15 @@ logger = logging.getLogger(__name__)
 
 _STOP_LOOK_SECONDS = 0.2  # between two looks whether the pipeline is stopped
 _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
+_PATIENCE = 20.0
+# What each operation asks for, of which system, and how many seconds may pass before that is told.
+_ASKED: Mapping[Operation, tuple[System, str, float]] = {
+    "schema": ("store", "reading the table's schema", _PATIENCE),
+    "kafka": ("Kafka", "asking for the ids of the topics", _PATIENCE),
+    "journal": ("store", "writing the journal", _PATIENCE),
+    "upload": ("store", "uploading files", 120.0),  # they may be large
+    "register": ("store", "reading the journal before files are registered", _PATIENCE),
+}
 _T = TypeVar("_T")
 
 
@@ -351,7 +360,7 @@ class Pipeline:
     def _prepare(self, token: str) -> None:
         """Create or check the table in the catalog, if files will be uploaded to it."""
         if self._ownership.is_owner(token):
-            with blaming("catalog"):
+            with self._asking_the_catalog():
                 self._registrar.prepare()
 
     def _confirm_topics(self, batch: BatchInFlight) -> None:
@@ -430,7 +439,7 @@ class Pipeline:
             """Verifies the ownership at each try: while a catalog is away, a partition may be given away."""
             if not self._ownership.confirm(token):
                 return False
-            with blaming("catalog"):
+            with self._asking_the_catalog():
                 registration.run(stored)
             return True
 
@@ -439,11 +448,17 @@ class Pipeline:
         self._ownership.registered(token, intent.batch)
         return stored
 
+    @contextlib.contextmanager
+    def _asking_the_catalog(self) -> Iterator[None]:
+        doing = "registering the table or its files"
+        with self._metrics.waits.answer("register", "catalog", doing, _PATIENCE), blaming("catalog"):
+            yield
+
     def _until_it_works(self, step: Operation, work: Callable[[], _T]) -> _T:
-        system: System = "Kafka" if step == "kafka" else "store"
+        system, doing, patience = _ASKED[step]
 
         def blamed() -> _T:
-            with blaming(system):
+            with self._metrics.waits.answer(step, system, doing, patience), blaming(system):
                 return work()
 
         return until_it_works(blamed, stop=self._stop, on_wait=partial(self._set_obstacle, step), timings=self._timings)

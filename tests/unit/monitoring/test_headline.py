@@ -9,6 +9,7 @@ from app.monitoring.headline import Headline, headline
 from app.monitoring.progress import progress, worst_first
 from app.monitoring.remarks import remarks
 from app.monitoring.status_page import View, render
+from app.monitoring.waits import Trouble
 from tests.support.status_views import CATALOG_AWAY, KAFKA_AWAY, STORE_AWAY, VIEWS, history, running
 
 
@@ -73,6 +74,15 @@ def test_several_are_away_and_the_longest_wait_gives_the_reason() -> None:
     found = top(replace(view, live=replace(view.live, waits=(CATALOG_AWAY, STORE_AWAY, KAFKA_AWAY, STORE_AWAY))))
     assert found.title == "The catalog, the store and Kafka are not available"
     assert found.reason.startswith("adding 3 files to the catalog")
+
+
+def test_a_store_that_hangs_is_named_though_there_is_no_error_yet() -> None:
+    view = VIEWS["running"]()
+    hangs = Trouble("store", "writing the journal", "no answer yet", seconds=42, is_unanswered=True)
+    found = top(replace(view, live=replace(view.live, state="waiting", waits=(hangs,))))
+    assert (found.tone, found.title, found.seconds) == ("wait", "The store does not answer", 42)
+    assert found.next == "The connector waits for the answer, asks again after a minute or two, and goes on by itself"
+    assert found.to_do.startswith("Check that the store is up")
 
 
 def test_it_is_red_only_once_a_wait_takes_too_long() -> None:
