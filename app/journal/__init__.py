@@ -5,7 +5,7 @@ takeover                claims partitions: fences and settles their former owner
 settle                  keeps or rolls back the batch that a former owner left behind
 ownership               which generation may upload and register; each step of a batch asks it
 log                     the JSON of a generation's log
-claim                   the JSON of a partition's claim, and of the journal that former releases had in its place
+claim                   the JSON of a partition's claim
 entry                   what these documents have in common, and their keys
 document                the compare-and-set of a document: read, replace only the version last read
 claims                  claims newly assigned partitions together, on threads of its own

@@ -139,7 +139,7 @@ def topic_folder(table_root: str, group: str, topic: str) -> str:
 
 
 def claim_key(table_root: str, group: str, tp: TopicPartition) -> str:
-    """The key of one topic-partition's claim; of former releases, of its journal."""
+    """The key of one topic-partition's claim."""
     return f"{topic_folder(table_root, group, tp.topic)}{tp.partition}.json"
 
 

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from app.journal.claim import PartitionClaim, parse_claim
+from app.journal.claim import parse_claim
 from app.journal.document import UnreadableError, read_document
 from app.journal.entry import claim_key, logs_folder
 from app.journal.log import GenerationLog, parse_log
@@ -75,4 +75,4 @@ class ObsoleteLogs:
     def _owner(self, tp: TopicPartition) -> str | None:
         key = claim_key(self._table_root, self._group, tp)
         read = read_document(self._store, key, parse_claim, self._roots)
-        return read[0].owner if read and isinstance(read[0], PartitionClaim) else None
+        return read[0].owner if read else None

@@ -11,9 +11,8 @@ whatever files it finds itself.
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-from app.journal.claim import JournalEntry
 from app.journal.document import Document
 from app.journal.entry import JournaledFile, Span
 from app.journal.log import GenerationLog
@@ -23,7 +22,6 @@ from app.storage.base import ObjectStore, find
 logger = logging.getLogger(__name__)
 
 _NAMED = 20  # keys in a line of the log
-_D = TypeVar("_D", GenerationLog, JournalEntry)
 
 
 class LeftInKafka(Protocol):
@@ -51,7 +49,7 @@ class Settlement:
     each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]]
     now: Callable[[], float]
 
-    def settle(self, document: Document[Any], spans: Sequence[Span]) -> None:
+    def settle(self, document: Document[GenerationLog], spans: Sequence[Span]) -> None:
         """Settle the batch of a document that was just read, if it has one.
 
         After an error the document must be read again. The write that rolls back may have succeeded, or succeed later,
@@ -72,7 +70,7 @@ class Settlement:
             self.register(document.current.files)
             document.write(document.current.done())
 
-    def _decided(self, where: str, batch: _D, spans: Sequence[Span]) -> _D:
+    def _decided(self, where: str, batch: GenerationLog, spans: Sequence[Span]) -> GenerationLog:
         """The next version, which says whether the batch is kept or rolled back."""
         missing = self._missing(batch, batch.deciding)
         if not missing:
@@ -92,7 +90,7 @@ class Settlement:
         )
         return batch.rolled_back(int(self.now()))
 
-    def _with_what_is_there(self, where: str, batch: _D, left: Mapping[Span, range]) -> _D | None:
+    def _with_what_is_there(self, where: str, batch: GenerationLog, left: Mapping[Span, range]) -> GenerationLog | None:
         """The next version, which keeps the objects that exist of an incomplete batch.
 
         Returns:
@@ -120,7 +118,7 @@ class Settlement:
         )
         return batch.kept(files)
 
-    def _missing(self, batch: GenerationLog | JournalEntry, keys: Sequence[str]) -> list[str]:
+    def _missing(self, batch: GenerationLog, keys: Sequence[str]) -> list[str]:
         """Keys of those objects that do not exist or have another size."""
         wanted = {file.key: file.size for file in batch.files}
         sizes = self.each(self._size_of, keys)

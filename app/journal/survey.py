@@ -4,10 +4,9 @@ import logging
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from app.journal.claim import JournalEntry, parse_claim
 from app.journal.document import read_document
 from app.journal.entry import group_folder, is_log
-from app.journal.log import GenerationLog, parse_log
+from app.journal.log import parse_log
 from app.storage.base import ObjectStore
 from app.table.layout import journal_folder, object_roots
 
@@ -38,23 +37,11 @@ def survey(store: ObjectStore, table_root: str) -> Survey:
     pending: set[str] = set()
     rolled_back: set[str] = set()
     for found in store.list(folder):
-        below = found.key.removeprefix(folder)
-        if "/" not in below or not below.endswith(".json"):  # the table's schema, a probe
-            continue
-        document = _read(store, found.key, roots)
-        if document is not None:
-            pending.update(document.objects)
-            rolled_back.update(item.key for item in document.revoked)
+        read = read_document(store, found.key, parse_log, roots) if is_log(found.key) else None
+        if read is not None:
+            pending.update(read[0].objects)
+            rolled_back.update(item.key for item in read[0].revoked)
     return Survey(frozenset(pending), frozenset(rolled_back))
-
-
-def _read(store: ObjectStore, key: str, roots: tuple[str, ...]) -> GenerationLog | JournalEntry | None:
-    """What names objects: a log, or the journal of a former release; ``None`` for a claim, and for what is gone."""
-    if is_log(key):
-        log = read_document(store, key, parse_log, roots)
-        return log[0] if log else None
-    claim = read_document(store, key, parse_claim, roots)
-    return claim[0] if claim and isinstance(claim[0], JournalEntry) else None
 
 
 def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from app.errors import FatalError, RetryableError
-from app.journal.claim import AnyClaim, JournalEntry, PartitionClaim, parse_claim
+from app.journal.claim import PartitionClaim, parse_claim
 from app.journal.document import Document, FencedError
 from app.journal.entry import JournaledFile, RolledBack, Span, claim_key, ids_differ, log_key
 from app.journal.generation import Generation
@@ -192,8 +192,8 @@ class Takeover:
 
     # --- 1 ----------------------------------------------------------------------------------------------------------
 
-    def _claim(self, tp: TopicPartition) -> Document[AnyClaim]:
-        claim: Document[AnyClaim] = Document(
+    def _claim(self, tp: TopicPartition) -> Document[PartitionClaim]:
+        claim: Document[PartitionClaim] = Document(
             self._store, claim_key(self._table_root, self._group, tp), parse_claim, self._roots
         )
         claim.read()
@@ -201,7 +201,7 @@ class Takeover:
 
     def _settled(
         self,
-        claims: Mapping[TopicPartition, Document[AnyClaim]],
+        claims: Mapping[TopicPartition, Document[PartitionClaim]],
         token: str,
         is_wanted: Callable[[], bool],
         check: Callable[[TopicPartition, Progress], None],
@@ -212,57 +212,27 @@ class Takeover:
         Those are left out too that met an error; it is appended to ``errors``.
         """
         logs: dict[str, list[TopicPartition]] = {}
-        former: list[TopicPartition] = []
         found: dict[TopicPartition, Found] = {}
         for tp, claim in claims.items():
-            if isinstance(claim.current, PartitionClaim) and claim.current.state == "on":
+            if claim.current is not None and claim.current.state == "on":
                 logs.setdefault(claim.current.owner, []).append(tp)
-            elif isinstance(claim.current, JournalEntry) and claim.current.state != "off":
-                former.append(tp)
             else:
-                found[tp] = Found(None, claim.current.revoked if isinstance(claim.current, JournalEntry) else ())
-
-        def of_entry(tp: TopicPartition) -> dict[TopicPartition, Found]:
-            return self._settled_entry(tp, claims[tp], token, is_wanted, check)
+                found[tp] = Found(None)
 
         def of_log(owner: str) -> dict[TopicPartition, Found]:
             return self._settled_log(owner, logs[owner], claims, token, is_wanted, check)
 
-        of_entries, errors_of_entries = self._possible(of_entry, former)
-        of_logs, errors_of_logs = self._possible(of_log, logs)
-        errors += errors_of_entries + errors_of_logs
-        for settled in (*of_entries.values(), *of_logs.values()):
+        of_logs, more_errors = self._possible(of_log, logs)
+        errors += more_errors
+        for settled in of_logs.values():
             found |= settled
         return found
-
-    def _settled_entry(
-        self,
-        tp: TopicPartition,
-        claim: Document[AnyClaim],
-        token: str,
-        is_wanted: Callable[[], bool],
-        check: Callable[[TopicPartition, Progress], None],
-    ) -> dict[TopicPartition, Found]:
-        """Fence and settle the owner of a journal of a former release."""
-        entry = claim.current
-        assert isinstance(entry, JournalEntry)  # noqa: S101 - the caller has looked
-        check(tp, entry.progress_of(tp))
-        _require(is_wanted)
-        try:
-            if entry.owner != token:
-                claim.write(entry.changed(owner=token))
-            self._settlement.settle(claim, entry.spans_of(tp))
-        except ChangedError:
-            return {}
-        entry = claim.current
-        assert isinstance(entry, JournalEntry)  # noqa: S101 - what settle() writes
-        return {tp: Found(entry.progress_of(tp), entry.revoked)}
 
     def _settled_log(
         self,
         owner: str,
         tps: Sequence[TopicPartition],
-        claims: Mapping[TopicPartition, Document[AnyClaim]],
+        claims: Mapping[TopicPartition, Document[PartitionClaim]],
         token: str,
         is_wanted: Callable[[], bool],
         check: Callable[[TopicPartition, Progress], None],
@@ -294,7 +264,7 @@ class Takeover:
         raise FencedError(f"others write {document.where} at the same time")
 
     def _without_log(
-        self, where: str, tps: Sequence[TopicPartition], claims: Mapping[TopicPartition, Document[AnyClaim]]
+        self, where: str, tps: Sequence[TopicPartition], claims: Mapping[TopicPartition, Document[PartitionClaim]]
     ) -> dict[TopicPartition, Found]:
         """Nothing, where the claims name another log by now.
 
@@ -334,15 +304,15 @@ class Takeover:
 
     # --- 4 ----------------------------------------------------------------------------------------------------------
 
-    def _point(self, claim: Document[AnyClaim], token: str, begin: Begin, is_wanted: Callable[[], bool]) -> bool:
+    def _point(self, claim: Document[PartitionClaim], token: str, begin: Begin, is_wanted: Callable[[], bool]) -> bool:
         """Let the claim name the new generation; ``False`` if another member has changed it."""
         current = claim.current
-        if isinstance(current, PartitionClaim) and current.state == "on" and current.owner == token:
+        if current is not None and current.state == "on" and current.owner == token:
             return True
         cluster_id = begin.progress.cluster_id if begin.progress else ""
         return _written(claim, PartitionClaim(seq=_next(current), owner=token, cluster_id=cluster_id), is_wanted)
 
-    def _switch_off(self, claim: Document[AnyClaim], is_wanted: Callable[[], bool]) -> bool:
+    def _switch_off(self, claim: Document[PartitionClaim], is_wanted: Callable[[], bool]) -> bool:
         """Write that rows come without a log from now on; ``False`` if another member has changed the claim."""
         current = claim.current
         if current is None or current.state == "off":
@@ -350,7 +320,7 @@ class Takeover:
         return _written(claim, PartitionClaim(seq=_next(current), owner="", state="off"), is_wanted)
 
 
-def _written(claim: Document[AnyClaim], new: PartitionClaim, is_wanted: Callable[[], bool]) -> bool:
+def _written(claim: Document[PartitionClaim], new: PartitionClaim, is_wanted: Callable[[], bool]) -> bool:
     _require(is_wanted)
     try:
         claim.write(new)
@@ -359,7 +329,7 @@ def _written(claim: Document[AnyClaim], new: PartitionClaim, is_wanted: Callable
     return True
 
 
-def _next(current: AnyClaim | None) -> int:
+def _next(current: PartitionClaim | None) -> int:
     return current.seq + 1 if current else 1
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import ConnectorError, RetryableError
-from app.journal.claim import AnyClaim, parse_claim
+from app.journal.claim import PartitionClaim, parse_claim
 from app.journal.entry import is_log
 from app.journal.log import GenerationLog, parse_log
 from app.storage.base import Document
@@ -29,7 +29,7 @@ class JournalStore(MoodyStore):
         self.on_answer: Callable[[], None] = lambda: None
         self.refuse_delete: Callable[[str], ConnectorError | None] = lambda _: None
 
-    def versions(self, key: str) -> list[AnyClaim] | list[GenerationLog]:
+    def versions(self, key: str) -> list[PartitionClaim] | list[GenerationLog]:
         """All versions of a claim or a log."""
         bodies = self.bodies.get(key, [])
         return (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.claim import AnyClaim, PartitionClaim
+from app.journal.claim import PartitionClaim
 from app.journal.claims import Claim, Claims
 from app.journal.document import FencedError
 from app.journal.entry import JournaledFile
@@ -21,7 +21,7 @@ from app.journal.takeover import Takeover
 from app.model import TopicPartition
 from app.timings import Timings
 from tests.unit.journal import journal_bench
-from tests.unit.journal.journal_bench import P0, ROOTS, begin_at, former_entry, intent
+from tests.unit.journal.journal_bench import P0, ROOTS, begin_at, intent
 from tests.unit.pipeline.pipeline_line import wait_until
 
 A, B, FORMER, ANOTHER = "aaaaaaaa", "bbbbbbbb", "ffffffff", "eeeeeeee"
@@ -140,24 +140,17 @@ class Bench:
         self.journals.store_files(*stored)
         return former
 
-    def left_by_former_release(self, end: int) -> None:
-        """What a release has done that knew neither logs nor marks."""
-        body = former_entry(end=end, owner=FORMER).model_dump_json(
-            exclude={"marks_commits", "cluster_id", "also_first"}
-        )
-        self.journals.overwrite(self.journals.claim_key(), body.encode())
-
     def taken_by_another_member(self, *tps: TopicPartition) -> Generation:
         """A claim that another member makes now."""
         return self.journals.claimed(ANOTHER, tps or (P0,))
 
-    def claim(self, tp: TopicPartition = P0) -> AnyClaim | None:
+    def claim(self, tp: TopicPartition = P0) -> PartitionClaim | None:
         return self.journals.any_claim(tp)
 
     def stored(self, tp: TopicPartition = P0) -> tuple[GenerationLog, Progress]:
         """The log to which the claim points, and how far the partition is by that."""
         claim = self.claim(tp)
-        assert isinstance(claim, PartitionClaim)
+        assert claim is not None
         log = self.journals.log(claim.owner)
         progress = log.of(tp)
         assert progress is not None

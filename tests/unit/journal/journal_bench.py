@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from app.errors import ConnectorError
-from app.journal.claim import AnyClaim, JournalEntry, PartitionClaim, parse_claim
+from app.journal.claim import PartitionClaim, parse_claim
 from app.journal.entry import JournaledFile, claim_key, is_log, log_key
 from app.journal.generation import Generation, Intent
 from app.journal.group_offsets import PartitionOffsets
@@ -110,13 +110,13 @@ class Bench:
         assert progress is not None
         return progress.end
 
-    def any_claim(self, tp: TopicPartition = P0) -> AnyClaim | None:
+    def any_claim(self, tp: TopicPartition = P0) -> PartitionClaim | None:
         path = self.lake / self.claim_key(tp)
         return parse_claim(path.read_bytes(), ROOTS) if path.exists() else None
 
     def stored_claim(self, tp: TopicPartition = P0) -> PartitionClaim:
         claim = self.any_claim(tp)
-        assert isinstance(claim, PartitionClaim)
+        assert claim is not None
         return claim
 
     def rolled_back(self, owner: str) -> list[str]:
@@ -129,10 +129,6 @@ class Bench:
 
     def delete(self, key: str) -> None:
         (self.lake / key).unlink()
-
-    def write_former(self, entry: JournalEntry, tp: TopicPartition = P0) -> None:
-        """A journal of a former release."""
-        self.overwrite(self.claim_key(tp), entry.to_body())
 
     def store_files(self, *names: str, body: bytes = BODY) -> None:
         for name in names:
@@ -184,9 +180,3 @@ def intent(
     """``end`` is that of the first partition, where ``ends`` does not give others."""
     files = tuple(file(name) for name in names)
     return Intent(batch, {P0: end} if ends is None else ends, files, tuple(key_of(name) for name in also))
-
-
-def former_entry(state: str = "done", *, start: int = 0, end: int = 9, **values: object) -> JournalEntry:
-    """As a former release wrote it."""
-    fields = {"seq": 3, "owner": "former", "batch": 7, "state": state, "start": start, "end": end, "topic_id": "id"}
-    return JournalEntry.model_validate(fields | values)

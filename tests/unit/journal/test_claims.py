@@ -10,7 +10,7 @@ import pytest
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim
 from app.journal.generation import Generation
-from app.journal.group_offsets import CommitMark, PartitionOffsets
+from app.journal.group_offsets import PartitionOffsets
 from app.journal.start_offset import Start
 from tests.unit.journal.claims_bench import AWAY, DENIED, FORMER, A, B, Bench, claim_of, through, wait_idle
 from tests.unit.journal.journal_bench import P0, P1, key_of
@@ -405,26 +405,6 @@ def test_the_journal_of_another_cluster_is_neither_claimed_nor_undone(bench: Ben
         through(claims)
     former.verify_ownership()
     assert (bench.owner(), bench.stored()[0].state) == (FORMER, "pending")
-
-
-def test_a_journal_of_a_former_release_is_taken_over_and_learns_its_cluster(bench: Bench) -> None:
-    bench.left_by_former_release(41)
-    bench.kafka.offsets = PartitionOffsets(42, 0, 100, "id", "one")
-    assert claim_of(bench.claims()).start == Start(42)
-    assert (bench.stored()[1].cluster_id, bench.end()) == ("one", 41)
-
-
-def test_an_update_whose_first_commit_never_came_takes_the_former_releases_offset_for_no_other_programs(
-    bench: Bench,
-) -> None:
-    """As where the next rebalance of a rolling update comes right after the claim."""
-    bench.left_by_former_release(41)
-    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id", "one")
-    assert claim_of(bench.claims()).start.offset == 42
-    assert claim_of(bench.claims(), B).start.offset == 42
-    bench.kafka.offsets = PartitionOffsets(42, 0, 100, "id", "one", CommitMark("id"))
-    assert claim_of(bench.claims(), "cccccccc").start.offset == 42
-    assert bench.stored()[1].marks_commits
 
 
 def test_a_topic_whose_id_is_known_at_last_is_the_same_and_the_id_is_kept(bench: Bench) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.journal.claim import AnyClaim, JournalEntry, PartitionClaim, parse_claim
+from app.journal.claim import PartitionClaim, parse_claim
 from app.journal.entry import (
     JournaledFile,
     RolledBack,
@@ -24,18 +24,6 @@ from app.table.layout import journal_folder
 
 ROOTS = ("data/t/", "data/_dead_letter/t/")
 FILE = JournaledFile(key="data/t/p=a/data_1.parquet", size=10, rows=3, partition_values={"p": "a"})
-PENDING = JournalEntry(
-    seq=7,
-    owner="0a1b2c3d",
-    batch=2,
-    state="pending",
-    start=40,
-    end=49,
-    topic_id="Zm9v",
-    files=(FILE,),
-    also=("data/_dead_letter/t/data_1.parquet", "data/t/p=a/.vidx/data_1.parquet"),
-    revoked=(RolledBack(key="data/t/p=b/data_0.parquet", since=1_700_000_000),),
-)
 LOG = GenerationLog(
     seq=7,
     owner="0a1b2c3d",
@@ -43,20 +31,19 @@ LOG = GenerationLog(
     batch=2,
     state="pending",
     partitions=(Progress(topic="sensors", partition=3, end=39, to=49, topic_id="Zm9v"),),
-    files=PENDING.files,
-    also=PENDING.also,
-    revoked=PENDING.revoked,
+    files=(FILE,),
+    also=("data/_dead_letter/t/data_1.parquet", "data/t/p=a/.vidx/data_1.parquet"),
+    revoked=(RolledBack(key="data/t/p=b/data_0.parquet", since=1_700_000_000),),
 )
 CLAIM = PartitionClaim(seq=7, owner="0a1b2c3d", cluster_id="one")
-DONE = JournalEntry(seq=1, owner="0a1b2c3d", batch=-1, state="done", start=0, end=-1, topic_id="")
 
 
-def stored(entry: AnyClaim | GenerationLog, **values: Any) -> bytes:
+def stored(entry: PartitionClaim | GenerationLog, **values: Any) -> bytes:
     """The entry as JSON, with some of its fields replaced."""
     return json.dumps({**json.loads(entry.to_body()), **values}).encode()
 
 
-def without(entry: AnyClaim | GenerationLog, field: str) -> bytes:
+def without(entry: PartitionClaim | GenerationLog, field: str) -> bytes:
     fields = json.loads(entry.to_body())
     del fields[field]
     return json.dumps(fields).encode()
@@ -68,31 +55,6 @@ small = st.integers(0, 2**62)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 keys = names.map(lambda name: f"data/t/{name}x")
 journaled = st.builds(JournaledFile, key=keys, size=small, rows=small, partition_values=st.dictionaries(names, names))
-
-
-@st.composite
-def entries(draw: st.DrawFn) -> JournalEntry:
-    states: tuple[Literal["done", "pending", "kept", "off"], ...] = ("done", "pending", "kept", "off")
-    state = draw(st.sampled_from(states))
-    is_pending = state in ("pending", "kept")
-    start = draw(small)
-    return JournalEntry(
-        seq=draw(st.integers(1, 2**62)),
-        owner=draw(names),
-        batch=draw(small),
-        state=state,
-        start=start,
-        end=draw(st.integers(start - 1, 2**62)),
-        topic_id=draw(names),
-        files=tuple(draw(st.lists(journaled, max_size=3))) if is_pending else (),
-        also=tuple(draw(st.lists(keys, max_size=3))) if is_pending else (),
-        revoked=tuple(draw(st.lists(st.builds(RolledBack, key=keys, since=small), max_size=3))),
-    )
-
-
-@given(entries())
-def test_an_entry_comes_back_as_it_was_stored(entry: JournalEntry) -> None:
-    assert parse_claim(entry.to_body(), ROOTS) == entry
 
 
 spans = st.tuples(names, st.integers(0, 2**31), st.integers(-1, 2**61), st.integers(0, 2**61))
@@ -129,7 +91,7 @@ def test_a_log_comes_back_as_it_was_stored(
     assert parse_log(log.to_body(), ROOTS) == log
 
 
-@pytest.mark.parametrize("claim", [CLAIM, CLAIM.changed(state="off", owner="")])
+@pytest.mark.parametrize("claim", [CLAIM, CLAIM.model_copy(update={"state": "off", "owner": ""})])
 def test_a_claim_comes_back_as_it_was_stored(claim: PartitionClaim) -> None:
     assert parse_claim(claim.to_body(), ROOTS) == claim
 
@@ -143,29 +105,11 @@ def test_the_stored_log_says_its_version_and_all_that_a_roll_forward_takes() -> 
 
 def test_a_log_decides_by_its_data_files_and_by_the_others_where_there_are_none() -> None:
     assert LOG.deciding == (FILE.key,)
-    assert LOG.changed(files=()).deciding == PENDING.also
-    assert LOG.objects == PENDING.objects
+    assert LOG.changed(files=()).deciding == LOG.also
 
 
-def test_the_stored_object_says_its_version_and_all_that_a_roll_forward_takes() -> None:
-    fields = json.loads(PENDING.to_body())
-    assert fields["version"] == 1
-    assert fields["files"] == [{"key": FILE.key, "size": 10, "rows": 3, "partition_values": {"p": "a"}}]
-    assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000, "deleted": False}]
-
-
-def test_a_long_list_of_revoked_objects_comes_back_and_takes_little_room() -> None:
-    """After a loop of crashes; each batch writes the object twice."""
-    key = "data/t/year=2024/month=05/place={}/data_readings-0_0000000000000000100-199_0a1b2c3d0a1b2c3d-7.parquet"
-    revoked = tuple(RolledBack(key=key.format(number), since=1_700_000_000) for number in range(30_000))
-    entry = PENDING.changed(revoked=revoked)
-    body = entry.to_body()
-    assert len(body) < 600_000 < sum(len(item.key) for item in revoked) / 5
-    assert parse_claim(body, ROOTS) == entry
-
-
-def test_the_long_list_of_a_log_comes_back_too() -> None:
-    """It is what each batch writes."""
+def test_a_long_list_of_rolled_back_objects_comes_back_and_takes_little_room() -> None:
+    """After a loop of crashes; it is what each batch writes."""
     log = LOG.changed(revoked=tuple(RolledBack(key=f"data/t/p=a/{number}", since=1) for number in range(30_000)))
     assert len(log.to_body()) < 200_000
     assert parse_log(log.to_body(), ROOTS) == log
@@ -187,17 +131,17 @@ def test_values_that_are_named_like_the_packed_list_come_back(listed: int) -> No
 @pytest.mark.parametrize("packed", ["", "junk", "anVuaw==", 7, None, ["x"]])
 def test_a_list_that_cannot_be_unpacked_is_refused(packed: object) -> None:
     with pytest.raises(ValueError, match="revoked_packed"):
-        parse_claim(stored(PENDING, revoked_packed=packed), ROOTS)
+        parse_log(stored(LOG, revoked_packed=packed), ROOTS)
 
 
 def test_a_packed_list_names_the_table_s_objects_only() -> None:
-    entry = PENDING.changed(revoked=tuple(RolledBack(key=f"other/{number}", since=0) for number in range(2_000)))
+    log = LOG.changed(revoked=tuple(RolledBack(key=f"other/{number}", since=0) for number in range(2_000)))
     with pytest.raises(ValueError, match="it names other/0"):
-        parse_claim(entry.to_body(), ROOTS)
+        parse_log(log.to_body(), ROOTS)
 
 
 def test_the_objects_of_a_batch_are_its_files_and_what_goes_with_them() -> None:
-    assert PENDING.objects == (
+    assert LOG.objects == (
         FILE.key,
         "data/_dead_letter/t/data_1.parquet",
         "data/t/p=a/.vidx/data_1.parquet",
@@ -205,19 +149,19 @@ def test_the_objects_of_a_batch_are_its_files_and_what_goes_with_them() -> None:
 
 
 def test_a_change_makes_the_next_version_and_leaves_the_entry_as_it_was() -> None:
-    changed = PENDING.changed(owner="ffffffff")
-    assert changed == PENDING.model_copy(update={"owner": "ffffffff", "seq": 8})
-    assert PENDING.owner == "0a1b2c3d"
-    assert PENDING.changed().to_body() != PENDING.to_body(), "an equal body would have an equal ETag"
+    changed = LOG.changed(writer="ffffffff")
+    assert changed == LOG.model_copy(update={"writer": "ffffffff", "seq": 8})
+    assert LOG.writer == "0a1b2c3d"
+    assert LOG.changed().to_body() != LOG.to_body(), "an equal body would have an equal ETag"
 
 
 # --- what is none ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", range(0, len(PENDING.to_body()), 7))
-def test_a_half_written_entry_is_refused(length: int) -> None:
+@pytest.mark.parametrize("length", range(0, len(LOG.to_body()), 7))
+def test_a_half_written_log_is_refused(length: int) -> None:
     with pytest.raises(ValueError, match="Invalid JSON"):
-        parse_claim(PENDING.to_body()[:length], ROOTS)
+        parse_log(LOG.to_body()[:length], ROOTS)
 
 
 @pytest.mark.parametrize(
@@ -227,41 +171,20 @@ def test_a_half_written_entry_is_refused(length: int) -> None:
         (b"null", "should be an object"),
         (b"[]", "should be an object"),
         (b'"done"', "should be an object"),
-        (b'{"columns": []}', "columns"),
-        (stored(PENDING, version=2), "batch"),
-        (stored(PENDING, version=3), "Extra inputs"),
         (stored(CLAIM, version=3), "version"),
-        (stored(CLAIM, version=1), "batch"),
+        (stored(CLAIM, version=1), "version"),
         (stored(CLAIM, state="done"), "state"),
         (stored(CLAIM, seq=0), "seq"),
         (without(CLAIM, "owner"), "owner"),
         (stored(CLAIM, version="2"), "version"),
-        (stored(PENDING, comment="by hand"), "comment"),
-        (without(PENDING, "seq"), "seq"),
-        (without(PENDING, "owner"), "owner"),
-        (without(PENDING, "state"), "state"),
-        (without(PENDING, "end"), "end"),
-        (stored(PENDING, seq="7"), "seq"),
-        (stored(PENDING, seq=0), "seq"),
-        (stored(PENDING, seq=7.0), "seq"),
-        (stored(PENDING, owner=None), "owner"),
-        (stored(PENDING, state="finished"), "state"),
-        (stored(PENDING, start=-1), "start"),
-        (stored(PENDING, end=-2), "end"),
-        (stored(PENDING, end="49"), "end"),
-        (stored(PENDING, files=[{"key": FILE.key}]), r"files\.0\.size"),
-        (stored(PENDING, files=[{**FILE.model_dump(), "size": -1}]), r"files\.0\.size"),
-        (stored(PENDING, files=[{**FILE.model_dump(), "partition_values": {"p": None}}]), r"partition_values\.p"),
-        (stored(PENDING, files=[{**FILE.model_dump(), "hash": "x"}]), r"files\.0\.hash"),
-        (stored(PENDING, also=[1]), r"also\.0"),
-        (stored(PENDING, revoked=["data/t/x"]), r"revoked\.0"),
-        (stored(PENDING, revoked=[{"key": "data/t/x", "since": "today"}]), r"revoked\.0\.since"),
-        (stored(PENDING, start=51), "ends before it starts"),
-        (stored(PENDING, state="done", also=[]), "an entry that is done has files"),
-        (stored(PENDING, state="off", files=[]), "an entry that is off has files"),
+        (stored(CLAIM, comment="by hand"), "comment"),
+        (without(CLAIM, "seq"), "seq"),
+        (stored(CLAIM, seq="7"), "seq"),
+        (stored(CLAIM, seq=7.0), "seq"),
+        (stored(CLAIM, owner=None), "owner"),
     ],
 )
-def test_what_is_not_an_entry_is_refused_and_the_message_names_what(body: bytes, words: str) -> None:
+def test_what_is_not_a_claim_is_refused_and_the_message_names_what(body: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_claim(body, ROOTS)
 
@@ -283,6 +206,11 @@ def test_what_is_not_an_entry_is_refused_and_the_message_names_what(body: bytes,
         (stored(LOG, partitions=[{"topic": "t", "partition": 0}]), r"partitions\.0\.end"),
         (stored(LOG, partitions=[{"topic": "t", "partition": 0, "end": -2}]), r"partitions\.0\.end"),
         (stored(LOG, files=[{"key": FILE.key}]), r"files\.0\.size"),
+        (stored(LOG, files=[{**FILE.model_dump(), "size": -1}]), r"files\.0\.size"),
+        (stored(LOG, files=[{**FILE.model_dump(), "partition_values": {"p": None}}]), r"partition_values\.p"),
+        (stored(LOG, files=[{**FILE.model_dump(), "hash": "x"}]), r"files\.0\.hash"),
+        (stored(LOG, revoked=["data/t/x"]), r"revoked\.0"),
+        (stored(LOG, revoked=[{"key": "data/t/x", "since": "today"}]), r"revoked\.0\.since"),
         (stored(LOG, state="done", partitions=[]), "a log that is done has files"),
         (stored(LOG, state="kept"), "a log that is kept has the ends of a batch"),
         (stored(LOG, also=["other/x"]), "it names other/x, which is not below"),
@@ -296,7 +224,7 @@ def test_what_is_not_a_log_is_refused_and_the_message_names_what(body: bytes, wo
 
 def test_a_refusal_shows_no_contents() -> None:
     with pytest.raises(ValueError, match="owner") as refused:
-        parse_claim(stored(DONE, owner={"secret": "hunter2"}), ROOTS)
+        parse_claim(stored(CLAIM, owner={"secret": "hunter2"}), ROOTS)
     assert "hunter2" not in str(refused.value)
 
 
@@ -317,10 +245,8 @@ def test_a_refusal_shows_no_contents() -> None:
 def test_a_key_that_is_not_below_the_table_is_refused_by_its_name(where: str, key: str) -> None:
     entry = {"files": {**FILE.model_dump(), "key": key}, "also": key, "revoked": {"key": key, "since": 1}}[where]
     with pytest.raises(ValueError, match="is not below data/t/ or data/_dead_letter/t/") as refused:
-        parse_claim(stored(PENDING, **{where: [entry]}), ROOTS)
-    assert f"it names {key}, which" in str(refused.value)
-    with pytest.raises(ValueError, match="is not below data/t/ or data/_dead_letter/t/"):
         parse_log(stored(LOG, **{where: [entry]}), ROOTS)
+    assert f"it names {key}, which" in str(refused.value)
 
 
 @pytest.mark.parametrize("key", ["data/t/p=../x.parquet", "data/t/p=a/..x.parquet", "data/t/x"])
@@ -405,17 +331,6 @@ def test_a_folder_of_a_name_cut_is_never_the_one_of_a_whole_name() -> None:
 
 
 def test_an_id_of_zeros_is_no_id() -> None:
-    """A former release kept what a client makes of a broker that tells none."""
-    body = (
-        b'{"version":1,"seq":1,"owner":"0a1b2c3d","batch":0,"state":"done","start":0,"end":9,'
-        b'"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}'
-    )
-    entry = parse_claim(body, ())
-    assert isinstance(entry, JournalEntry)
-    assert (entry.topic_id, entry.cluster_id, entry.marks_commits) == ("", "", False)
-
-
-def test_an_id_of_zeros_is_none_in_a_log_either() -> None:
     assert Progress(topic="t", partition=0, end=1, topic_id="A" * 22).topic_id == known_id("A" * 22) == ""
 
 

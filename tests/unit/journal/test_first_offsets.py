@@ -19,7 +19,7 @@ from app.journal.survey import survey
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
-from tests.unit.journal.journal_bench import ROOTS, former_entry
+from tests.unit.journal.journal_bench import ROOTS
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 HOUR = 3600.0
@@ -165,16 +165,6 @@ def test_a_partition_is_new_to_a_group_that_has_committed_others(group: Group, *
 def test_a_partition_is_new_to_a_group_that_has_a_journal_of_another(group: Group) -> None:
     group.journal(P0)
     assert group.first(P1) == 7
-
-
-@pytest.mark.parametrize(
-    ("state", "cluster_id", "offset"), [("done", "one", 7), ("done", "", 7), ("off", "one", 200), ("done", "two", 200)]
-)
-def test_a_journal_of_a_former_release_counts_like_a_claim(
-    group: Group, state: str, cluster_id: str, offset: int
-) -> None:
-    group.write(P0, former_entry(state, cluster_id=cluster_id).to_body())
-    assert group.first(P1) == offset
 
 
 def test_a_group_whose_own_offset_alone_is_gone_is_not_old_by_that(group: Group) -> None:

@@ -18,7 +18,6 @@ from tests.unit.journal.journal_bench import (
     Bench,
     begin_at,
     file,
-    former_entry,
     intent,
     key_of,
 )
@@ -89,20 +88,6 @@ def test_a_batch_whose_dead_letter_was_cleaned_away_is_kept(bench: Bench) -> Non
     assert (bench.end(THEIRS), bench.rolled_back(THEIRS)) == (9, [])
     assert bench.has("1")
     assert bench.asked == [], "of Kafka nothing is needed"
-
-
-@pytest.mark.parametrize("also_first", [True, False])
-def test_of_a_batch_that_the_earliest_releases_left_behind_every_object_counts(
-    bench: Bench, *, also_first: bool
-) -> None:
-    """They uploaded in any order: the data files may be there and the dead letter not yet."""
-    entry = former_entry("pending", start=5, end=9, files=(file("1"),), also=(key_of("letter"),), also_first=also_first)
-    body = entry.model_dump_json(exclude=set() if also_first else {"also_first"})
-    bench.overwrite(bench.claim_key(), body.encode())
-    bench.store_files("1")
-    bench.claimed()
-    assert bench.end(THEIRS) == (9 if also_first else 4)
-    assert bench.rolled_back(THEIRS) == ([] if also_first else [key_of("1"), key_of("letter")])
 
 
 @pytest.mark.parametrize("body", [b"", b"012345678", b"0123456789+"])
@@ -203,16 +188,12 @@ def test_a_deletion_that_fails_keeps_the_claim_waiting_and_is_repeated(bench: Be
 # --- what Kafka cannot give again -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_former_release", [True, False])
 @pytest.mark.parametrize(("low", "high"), [(7, 99), (10, 99), (0, 0), (0, 8)], ids=["tail", "none", "cut", "head"])
 def test_files_whose_rows_are_gone_from_kafka_stay_though_others_are_missing(
-    bench: Bench, low: int, high: int, caplog: pytest.LogCaptureFixture, *, is_former_release: bool
+    bench: Bench, low: int, high: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     batch = intent("1", "2", "3", end=9, also=["letter", "lost letter"])
-    if is_former_release:
-        bench.write_former(former_entry("pending", batch=0, start=5, files=batch.files, also=batch.also))
-    else:
-        bench.begun(end=4).intend(batch)
+    bench.begun(end=4).intend(batch)
     bench.store_files("1", "3", "letter")
     bench.kafka = PartitionOffsets(None, low, high, "id")
     bench.claimed()

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from app.errors import FatalError
-from app.journal.claim import JournalEntry
-from app.journal.entry import claim_key, log_key
+from app.journal.entry import log_key
 from app.journal.log import GenerationLog, Progress
 from app.journal.survey import survey
-from tests.unit.journal.journal_bench import P0, P1, P2, THEIRS, Bench, file, former_entry, intent, key_of
+from tests.unit.journal.journal_bench import P0, P1, P2, THEIRS, Bench, file, intent, key_of
 
 ROOT = "data/t"
 
@@ -22,19 +21,17 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.check_versions()
 
 
-def test_the_logs_and_former_journals_of_all_groups_are_read(bench: Bench) -> None:
+def test_the_logs_of_all_groups_are_read(bench: Bench) -> None:
     bench.begun("f1", [P0, P1]).intend(intent("1", also=["letter"]))
     bench.begun("f2", [P2], end=4)
-    bench.write_former(former_entry("pending", files=(file("2"),)), P2._replace(partition=7))
     progress = Progress(topic="sensors", partition=0, end=1, to=2)
     log = GenerationLog(seq=1, owner="x", writer="x", state="pending", partitions=(progress,), files=(file("3"),))
     bench.overwrite(log_key(ROOT, "another", "x"), log.to_body())
-    bench.overwrite(claim_key(ROOT, "third", P0), former_entry("kept", files=(file("4"),)).to_body())
     bench.overwrite(f"{ROOT}/_journal/schema.json", b"{}")
 
     found = survey(bench.store, ROOT)
 
-    assert found.pending == {key_of(name) for name in ("1", "letter", "2", "3", "4")}
+    assert found.pending == {key_of(name) for name in ("1", "letter", "3")}
     assert not found.rolled_back
     assert found.left_out == found.pending
 
@@ -47,19 +44,13 @@ def test_what_was_undone_is_rolled_back(bench: Bench) -> None:
     assert not found.pending
 
 
-def test_what_a_former_release_has_undone_is_rolled_back(bench: Bench) -> None:
-    entry: JournalEntry = former_entry("pending", files=(file("never"),)).rolled_back(5)
-    bench.write_former(entry)
-    assert survey(bench.store, ROOT).rolled_back == {key_of("never")}
-
-
 def test_a_table_without_journals_has_nothing_unfinished(bench: Bench) -> None:
     found = survey(bench.store, ROOT)
     assert not found.pending | found.rolled_back
 
 
-@pytest.mark.parametrize("below", ["group/readings/0.json", "group/generations.d/aaaaaaaa.json"])
-def test_a_journal_that_cannot_be_understood_is_refused(bench: Bench, below: str) -> None:
+def test_a_log_that_cannot_be_understood_is_refused(bench: Bench) -> None:
+    below = "group/generations.d/aaaaaaaa.json"
     bench.overwrite(f"{ROOT}/_journal/{below}", b'{"version": 3}')
     with pytest.raises(FatalError, match=rf"reading the journal .*/{below}: .*update this one"):
         survey(bench.store, ROOT)

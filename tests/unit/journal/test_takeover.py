@@ -1,4 +1,4 @@
-"""Partitions that pass from one generation to another: at once, in part, interrupted anywhere, by a former release."""
+"""Partitions that pass from one generation to another: at once, in part, interrupted anywhere."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from app.errors import FatalError, RetryableError
-from app.journal.claim import JournalEntry
 from app.journal.document import FencedError
 from app.journal.entry import RolledBack, is_log
 from app.journal.log import Progress
 from app.journal.takeover import Begin
 from app.model import TopicPartition
-from app.storage.base import ChangedError
 from tests.unit.journal.journal_bench import (
     OURS,
     P0,
@@ -23,8 +21,6 @@ from tests.unit.journal.journal_bench import (
     THIRD,
     Bench,
     begin_at,
-    file,
-    former_entry,
     intent,
     key_of,
 )
@@ -189,24 +185,11 @@ def left_incomplete(bench: Bench) -> None:
     bench.store_files("1")
 
 
-def left_by_former_release(bench: Bench) -> None:
-    bench.write_former(former_entry("pending", start=5, end=9, files=(file("1"),), also_first=True), P0)
-    bench.store_files("1")
-    bench.write_former(former_entry("pending", start=5, end=7, files=(file("2"),), also_first=True), P1)
-
-
-def left_mixed(bench: Bench) -> None:
-    bench.begun(tps=[P0], end=4).intend(intent("1", "2"))
-    bench.store_files("1")
-    bench.write_former(former_entry("kept", start=5, end=7, files=(file("3"),)), P1)
-    bench.store_files("3")
-
-
 def left_nothing(_: Bench) -> None:
     pass
 
 
-LEFT = [left_nothing, left_done, left_complete, left_incomplete, left_by_former_release, left_mixed]
+LEFT = [left_nothing, left_done, left_complete, left_incomplete]
 
 
 def outcome(bench: Bench, owner: str) -> tuple[object, ...]:
@@ -278,9 +261,6 @@ def test_a_claimer_whose_assignment_ends_fences_nobody_any_more(bench: Bench, le
 
     def count(what: str, key: str) -> None:
         is_settled = is_log(key) and key == bench.log_key() and bench.log().closed
-        if key in (bench.claim_key(P0), bench.claim_key(P1)):
-            found = bench.any_claim(P0 if key == bench.claim_key(P0) else P1)
-            is_settled = isinstance(found, JournalEntry) and found.owner == THEIRS and found.state != "done"
         if requests[0] > number and what == "write" and not is_settled:
             late.append(key)
         requests[0] += 1
@@ -295,7 +275,7 @@ def test_a_claimer_whose_assignment_ends_fences_nobody_any_more(bench: Bench, le
 
 
 @pytest.mark.parametrize("number", range(1, 7))
-@pytest.mark.parametrize("left", [left_complete, left_incomplete, left_by_former_release, left_mixed])
+@pytest.mark.parametrize("left", [left_complete, left_incomplete])
 def test_two_that_claim_at_once_follow_one_decision(bench: Bench, left: Left, number: int) -> None:
     """The other one comes at each of the writes; after it, late uploads complete the batch."""
     left(bench)
@@ -447,58 +427,6 @@ def test_a_table_deleted_during_a_claim_begins_anew(bench: Bench, keys: list[str
     assert (bench.stored_claim().owner, bench.end(THEIRS)) == (THEIRS, -1)
 
 
-# --- former releases ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("entry", "end", "registered", "rolled_back"),
-    [
-        (former_entry("done", start=5, end=9), 9, [], []),
-        (former_entry("pending", start=5, files=(file("1"),), also_first=True), 9, [[key_of("1")]], []),
-        (former_entry("pending", start=5, files=(file("1"), file("2")), also_first=True), 4, [], ["1", "2"]),
-        (former_entry("kept", start=5, files=(file("1"), file("2"))), 9, [[key_of("1"), key_of("2")]], []),
-        (former_entry("off", start=5, end=9), -1, [], []),
-        (former_entry("done", start=5, revoked=(RolledBack(key=key_of("old"), since=0),)), 9, [], ["old"]),
-        (former_entry("off", start=5, revoked=(RolledBack(key=key_of("old"), since=0),)), -1, [], ["old"]),
-    ],
-)
-def test_a_journal_of_a_former_release_is_settled_and_replaced_by_a_claim(
-    bench: Bench, entry: JournalEntry, end: int, registered: list[list[str]], rolled_back: list[str]
-) -> None:
-    bench.write_former(entry)
-    bench.store_files("1", "old")
-    bench.claimed()
-    assert (bench.stored_claim().owner, bench.stored_claim().state, bench.end(THEIRS)) == (THEIRS, "on", end)
-    assert bench.registered == registered
-    assert bench.rolled_back(THEIRS) == [key_of(name) for name in rolled_back]
-    assert not any(bench.has(name) for name in rolled_back)
-
-
-def test_the_owner_of_a_former_release_is_fenced_before_its_files_are_looked_for(bench: Bench) -> None:
-    bench.write_former(former_entry("pending", start=5, files=(file("1"),), also_first=True))
-    found = bench.store.read(bench.claim_key())
-    assert found is not None
-
-    def upload_late(what: str, key: str) -> None:
-        if (what, key) == ("write", bench.claim_key()):
-            bench.store.on_small = lambda *_: None
-            bench.store_files("1")
-
-    bench.store.on_small = upload_late
-    bench.claimed()
-    assert bench.registered == [[key_of("1")]]
-    with pytest.raises(ChangedError):
-        bench.store.write(bench.claim_key(), former_entry("done", seq=4).to_body(), replaces=found.etag)
-
-
-def test_a_partition_of_a_former_release_and_one_with_a_log_are_claimed_together(bench: Bench) -> None:
-    left_mixed(bench)
-    bench.claimed(tps=[P0, P1])
-    assert [bench.end(THEIRS, tp) for tp in (P0, P1)] == [4, 7]
-    assert bench.registered == [[key_of("3")]]
-    assert bench.rolled_back(THEIRS) == [key_of("1"), key_of("2")]
-
-
 # --- at least once --------------------------------------------------------------------------------------------------
 
 
@@ -519,7 +447,7 @@ def test_switching_off_what_was_never_claimed_writes_nothing(bench: Bench) -> No
     assert bench.documents() == {}
 
 
-@pytest.mark.parametrize("left", [left_incomplete, left_by_former_release])
+@pytest.mark.parametrize("left", [left_incomplete])
 def test_what_cannot_be_deleted_is_deleted_when_switching_off_is_repeated(bench: Bench, left: Left) -> None:
     left(bench)
     bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
