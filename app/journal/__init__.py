@@ -14,7 +14,7 @@ first_offsets           where consuming begins if there is neither of them
 group_offsets           a partition's offsets in Kafka, and the mark beside the connector's own commits
 kafka_watch             whether topic and consumer group are still those that were claimed
 recovery                rolls a former owner's batch forward: registers its files again
-rolled_back             deletes the files of batches that were rolled back, repeatedly
+rolled_back             puts placeholders in place of what was rolled back, and deletes them later
 obsolete_logs           deletes logs that no claim names any more
 survey                  reads all journals of a table, of all consumer groups, for commands
 """

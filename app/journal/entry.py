@@ -53,12 +53,12 @@ class JournaledFile(Stored):
 class RolledBack(Stored):
     """The key of an object that belongs to a batch rolled back at ``since`` (seconds since the epoch).
 
-    ``deleted``: it was deleted at least once since; an upload in flight may bring it back.
+    ``removed``: readers have stopped seeing its rows since, see ``app.journal.rolled_back``.
     """
 
     key: str
     since: int
-    deleted: bool = False
+    removed: bool = False
 
 
 class Span(Stored):

@@ -4,7 +4,7 @@ The protocol. Every write is conditional on the version last read.
 
 claim      see ``app.journal.takeover``: the logs of the former owners are closed and settled. Then this log takes over
            how far each partition is written, and which objects were rolled back. Only then the claims of the partitions
-           point to it, and what was rolled back is deleted.
+           point to it, and placeholders take the names of what was rolled back.
 intend     before the first upload of a batch: ``pending`` with its files. It implies that the batch before is done.
 verify     after the uploads and before registering: if the version is not ours, another generation has closed the log.
 done       after registering, where no next batch's ``intend`` says it.
@@ -12,16 +12,15 @@ done       after registering, where no next batch's ``intend`` says it.
 A batch's dead letters and index files are uploaded before its last data file, so the data files alone show whether it
 is complete. A batch without data files is complete if its dead letters exist.
 
-A generation whose log was closed is fenced, with all its partitions. It registers nothing, and deletes only those of
-its objects that its own log lists as rolled back. If Kafka still assigns the partitions to its member, that member
-claims them again as a new generation. An upload of a fenced member may land after they were deleted. So
-every owner deletes the objects of the list ``revoked`` repeatedly for a day, and the next generation inherits the list.
+A generation whose log was closed is fenced, with all its partitions: it registers nothing, and the store refuses its
+late uploads (``app.journal.rolled_back``). If Kafka still assigns the partitions to its member, that member claims them
+again as a new generation. The next generation inherits the list of what was rolled back.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +29,7 @@ from app.journal.document import Document, FencedError, LogClosedError, Unreadab
 from app.journal.entry import JournaledFile, RolledBack
 from app.journal.log import GenerationLog, Progress, parse_log
 from app.journal.rolled_back import RolledBackObjects
-from app.model import TopicPartition
+from app.model import OffsetRange, TopicPartition
 from app.storage.base import ChangedError, ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -42,15 +41,15 @@ class Intent:
 
     Args:
         batch: its number, which no other batch of the generation has.
-        ends: its last offset of each topic-partition.
+        offsets: its first and last offset with a record of each topic-partition.
         files: its data files.
-        also: keys of its other objects.
+        also: its other objects, by key the number of records that no other object has.
     """
 
     batch: int
-    ends: Mapping[TopicPartition, int]
+    offsets: Sequence[OffsetRange]
     files: tuple[JournaledFile, ...]
-    also: tuple[str, ...]
+    also: Mapping[str, int]
 
 
 class Generation:
@@ -64,6 +63,7 @@ class Generation:
         key: of the log.
         token: the generation's unique name.
         roots: the prefixes that keys of the table's objects have; a log that names others is refused.
+        fill: puts placeholders under these keys.
         each: applies a function to every item, like ``map`` and possibly side by side.
         clock: monotonic seconds.
         now: seconds since the epoch.
@@ -76,6 +76,7 @@ class Generation:
         token: str,
         *,
         roots: tuple[str, ...],
+        fill: Callable[[Collection[str]], None],
         each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -87,7 +88,7 @@ class Generation:
         self._verified_at = -float("inf")
         self._fenced: FencedError | None = None
         self._lock = threading.RLock()
-        self._rolled_back = RolledBackObjects(store.delete, each, now)
+        self._rolled_back = RolledBackObjects(store, fill, each, now)
 
     @property
     def log(self) -> GenerationLog | None:
@@ -122,11 +123,11 @@ class Generation:
             elif any(getattr(log, name) != value for name, value in taken.items()):
                 self._write(log.changed(**taken))
 
-    def delete_inherited(self) -> None:
-        """Delete what was rolled back before, once all claims point here and before anything is read."""
+    def remove_rolled_back(self) -> None:
+        """Remove the rows of what was rolled back, once all claims point here and before anything is read."""
         with self._lock:
             listed = self._own.revoked
-        self._rolled_back.delete(self._rolled_back.due_at_claim(listed))
+        self._rolled_back.remove(listed)
 
     # --- batch by batch ---------------------------------------------------------------------------------------------
 
@@ -141,11 +142,11 @@ class Generation:
             log = self._own
             if log.state == "pending" and log.batch == intent.batch:
                 return
-            if foreign := intent.ends.keys() - {each.tp for each in log.partitions}:
+            if foreign := {each.tp for each in intent.offsets} - {each.tp for each in log.partitions}:
                 cause = f"it has rows of {', '.join(map(str, sorted(foreign)))}, which the generation has not claimed"
                 raise FatalError("announcing a batch", cause, "Nothing of it was uploaded; please report this as a bug")
             still = self._rolled_back.still(log.revoked)
-            pending = log.pending(intent.batch, intent.ends, intent.files, intent.also)
+            pending = log.pending(intent.batch, intent.offsets, intent.files, intent.also)
             self._write(pending.model_copy(update={"revoked": still}))
 
     def verify_ownership(self) -> None:
@@ -184,11 +185,11 @@ class Generation:
                 still = self._rolled_back.still(log.revoked)
                 self._write(log.changed(partitions=moved, revoked=still))
 
-    def delete_rolled_back(self) -> None:
-        """Delete again the rolled-back objects that are due: a late upload may have brought them back."""
+    def sweep(self, *, is_last: bool = False) -> None:
+        """Delete the rolled-back objects that are due; ``is_last`` when the process ends."""
         with self._lock:
-            listed = self._own.revoked
-        self._rolled_back.delete(self._rolled_back.due(listed))  # outside of the lock, for it may take long
+            listed = self.log.revoked if self.log else ()
+        self._rolled_back.sweep(listed, is_last=is_last)  # outside of the lock, for it may take long
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -224,7 +225,7 @@ class Generation:
         """Take over a later version of our own, from a write that got no answer.
 
         Raises:
-            FencedError: the version is not ours. Deletes those of our objects that it rolls back first.
+            FencedError: the version is not ours. Deletes first what we may have uploaded after it was rolled back.
         """
         before = self.log
         try:
@@ -238,9 +239,9 @@ class Generation:
         if found.writer == self.token and not found.closed and (before is None or found.seq > before.seq):
             return
         if before is not None and before.state == "pending":
-            rolled_back = {item.key for item in found.revoked}
-            for key in filter(rolled_back.__contains__, before.objects):
-                self._delete_if_possible(key)
+            for item in found.revoked:
+                if item.key in before.objects and self._rolled_back.may_be_back(item):
+                    self._delete_if_possible(item.key)
         if not found.closed:  # nobody else writes an open version: an older one was brought back, as from a backup
             self._fenced = FencedError(f"{self._document.where} was overwritten by something else")
             raise self._fenced

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, known_id, parse, to_body
-from app.model import TopicPartition
+from app.model import OffsetRange, TopicPartition
 
 
 class Progress(Stored):
@@ -19,7 +19,7 @@ class Progress(Stored):
 
     Attributes:
         end: its last offset that is in the table or gives no row.
-        to: its last offset in the pending batch; ``None`` if that has none of it.
+        first, to: its first and last offset with a record in the pending batch; ``None`` if that has none of it.
         topic_id: of the topic of these offsets; empty if the broker does not give it.
         cluster_id: of the Kafka cluster of these offsets; empty if the broker does not give it.
         marks_commits: whether the group's offsets have the connector's mark (``app.journal.group_offsets``).
@@ -28,6 +28,7 @@ class Progress(Stored):
     topic: str
     partition: int
     end: int = Field(ge=-1)
+    first: int | None = None
     to: int | None = None
     topic_id: str = ""
     cluster_id: str = ""
@@ -60,10 +61,10 @@ class GenerationLog(Stored):
         batch: number of the owner's batch.
         partitions: how far each is written.
         files: data files of a pending batch; for a kept one, those that existed.
-        also: keys of its other objects, which are rolled back with it and never registered. They are uploaded before
-            the last data file. So the data files alone show whether the batch is complete, even if a user has deleted
-            the others.
-        revoked: objects of batches that were rolled back, also in former generations: they never belong to the table.
+        also: its other objects, by key the number of records that no other object has. They are rolled back with it
+            and never registered. They are uploaded before the last data file. So the data files alone show whether the
+            batch is complete, even if a user has deleted the others.
+        revoked: objects that were rolled back, also in former generations: they never belong to the table.
     """
 
     version: Literal[2] = 2
@@ -75,7 +76,7 @@ class GenerationLog(Stored):
     batch: int = 0
     partitions: tuple[Progress, ...] = ()
     files: tuple[JournaledFile, ...] = ()
-    also: tuple[str, ...] = ()
+    also: dict[str, int] = Field(default_factory=dict)
     revoked: tuple[RolledBack, ...] = ()
 
     @model_validator(mode="after")
@@ -89,7 +90,7 @@ class GenerationLog(Stored):
     @property
     def deciding(self) -> tuple[str, ...]:
         """The objects of a pending batch that show whether it is complete: the last ones to be uploaded."""
-        return tuple(file.key for file in self.files) or self.also
+        return tuple(file.key for file in self.files) or tuple(self.also)
 
     @property
     def objects(self) -> tuple[str, ...]:
@@ -103,13 +104,13 @@ class GenerationLog(Stored):
             Span(
                 topic=each.topic,
                 partition=each.partition,
-                first=each.end + 1,
+                first=each.first,
                 last=each.to,
                 topic_id=each.topic_id,
                 cluster_id=each.cluster_id,
             )
             for each in self.partitions
-            if each.to is not None and each.to > each.end
+            if each.first is not None and each.to is not None and each.to > each.end
         )
 
     def of(self, tp: TopicPartition) -> Progress | None:
@@ -117,30 +118,38 @@ class GenerationLog(Stored):
         return next((each for each in self.partitions if each.tp == tp), None)
 
     def pending(
-        self, batch: int, ends: Mapping[TopicPartition, int], files: Iterable[JournaledFile], also: Iterable[str]
+        self, batch: int, offsets: Iterable[OffsetRange], files: Iterable[JournaledFile], also: Mapping[str, int]
     ) -> "GenerationLog":
         """The next version, in which this batch is on its way. It implies that the one before is in the lake."""
-        moved = (
-            each.changed(to=max(each.end, ends[each.tp]) if each.tp in ends else None)
-            for each in self._moved().values()
+        partitions = self._moved()
+        for each in offsets:
+            end = partitions[each.tp].end
+            partitions[each.tp] = partitions[each.tp].changed(first=max(end + 1, each.first), to=max(end, each.last))
+        return self.changed(
+            batch=batch, state="pending", partitions=tuple(partitions.values()), files=tuple(files), also=dict(also)
         )
-        return self.changed(batch=batch, state="pending", partitions=tuple(moved), files=tuple(files), also=tuple(also))
 
-    def kept(self, files: Iterable[JournaledFile]) -> "GenerationLog":
-        """The next version, in which these files of the pending batch belong to the table."""
-        return self.changed(state="kept", partitions=tuple(self._moved().values()), files=tuple(files), also=())
+    def kept(self, files: Iterable[JournaledFile], lost: Iterable[RolledBack] = ()) -> "GenerationLog":
+        """The next version, in which these files of the pending batch belong to the table, and ``lost`` ones never."""
+        return self.changed(
+            state="kept",
+            partitions=tuple(self._moved().values()),
+            files=tuple(files),
+            also={},
+            revoked=(*self.revoked, *lost),
+        )
 
     def done(self) -> "GenerationLog":
         """The next version, in which the batch is in the lake and registered."""
-        return self.changed(state="done", partitions=tuple(self._moved().values()), files=(), also=())
+        return self.changed(state="done", partitions=tuple(self._moved().values()), files=(), also={})
 
     def rolled_back(self, since: int) -> "GenerationLog":
         """The next version, in which the pending batch is rolled back: its rows come again."""
         return self.changed(
             state="done",
-            partitions=tuple(each.changed(to=None) for each in self.partitions),
+            partitions=tuple(each.changed(first=None, to=None) for each in self.partitions),
             files=(),
-            also=(),
+            also={},
             revoked=(*self.revoked, *(RolledBack(key=key, since=since) for key in self.objects)),
         )
 
@@ -155,7 +164,7 @@ class GenerationLog(Stored):
     def _moved(self) -> dict[TopicPartition, Progress]:
         """The partitions once the batch is in the lake."""
         return {
-            each.tp: each if each.to is None else each.changed(end=max(each.end, each.to), to=None)
+            each.tp: each if each.to is None else each.changed(end=max(each.end, each.to), first=None, to=None)
             for each in self.partitions
         }
 

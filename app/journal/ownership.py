@@ -141,15 +141,17 @@ class JournalOwnership:
             if generation is not None:
                 self._try(generation, partial(generation.advance, reached))
 
-    def delete_rolled_back(self) -> None:
-        """Delete again the objects of batches that were rolled back: late uploads may have brought them back.
+    def sweep(self, *, is_last: bool = False) -> None:
+        """Delete the rolled-back objects that are due.
 
         Deletes on the caller's thread: batches must not wait for it.
+
+        Args:
+            is_last: whether the process ends, so that its generations are not current any more.
         """
-        for token in self._generations:
-            generation = self._owned(token)
-            if generation is not None:
-                generation.delete_rolled_back()
+        for token, generation in self._generations.items():
+            if is_last or self._is_current(token):
+                generation.sweep(is_last=is_last)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

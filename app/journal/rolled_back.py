@@ -1,104 +1,140 @@
-"""Deletes the objects of batches that were rolled back, repeatedly: an upload in flight may bring them back.
+"""Removes the rows of objects that were rolled back, and keeps them away: an upload may still be in the network.
 
-Deletes at each claim and in regular sweeps, also when nothing is consumed.
+Before the next owner reads, a placeholder without rows takes the name of each object, whether it is there or not. The
+store then refuses the late upload. Placeholders go after an hour; stores refuse a signed request long before.
+
+A store without conditional writes cannot refuse. There the objects are deleted instead: at the claim, and again after
+10 s, 30 s and a minute, then every ten minutes for a day, and when the process ends.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Protocol
 
 from app.errors import ConnectorError
 from app.journal.entry import RolledBack
+from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)
 
-_SECONDS = 24 * 3600  # how long an object stays on the list
-_EACH_TIME_SECONDS = 3600  # how long each sweep deletes it
-_LATEST = 1_000  # objects that each claim deletes again
+_PLACEHOLDER_SECONDS = 3600
+_FIRST_SECONDS = (10, 30, 60)  # after the roll back
+_THEN_SECONDS = 600
+_LISTED_SECONDS = 24 * 3600
 
 
 class RolledBackObjects:
-    """Deletes the objects that one log lists as rolled back, each when it is due. Not thread-safe by itself.
+    """Those that one log lists. Not thread-safe by itself.
 
     Args:
-        delete: deletes one object; one that is not there counts as deleted.
+        store: connected.
+        fill: puts placeholders under these keys.
         each: applies a function to every item, like ``map`` and possibly side by side.
         now: seconds since the epoch.
     """
 
     def __init__(
         self,
-        delete: Callable[[str], None],
+        store: ObjectStore,
+        fill: Callable[[Collection[str]], None],
         each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]],
         now: Callable[[], float],
     ) -> None:
-        self._delete = delete
+        self._store = store
+        self._fill = fill
         self._each = each
         self._now = now
-        self._next: dict[str, float] = {}  # when to delete again, by key; these are deleted once at least
+        self._deleted_at: dict[str, float] = {}
+        self._removed: set[str] = set()
         self._forgotten: set[str] = set()
 
-    def due(self, listed: Sequence[RolledBack]) -> list[RolledBack]:
-        """Those to delete now. The longer ago an object was rolled back, the less often it is due."""
-        now = self._now()
-        return [item for item in listed if now >= self._next.get(item.key, 0.0)]
+    def remove(self, listed: Sequence[RolledBack]) -> None:
+        """Remove the rows of those that were not removed before; may raise the store's errors."""
+        waiting = [item for item in listed if not item.removed and item.key not in self._removed]
+        if self._store.refuses_overwrites:
+            self._fill([item.key for item in waiting])
+        else:
+            self._delete(waiting)
+        self._removed |= {item.key for item in waiting}
 
-    def due_at_claim(self, listed: Sequence[RolledBack]) -> list[RolledBack]:
-        """Those to delete at a claim: never deleted, or among the latest thousand. A claim must not wait for all."""
-        return [item for item in listed[:-_LATEST] if not item.deleted] + list(listed[-_LATEST:])
+    def sweep(self, listed: Sequence[RolledBack], *, is_last: bool = False) -> None:
+        """Delete what is due; may raise the store's errors.
 
-    def delete(self, items: Sequence[RolledBack]) -> None:
-        """Delete them; may raise the store's errors."""
-        now = self._now()
-        for _ in self._each(self._delete, [item.key for item in items]):
-            pass
-        for item in items:
-            self._next[item.key] = now + max(0.0, now - item.since - _EACH_TIME_SECONDS) / 2
-        self._forgotten |= {item.key for item in items if item.since < now - _SECONDS}
+        Args:
+            listed: those of the log.
+            is_last: whether the process ends. What a late upload may have brought back is then due.
+        """
+        again = is_last and not self._store.refuses_overwrites
+        self._delete([item for item in listed if again or self._is_due(item)])
+
+    def may_be_back(self, item: RolledBack) -> bool:
+        """Whether a late upload can have brought the object back: no placeholder refuses it, or none does any more."""
+        return not self._store.refuses_overwrites or self._now() - item.since >= _PLACEHOLDER_SECONDS
 
     def still(self, listed: Sequence[RolledBack]) -> tuple[RolledBack, ...]:
-        """The list for the next version of the log.
-
-        It omits objects that were deleted after a day or more on the list.
-        """
+        """The list for the next version of the log; without those that need no deletion any more."""
         return tuple(
-            item if item.deleted or item.key not in self._next else item.model_copy(update={"deleted": True})
+            item.model_copy(update={"removed": True}) if item.key in self._removed else item
             for item in listed
             if item.key not in self._forgotten
         )
 
+    def _is_due(self, item: RolledBack) -> bool:
+        now = self._now()
+        if self._store.refuses_overwrites:
+            return now - item.since >= _PLACEHOLDER_SECONDS
+        last = self._deleted_at.get(item.key, 0.0)
+        return now - last >= _THEN_SECONDS or any(last < item.since + after <= now for after in _FIRST_SECONDS)
+
+    def _delete(self, items: Sequence[RolledBack]) -> None:
+        now = self._now()
+        for _ in self._each(self._store.delete, [item.key for item in items]):
+            pass
+        listed_seconds = _PLACEHOLDER_SECONDS if self._store.refuses_overwrites else _LISTED_SECONDS
+        for item in items:
+            self._deleted_at[item.key] = now
+            if now - item.since >= listed_seconds:
+                self._forgotten.add(item.key)
+
+
+class Round(Protocol):
+    """Deletes what is due, in all partitions of this process; ``is_last``: the process ends."""
+
+    def __call__(self, *, is_last: bool) -> None: ...
+
 
 class Sweeper:
-    """Deletes them on a thread of its own, because they may be many and the store slow.
+    """Deletes what is due on a thread of its own, because it may be much and the store slow.
 
     Args:
-        delete: one round, for all partitions of this process; may raise the store's errors.
+        delete: one round; may raise the store's errors.
         seconds: between two rounds.
     """
 
-    def __init__(self, delete: Callable[[], None], seconds: float) -> None:
+    def __init__(self, delete: Round, seconds: float) -> None:
         self._delete = delete
         self._seconds = seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first round comes after the first pause, because claims delete too."""
+        """Begin; the first round comes after the first pause."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin no further round."""
+        """Begin no further round but the last one; returns once it is done."""
         self._stop.set()
+        self.sweep(is_last=True)
 
-    def sweep(self) -> None:
+    def sweep(self, *, is_last: bool = False) -> None:
         """One round. Never raises."""
         try:
-            self._delete()
+            self._delete(is_last=is_last)
         except ConnectorError as error:
-            logger.info("%s. The next sweep tries again, in %.0f s", error, self._seconds)
+            logger.info("%s. %s", error, "The next start tries again" if is_last else "The next sweep tries again")
         except Exception as error:
-            logger.warning("deleting rolled-back files again: %r. Please report this as a bug", error, exc_info=True)
+            logger.warning("deleting rolled-back files: %r. Please report this as a bug", error, exc_info=True)
 
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):

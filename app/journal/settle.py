@@ -3,25 +3,25 @@
 The former owner is fenced by then: it may still upload files of the batch, and register nothing. If all data files of
 a pending batch exist, it is rolled forward: ``kept`` is written, and only then its files are registered again and
 ``done`` is written. If some are missing, it is rolled back: ``done`` up to its start is written, with its objects on
-the list ``revoked``. If some are missing and Kafka no longer has all of the batch's rows, ``kept`` is written with the
-files that exist. Several members may settle the same batch at once: each follows the decision that was written,
-whatever files it finds itself.
+the list ``revoked``. If some are missing and Kafka no longer has all of the batch's records, either loses rows. Then
+the smaller loss is chosen: ``kept`` is written with the files that exist, or the batch is rolled back. Several members
+may settle the same batch at once: each follows the decision that was written, whatever files it finds itself.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from app.formatting import counted
 from app.journal.document import Document
-from app.journal.entry import JournaledFile, Span
+from app.journal.entry import JournaledFile, RolledBack, Span
 from app.journal.log import GenerationLog
-from app.model import TopicPartition
 from app.storage.base import ObjectStore, find
 
 logger = logging.getLogger(__name__)
 
-_NAMED = 20  # keys in a line of the log
+_NAMED = 20  # ranges in a line of the log
 
 
 class LeftInKafka(Protocol):
@@ -76,11 +76,10 @@ class Settlement:
         if not missing:
             logger.info("%s: batch %d of a former owner was complete: kept", where, batch.batch)
             return batch.kept(batch.files)
-        left = {span: self.left_in_kafka(span) for span in spans}
-        if any(len(found) < span.last + 1 - span.first for span, found in left.items()):
-            kept = self._with_what_is_there(where, batch, left)
-            if kept is not None:
-                return kept
+        expired = sum(span.last + 1 - span.first - len(self.left_in_kafka(span)) for span in spans)
+        kept = self._with_what_is_there(where, batch, spans, expired) if expired else None
+        if kept is not None:
+            return kept
         logger.info(
             "%s: batch %d of a former owner was not complete (%d of %d objects missing): undone, its rows come again",
             where,
@@ -90,33 +89,36 @@ class Settlement:
         )
         return batch.rolled_back(int(self.now()))
 
-    def _with_what_is_there(self, where: str, batch: GenerationLog, left: Mapping[Span, range]) -> GenerationLog | None:
+    def _with_what_is_there(
+        self, where: str, batch: GenerationLog, spans: Sequence[Span], expired: int
+    ) -> GenerationLog | None:
         """The next version, which keeps the objects that exist of an incomplete batch.
 
+        Args:
+            where: the log's address.
+            batch: the log, whose batch is pending.
+            spans: the offsets of the batch.
+            expired: how many of these offsets Kafka no longer has.
+
         Returns:
-            ``None`` if there are none. Dead letters alone are kept only if Kafka has none of the batch's records.
+            ``None`` if reading the batch again loses fewer records.
         """
         missing = self._missing(batch, batch.objects)
-        files = tuple(file for file in batch.files if file.key not in missing)
-        if not files and (any(left.values()) or len(missing) == len(batch.objects)):
+        records = {file.key: file.rows for file in batch.files} | batch.also
+        lost = sum(records[key] for key in missing)
+        if len(missing) == len(batch.objects) or lost > expired:
             return None
-        rows = sum(file.rows for file in batch.files if file.key in missing)
+        named = [f"{span.tp} {span.first} to {span.last}" for span in spans]
         logger.error(
-            "%s: batch %d of a former owner (%s) is not complete, and Kafka has %s of its records any more: what is "
-            "there is kept, %d of %d objects with %s rows are missing: %s. Bring them back if there is a copy, and "
-            "raise the topic's retention",
+            "%s: %s of offsets %s are lost: Kafka no longer has all of these, and a former owner died before it had "
+            "stored all of its files. Raise the topic's retention",
             where,
-            batch.batch,
-            _offsets((span.tp, range(span.first, span.last + 1)) for span in left),
-            f"only {_offsets((span.tp, found) for span, found in left.items() if found)}"
-            if any(left.values())
-            else "none",
-            len(missing),
-            len(batch.objects),
-            f"{rows:,}",
-            _listed(missing),
+            counted(lost, "row"),
+            _listed(named),
         )
-        return batch.kept(files)
+        since = int(self.now())
+        files = tuple(file for file in batch.files if file.key not in missing)
+        return batch.kept(files, (RolledBack(key=key, since=since) for key in missing))
 
     def _missing(self, batch: GenerationLog, keys: Sequence[str]) -> list[str]:
         """Keys of those objects that do not exist or have another size."""
@@ -127,11 +129,6 @@ class Settlement:
     def _size_of(self, key: str) -> int | None:
         found = find(self.store, key)
         return found.size if found else None
-
-
-def _offsets(ranges: Iterable[tuple[TopicPartition, range]]) -> str:
-    named = [f"{tp} {found[0]} to {found[-1]}" for tp, found in ranges]
-    return "offsets " + _listed(named)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -211,5 +211,5 @@ def _is_another_topic(progress: Progress, kafka: PartitionOffsets) -> bool:
 
 
 def _expired(wanted: int, low: int) -> Start:
-    lost = f"offsets {wanted} to {low - 1} ({low - wanted:,} records) are gone from Kafka before they were read"
+    lost = f"offsets {wanted} to {low - 1} ({low - wanted:,} records) are not in the table, and Kafka has deleted them"
     return Start(low, f"{lost}: going on from {low}. Raise the topic's retention", is_loss=True)

@@ -5,7 +5,7 @@
 2. Ask Kafka, and choose the first offset of each partition.
 3. Write how far each partition is written into our own log, together with what was rolled back.
 4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1.
-5. Delete what was rolled back. Then the partitions may be read.
+5. Put placeholders in place of what was rolled back. Then the partitions may be read.
 
 For at-least-once delivery, what was rolled back is deleted after step 2, and then the claims are switched off.
 
@@ -133,7 +133,7 @@ class Takeover:
             values, errors = self._round(waiting, token, generation, is_wanted, check, begin)
             if values:
                 if generation is not None:
-                    generation.delete_inherited()
+                    generation.remove_rolled_back()
                 return values
             if errors:
                 raise errors[0]

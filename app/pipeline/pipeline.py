@@ -44,6 +44,7 @@ logger = logging.getLogger(__name__)
 
 _STOP_LOOK_SECONDS = 0.2  # between two looks whether the pipeline is stopped
 _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
+_FOREIGN_OBJECT = "Nothing but this batch has such names: look who else writes into the table's folder"
 _PATIENCE = 20.0
 # What each operation asks for, of which system, and how many seconds may pass before that is told.
 _ASKED: Mapping[Operation, tuple[System, str, float]] = {
@@ -430,6 +431,8 @@ class Pipeline:
         upload = Upload(upload_items, data, to.store, self._pool, partial(self._ownership.is_owner, token))
         uploaded = batch.timed("upload", lambda: self._until_it_works("upload", upload.run))
         if uploaded is None:
+            if self._until_it_works("journal", partial(self._ownership.confirm, token)):
+                raise FatalError("uploading files", "another object has the name of one of them", _FOREIGN_OBJECT)
             return None
         stats = to.stats(files if self._registrar.is_needed else [])
         stored = to.stored_files(files, uploaded, stats)

@@ -16,7 +16,7 @@ from app.journal.entry import JournaledFile
 from app.journal.generation import Intent
 from app.model import BatchPart, Rejected, StoredFile, WrittenFile
 from app.retry import Stopped
-from app.storage.base import ObjectStore, StoredObject
+from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.table.layout import data_key, dead_letter_key, file_name, index_key
 
 ColumnStats = Mapping[str, Mapping[str, Any]]
@@ -24,10 +24,11 @@ ColumnStats = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class UploadItem:
-    """A local file that is to be stored under ``key``."""
+    """A local file that is to be stored under ``key``; ``records`` of it are in no other object of the batch."""
 
     path: Path
     key: str
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Destination:
         for index, (part, records) in enumerate(rejected):
             path = folder / f"dead-letter-{index}.parquet"
             write_dead_letter(records, path)
-            upload_items.append(UploadItem(path, dead_letter_key(self.table_root, part)))
+            upload_items.append(UploadItem(path, dead_letter_key(self.table_root, part), len(records)))
         return upload_items
 
     def sidecars(self, files: Sequence[WrittenFile], folder: Path) -> list[UploadItem]:
@@ -85,9 +86,8 @@ class Destination:
         for file in files:
             key, values = self.data_file(file).key, dict(file.group.partition_values)
             data[key] = JournaledFile(key=key, size=file.size, rows=file.group.rows, partition_values=values)
-        also = tuple(item.key for item in upload_items if item.key not in data)
-        ends = {part.offsets.tp: part.offsets.last for part in parts}
-        return Intent(parts[0].number, ends, tuple(data.values()), also)
+        also = {item.key: item.records for item in upload_items if item.key not in data}
+        return Intent(parts[0].number, [part.offsets for part in parts], tuple(data.values()), also)
 
     def stats(self, files: Sequence[WrittenFile]) -> dict[Path, ColumnStats]:
         """Bounds and counts of the columns (zone maps), by the path of the file."""
@@ -155,7 +155,8 @@ class Upload:
         """Upload what is not stored yet.
 
         Returns:
-            All objects by their keys; ``None`` if the generation may not write any more.
+            All objects by their keys; ``None`` if the generation may not write any more, or the store refuses a name
+            that another object has.
 
         Raises:
             FatalError, ConfigError: if any file failed for good.
@@ -193,7 +194,10 @@ class Upload:
             raise Stopped from None
 
     def _put(self, item: UploadItem) -> StoredObject | None:
-        return self._store.upload(item.path, item.key) if self._may_upload() else None
+        try:
+            return self._store.upload(item.path, item.key) if self._may_upload() else None
+        except ChangedError:
+            return None
 
 
 def _error_of(attempt: Future[StoredObject | None]) -> BaseException | None:

@@ -9,6 +9,7 @@ from typing import Any
 from quixstreams.kafka import BaseConsumer
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
+from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
 from app.config.settings import Settings
@@ -40,6 +41,7 @@ from app.service.lake import Lake
 from app.spark.scratch import is_in_memory
 from app.table.layout import PartitionSpec, object_roots
 from app.table.location import TableLocation
+from app.table.placeholder import Placeholders
 from app.table.schema_store import SchemaStore
 from app.timings import DEFAULT, Timings
 
@@ -53,7 +55,7 @@ _SPARKS_OWN_MB = 300
 _MOST_STAGED_BYTES = 256 * _MB
 _SHARE_OF_DISK = 8
 _IN_MEMORY_BYTES = 32 * _MB
-_SWEEP_SECONDS = 600.0
+_SWEEP_SECONDS = 10.0
 # How often the topic's id and the group's members are looked at.
 _WATCH_SECONDS = 20.0
 # New partitions are noticed after so long; the client's default is five minutes.
@@ -140,15 +142,16 @@ def new_ownership(
 
 
 def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership, lake: Lake, group: str) -> Sweeper | None:
-    """Delete rolled-back files again from time to time, and old logs; with at-least-once delivery there are none."""
+    """Delete what was rolled back once it is due, and old logs; with at-least-once delivery there are none."""
     if not isinstance(ownership, JournalOwnership):
         return None
     root = lake.location.root
     logs = ObsoleteLogs(lake.store, root, group, roots=object_roots(root))
 
-    def sweep() -> None:
-        ownership.delete_rolled_back()
-        logs.delete()
+    def sweep(*, is_last: bool) -> None:
+        ownership.sweep(is_last=is_last)
+        if not is_last:
+            logs.delete()
 
     sweeper = Sweeper(sweep, _SWEEP_SECONDS)
     sweeper.start()
@@ -185,6 +188,7 @@ def new_claims(
     group = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     recovery = Recovery(store, lake.registrar, frozenset(settings.stats_columns) or None, objects.map)
+    placeholders = Placeholders(store, root, DEAD_LETTER, objects.map)
     keeps_journals = isinstance(ownership, JournalOwnership)
     other_tables = OtherTables(application.admin, group, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(
@@ -214,6 +218,7 @@ def new_claims(
             log_key(root, group, token),
             token,
             roots=roots,
+            fill=placeholders.put,
             each=objects.map,
             clock=timings.clock,
         ),

@@ -56,8 +56,24 @@ class ObjectStore(Protocol):
         """
         ...
 
+    @property
+    def refuses_overwrites(self) -> bool:
+        """Whether ``upload`` is refused where another object is; known after ``probe_conditions``."""
+        ...
+
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Store the file under ``key``; once this returns, it is durable and readers see all of it or nothing."""
+        """Store the file under ``key``, where nothing is; a lost answer is read back, as by ``write``.
+
+        Once this returns, the object is durable; readers see all of it or nothing. A store that does not refuse
+        overwrites puts the file in place of what is there.
+
+        Raises:
+            ChangedError: another object is there.
+        """
+        ...
+
+    def overwrite(self, key: str, body: bytes) -> None:
+        """Store a small object in place of whatever is there."""
         ...
 
     def list(self, prefix: str) -> Iterator[StoredObject]:

@@ -12,6 +12,7 @@ from app.storage.base import ChangedError
 logger = logging.getLogger(__name__)
 
 _Body = TypeVar("_Body")
+_Stored = TypeVar("_Stored")
 
 
 class Whatever(Enum):
@@ -27,21 +28,23 @@ Replaces = str | None | Literal[Whatever.IS_THERE]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Generic[_Stored]):
     """What an object was found to be: its version, and whether it holds the body that one wants to write.
 
-    ``etag`` is what ``Document.etag`` is: whatever the store names a version by.
+    ``etag`` is what ``Document.etag`` is: whatever the store names a version by. ``stored`` is what a write of this
+    object would have returned.
     """
 
     etag: str
     is_ours: bool
+    stored: _Stored
 
 
 class NoConditionsError(Exception):
     """The store answers that it does not know conditional requests (Backblaze B2: 501)."""
 
 
-class ConditionalWriter(Generic[_Body]):
+class ConditionalWriter(Generic[_Body, _Stored]):
     """Writes an object only where it still is the version that the writer saw.
 
     An answer that was lost must look neither like a failure nor like somebody else's version, and the store's library
@@ -50,13 +53,16 @@ class ConditionalWriter(Generic[_Body]):
 
     Args:
         uri: the bucket's address, for messages.
-        put: stores a body under a key in place of what it is to replace, and returns its version. Raises
+        put: stores a body under a key in place of what it is to replace, and returns what is stored now. Raises
             ``ChangedError`` where something else is there, and ``NoConditionsError``.
         look: reads an object and compares it with a body, ``None`` where there is none.
     """
 
     def __init__(
-        self, uri: str, put: Callable[[str, _Body, Replaces], str], look: Callable[[str, _Body], Seen | None]
+        self,
+        uri: str,
+        put: Callable[[str, _Body, Replaces], _Stored],
+        look: Callable[[str, _Body], Seen[_Stored] | None],
     ) -> None:
         self._uri = uri
         self._put = put
@@ -64,7 +70,24 @@ class ConditionalWriter(Generic[_Body]):
         self._conditions = True
         self._are_proven = False
 
-    def write(self, key: str, body: _Body, replaces: str | None) -> str:
+    @property
+    def has_conditions(self) -> bool:
+        """Whether the store itself refuses what does not replace the version that is named."""
+        return self._conditions
+
+    def create(self, key: str, body: _Body) -> _Stored:
+        """As ``ObjectStore.upload``. After an error that may pass the caller tries again, and then this looks."""
+        if not self._conditions:
+            return self._put(key, body, WHATEVER_IS_THERE)
+        try:
+            return self._put_in_place_of(key, body, None)
+        except ChangedError:
+            found = self._look(key, body)
+            if found is None or not found.is_ours:
+                raise
+            return found.stored
+
+    def write(self, key: str, body: _Body, replaces: str | None) -> _Stored:
         """As ``ObjectStore.write``."""
         try:
             return self._put_in_place_of(key, body, replaces)
@@ -72,9 +95,9 @@ class ConditionalWriter(Generic[_Body]):
             found = self._look(key, body)
             if found is None or not found.is_ours:
                 raise
-            return found.etag
+            return found.stored
 
-    def probe(self, key: str, first: _Body, second: _Body) -> bool:
+    def probe(self: "ConditionalWriter[_Body, str]", key: str, first: _Body, second: _Body) -> bool:
         """Replace a version that is gone, and write where nothing may be: a store that does is one without conditions.
 
         Some stores know one of the two conditions and ignore the other without a word.
@@ -105,7 +128,7 @@ class ConditionalWriter(Generic[_Body]):
         """Read and check before each write from now on."""
         self._conditions = False
 
-    def _put_in_place_of(self, key: str, body: _Body, replaces: str | None) -> str:
+    def _put_in_place_of(self, key: str, body: _Body, replaces: str | None) -> _Stored:
         if self._conditions:
             try:
                 return self._put(key, body, replaces)

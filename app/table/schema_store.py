@@ -22,6 +22,28 @@ _SHOWN = 80  # characters of a name
 _INTEGERS = (pa.int32(), pa.int64())
 
 
+def read_schema(store: ObjectStore, table_root: str) -> tuple[TableSchema, str] | None:
+    """Read the stored schema, with the ETag of its version; ``None`` without one.
+
+    Raises:
+        FatalError: it cannot be understood.
+        ConnectorError: of the store.
+    """
+    key = schema_key(table_root)
+    document = store.read(key)
+    if document is None:
+        return None
+    try:
+        return TableSchema.from_document(json.loads(document.body)), document.etag
+    except (ValueError, RecursionError) as error:  # broken JSON and text that is not UTF-8 are ValueErrors too
+        raise FatalError(
+            f"reading the table's schema {store.uri}/{key}",
+            str(error),
+            "If a newer release wrote it, update this one. Else restore the object, "
+            "or delete it: it is then made of the newest files",
+        ) from error
+
+
 class SchemaStore:
     """Holds the schema, and writes it before the first file that needs more of it.
 
@@ -107,20 +129,9 @@ class SchemaStore:
 
     def _read(self) -> TableSchema | None:
         """The schema in the store, ``None`` without one."""
-        document = self._store.read(self._key)
-        if document is None:
-            self._etag, self._stored = None, EMPTY
-            return None
-        try:
-            schema = TableSchema.from_document(json.loads(document.body))
-        except (ValueError, RecursionError) as error:  # broken JSON and text that is not UTF-8 are ValueErrors too
-            raise FatalError(
-                f"reading the table's schema {self._store.uri}/{self._key}",
-                str(error),
-                "If a newer release wrote it, update this one. Else restore the object, "
-                "or delete it: it is then made of the newest files",
-            ) from error
-        self._etag, self._stored = document.etag, schema
+        found = read_schema(self._store, self._table_root)
+        schema, self._etag = found or (None, None)
+        self._stored = schema or EMPTY
         return schema
 
     def _from_footers(self) -> TableSchema:

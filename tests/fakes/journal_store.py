@@ -16,7 +16,8 @@ class JournalStore(MoodyStore):
 
     ``bodies`` has all versions of each small object in their order, ``deleted`` keys. ``lost_answers`` of the next
     writes get lost after they are applied; so does that of the write ``lost_write``, counted from now on. ``on_small``
-    is called with "read" or "write" and the key before each, and ``refuse_delete`` gives the error of a deletion.
+    is called with "read" or "write" and the key before each, and ``refuse_removal`` gives the error of a deletion or
+    of a placeholder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,7 +28,7 @@ class JournalStore(MoodyStore):
         self.lost_write = 0
         self.on_small: Callable[[str, str], None] = lambda *_: None
         self.on_answer: Callable[[], None] = lambda: None
-        self.refuse_delete: Callable[[str], ConnectorError | None] = lambda _: None
+        self.refuse_removal: Callable[[str], ConnectorError | None] = lambda _: None
 
     def versions(self, key: str) -> list[PartitionClaim] | list[GenerationLog]:
         """All versions of a claim or a log."""
@@ -58,8 +59,14 @@ class JournalStore(MoodyStore):
         return etag
 
     def delete(self, key: str) -> None:
-        error = self.refuse_delete(key)
+        error = self.refuse_removal(key)
         if error is not None:
             raise error
         self.deleted.append(key)
         super().delete(key)
+
+    def overwrite(self, key: str, body: bytes) -> None:
+        error = self.refuse_removal(key)
+        if error is not None:
+            raise error
+        super().overwrite(key, body)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 
+from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
@@ -36,6 +37,7 @@ from app.storage.s3.client import LIMITS, Limits
 from app.storage.s3.store import S3Store
 from app.table.layout import dead_letter_root, is_data_file
 from app.table.location import TableLocation
+from app.table.placeholder import Placeholders
 from app.timings import Timings
 from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
@@ -106,7 +108,8 @@ class Table:
 
     @property
     def data_files(self) -> list[str]:
-        return [key for key in self.keys if is_data_file(key, self.root)]
+        """Those that have rows."""
+        return [key for key in self.keys if is_data_file(key, self.root) and _values_in(self._body(key))]
 
     def log(self, tp: TopicPartition) -> Mapping[str, Any]:
         """The log that the partition's claim names."""
@@ -118,8 +121,7 @@ class Table:
 
     def assert_whole(self, partitions: Sequence[TopicPartition] = PARTITIONS, last: int = LAST) -> None:
         """Every row is there once, in its folder; catalog, store and journals agree; and nothing else lies about."""
-        keys = self.keys
-        files = [key for key in keys if is_data_file(key, self.root)]
+        keys, files = self.keys, self.data_files
         rows = [(_place_of(key), value) for key in files for value in _values_in(self._body(key))]
         wanted = [
             (PLACES[offset % len(PLACES)], value_of(tp, offset)) for tp in partitions for offset in range(last + 1)
@@ -129,7 +131,8 @@ class Table:
         assert sorted(key for key, _ in registered) == [f"s3://{self.site.bucket}/{key}" for key in files]
         assert sum(count for _, count in registered) == len(rows)
         journals = {key for key in keys if key.startswith(group_folder(self.root, GROUP))}
-        assert set(keys) - set(files) == journals, "an orphan"
+        placeholders = {item["key"] for tp in partitions for item in self.log(tp)["revoked"]}
+        assert set(keys) - set(files) - placeholders == journals, "an orphan"
         for tp in partitions:
             log = self.log(tp)
             ends = {(each["topic"], each["partition"]): each["end"] for each in log["partitions"]}
@@ -206,7 +209,12 @@ class Member:
                 each_object=self._objects.map,
             ),
             new_generation=lambda token: Generation(
-                self._store, log_key(table.root, GROUP, token), token, roots=roots, each=self._objects.map
+                self._store,
+                log_key(table.root, GROUP, token),
+                token,
+                roots=roots,
+                fill=Placeholders(self._store, table.root, DEAD_LETTER, self._objects.map).put,
+                each=self._objects.map,
             ),
             ownership=self.ownership,
             offsets=_Topic(),

@@ -24,6 +24,7 @@ URI = "s3://lake"
 ROOT = "data/t"
 DEAD_LETTERS = "data/_dead_letter/t"
 GROUP = "group"
+PLACEHOLDER = "placeholder"  # in place of an ETag
 _T = TypeVar("_T")
 RowId = tuple[int, int, int]  # partition, offset, and which of its rows
 
@@ -47,7 +48,9 @@ class MemoryStore:
     def __init__(self, network: Network, violations: list[str]) -> None:
         self._network = network
         self.violations = violations
-        self._writer: ConditionalWriter[bytes] = ConditionalWriter(URI, self._put, self._look)
+        self._writer: ConditionalWriter[bytes, str] = ConditionalWriter(URI, self._put, self._look)
+        self._files: ConditionalWriter[bytes, str] = ConditionalWriter(URI, self._put_file, self._look)
+        self.refuses_overwrites = True
         self.objects: dict[str, _Object] = {}
         self.rows: dict[str, list[RowId]] = {}  # of every Parquet file that ever was
         self.bodies: dict[str, bytes] = {}
@@ -65,8 +68,11 @@ class MemoryStore:
         body = path.read_bytes()
         if key not in self.rows:
             self.rows[key] = _rows_in(path)
-        self._request(f"upload {key}", lambda: self._store_file(key, body))
+        self._files.create(key, body)
         return self._stored(key, len(body))
+
+    def overwrite(self, key: str, body: bytes) -> None:
+        self._request(f"fill {key}", lambda: self._fill(key, body))
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         found = self._request(
@@ -116,9 +122,12 @@ class MemoryStore:
     def _put(self, key: str, body: bytes, replaces: Replaces) -> str:
         return self._request(f"write {key}", lambda: self._store_document(key, body, replaces))
 
-    def _look(self, key: str, body: bytes) -> Seen | None:
+    def _put_file(self, key: str, body: bytes, replaces: Replaces) -> str:
+        return self._request(f"upload {key}", lambda: self._store_file(key, body))
+
+    def _look(self, key: str, body: bytes) -> Seen[str] | None:
         found = self._request(f"read back {key}", lambda: self.objects.get(key), changes=False)
-        return Seen(found.etag, found.body == body) if found else None
+        return Seen(found.etag, found.body == body, found.etag) if found else None
 
     def _store_document(self, key: str, body: bytes, replaces: Replaces) -> str:
         present = self.objects.get(key)
@@ -145,10 +154,18 @@ class MemoryStore:
         if now.seq != (before.seq if before else 0) + 1:
             self.violations.append(f"{key} was replaced by {now}, which does not follow on {before}")
 
-    def _store_file(self, key: str, body: bytes) -> None:
+    def _store_file(self, key: str, body: bytes) -> str:
+        if key in self.objects:
+            raise ChangedError(key)
         if self.bodies.setdefault(key, body) != body:
             self.violations.append(f"{key} changed after its upload")
         self.objects[key] = _Object(body, "")
+        return ""
+
+    def _fill(self, key: str, body: bytes) -> None:
+        if key in self.registered:
+            self.violations.append(f"{key} is registered and was replaced by a placeholder")
+        self.objects[key] = _Object(body, PLACEHOLDER)
 
     def _remove(self, key: str) -> None:
         if key in self.registered:
@@ -172,11 +189,19 @@ class MemoryStore:
 
     @property
     def data_files(self) -> set[str]:
-        return {key for key in self.objects if key.startswith(f"{ROOT}/") and key.endswith(".parquet")}
+        return {key for key in self._with_rows if key.startswith(f"{ROOT}/") and key.endswith(".parquet")}
 
     @property
     def dead_letters(self) -> set[str]:
-        return {key for key in self.objects if key.startswith(f"{DEAD_LETTERS}/")}
+        return {key for key in self._with_rows if key.startswith(f"{DEAD_LETTERS}/")}
+
+    @property
+    def placeholders(self) -> set[str]:
+        return self.objects.keys() - self._with_rows
+
+    @property
+    def _with_rows(self) -> set[str]:
+        return {key for key, found in self.objects.items() if found.etag != PLACEHOLDER}
 
     def rows_of(self, keys: set[str]) -> Counter[RowId]:
         """How often these files have each row."""

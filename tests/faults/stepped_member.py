@@ -1,7 +1,8 @@
 """One process of the connector: all its parts are the real ones, but for Spark; its threads do one step at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from queue import Queue
@@ -181,7 +182,7 @@ class Member:
         self._background = LanePool(f"{name}: claims")
         self.claims._pool = self._background  # type: ignore[assignment]
         self.claims._stop = LaneStop()  # type: ignore[assignment]
-        self._sweeper = Sweeper(self.ownership.delete_rolled_back, 600.0)  # its own thread is not started
+        self._sweeper = Sweeper(self.ownership.sweep, 10.0)  # its own thread is not started
         paused = PausedPartitions(self.application.consumer, self.claims, self.assignments)
         loop = new_loop(
             application=self.application,
@@ -298,7 +299,7 @@ class Member:
             self._delivering.begin(self.pipeline.deliver)
 
     def sweep(self) -> None:
-        """Delete again what was rolled back."""
+        """Delete the placeholders that are due."""
         self._background.submit(self._sweeper.sweep)
 
     def after_step(self) -> None:
@@ -338,10 +339,21 @@ def time_stands_still(clock: Clock) -> Iterator[None]:
 
 def _generation(store: MemoryStore, token: str, clock: Clock) -> Generation:
     generation = Generation(
-        store, log_key(ROOT, GROUP, token), token, roots=ROOTS, clock=clock, now=lambda: _EPOCH + clock.now
+        store,
+        log_key(ROOT, GROUP, token),
+        token,
+        roots=ROOTS,
+        fill=partial(_fill, store),
+        clock=clock,
+        now=lambda: _EPOCH + clock.now,
     )
     generation._lock = LaneLock()  # type: ignore[assignment]
     return generation
+
+
+def _fill(store: MemoryStore, keys: Collection[str]) -> None:
+    for key in keys:
+        store.overwrite(key, b"")
 
 
 def _application(assignments: Assignments, timings: Timings, scratch: Path) -> LakeApplication:

@@ -60,7 +60,7 @@ STEPS: Mapping[str, Step] = {
     "check files, one missing": Step("incomplete", "claim", "store", on("GET", query="p%3D"), F),
     "roll back": Step("incomplete", "claim", "store", on("PUT", LOG, body='"closed":true,"state":"done"'), 1),
     "take over after a roll back": Step("incomplete", "claim", "store", on("PUT", LOG, body='"closed":false'), 1),
-    "delete rolled back": Step("incomplete", "claim", "store", on("DELETE", DATA), F),
+    "fill": Step("incomplete", "claim", "store", on("PUT", DATA), F),
     "intend": Step("nothing", "write", "store", on("PUT", LOG, body='"pending"'), BATCHES),
     "upload": Step("nothing", "write", "store", on("PUT", DATA), BATCHES * F),
     "verify": Step("nothing", "write", "store", on("GET", LOG), BATCHES),

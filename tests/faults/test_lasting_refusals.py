@@ -28,7 +28,7 @@ SLOW = {
     "done theirs",
     "check files, one missing",
     "roll back",
-    "delete rolled back",
+    "fill",
 }
 RIGHTS = {"PUT": "s3:PutObject", "GET": "s3:GetObject", "DELETE": "s3:DeleteObject"}
 

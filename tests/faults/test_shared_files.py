@@ -64,7 +64,7 @@ def test_the_missing_file_arrives_after_the_first_partition_was_taken(
 # Where two that claim at once wait for each other: before they send a request of this step.
 MEETING = {
     "complete": ["read claim", "read log", "close with a pending batch", "keep", "register theirs", "done theirs"],
-    "incomplete": ["check files, one missing", "roll back", "take over after a roll back", "delete rolled back"],
+    "incomplete": ["check files, one missing", "roll back", "take over after a roll back", "fill"],
     "done": ["take over", "point"],
 }
 

@@ -8,13 +8,15 @@ rebalances, a member stalls for any time, dies, or learns late that its partitio
 effect while its answer is lost. All partitions move at a rebalance, as with Kafka's eager assignors.
 
 The steps have the words of the code and of ``tests/faults/steps.py``. A claimer does: read claim, read log, close,
-check files, keep or roll back, register theirs, done theirs, take over, point, delete rolled back. A writer does:
-intend, upload, verify, register, done. *Learn* is that a member hears of the loss of its partitions, *sweep* that it
-deletes rolled-back files again. Left out are dead letters, records that expire in Kafka, journals of former releases
-and at-least-once delivery.
+check files, keep or roll back, register theirs, done theirs, take over, point, fill. A writer does: intend, upload,
+verify, register, done. *Fill* puts placeholders without rows under the names of files that were rolled back; an upload
+to such a name is refused. *Learn* is that a member hears of the loss of its partitions, *expire* that Kafka deletes a
+record. Left out are dead letters, the deletion of placeholders an hour later, stores without conditional writes and
+at-least-once delivery.
 
 What must hold: see ``Model.violation``. It looks at each state whether the catalog lists a file that does not exist,
-and at each final state whether the table and the catalog have every row once.
+and whether readers see rows that were rolled back although the next owner reads on. It looks at each final state
+whether the table and the catalog have every row once, but for rows that expired in Kafka.
 
 A ``Rule`` is what the protocol needs to be right. A model without it shows why: it has a violation.
 """
@@ -41,12 +43,12 @@ class Rule(Enum):
     LOG_BEFORE_CLAIM = (
         "A claim names a log that does not know how far the partition is written: if the member dies, nobody does."
     )
-    INHERIT_ROLLED_BACK = "A file of a rolled-back batch is uploaded late, and nobody deletes it."
-    SWEEP = "A file of a rolled-back batch is uploaded after it was deleted, and stays."
-    ROLL_BACK_BEFORE_DELETE = "A claimer deletes files, and another one has decided to keep them."
+    INHERIT_ROLLED_BACK = "The claimer that rolled a batch back dies, and its files stay."
+    FILL = "A file of a rolled-back batch is deleted, and then its upload arrives."
+    ROLL_BACK_BEFORE_FILL = "A claimer fills names, and another one has decided to keep their files."
     INTEND_BEFORE_UPLOAD = "The member dies, nobody knows of its files, and their rows come again."
     VERIFY_BEFORE_REGISTER = "A fenced owner registers files that were rolled back."
-    FENCED_DELETES_ONLY_ROLLED_BACK = "A fenced owner deletes files that a claimer has kept."
+    SMALLER_LOSS = "One record expires, and the rows of all files that are missing are given up for it."
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Bounds:
         crashes: members that die.
         lost_answers: writes that take effect without an answer.
         late_closes: times that a member, whose assignment has ended, closes the log of a later generation.
+        expiries: records that Kafka deletes, of those that some member has read.
     """
 
     partitions: int = 2
@@ -68,6 +71,7 @@ class Bounds:
     crashes: int = 0
     lost_answers: int = 0
     late_closes: int = 0
+    expiries: int = 0
 
 
 class Span(NamedTuple):
@@ -87,6 +91,15 @@ class Batch(NamedTuple):
     def files(self) -> frozenset["File"]:
         return frozenset(File(self, number) for number in range(FILES))
 
+    @property
+    def rows(self) -> int:
+        """Of each file."""
+        return sum(span.last + 1 - span.first for span in self.spans)
+
+    def expired(self, low: tuple[int, ...]) -> int:
+        """How many of them Kafka no longer has."""
+        return sum(max(0, min(low[span.partition], span.last + 1) - span.first) for span in self.spans)
+
 
 class File(NamedTuple):
     """Each of a batch's files has a column of all its rows, so that one file alone is never enough."""
@@ -101,13 +114,17 @@ class Claim(NamedTuple):
 
 
 class Log(NamedTuple):
-    """``ends`` is the last offset of each partition that is in the table; ``None`` if the log does not have it."""
+    """``ends`` is the last offset of each partition that is in the table; ``None`` if the log does not have it.
+
+    ``kept`` are the files of a kept batch, which may lack some.
+    """
 
     version: int
     ends: tuple[int | None, ...]
     closed: bool = False
     state: Literal["done", "pending", "kept"] = "done"
     batch: Batch | None = None
+    kept: frozenset[File] = frozenset()
     rolled_back: frozenset[File] = frozenset()
 
     @property
@@ -149,13 +166,15 @@ class Member(NamedTuple):
 
 
 ENDED = Member("ended")
+_READING = ("run", "intend", "upload", "verify", "register")  # steps of a member that has claimed its partitions
 
 
 class State(NamedTuple):
     """Everything at one moment. Members and logs are counted by generation.
 
-    ``owners`` and ``committed`` are Kafka's: the generation of each partition, and the group's offset. The last four
-    say how much may still happen.
+    ``owners``, ``committed`` and ``low`` are Kafka's: the generation of each partition, the group's offset and the
+    first offset that is left. ``stored`` are files with rows, ``filled`` placeholders. The last five say how much may
+    still happen.
     """
 
     claims: tuple[Claim, ...]
@@ -163,12 +182,15 @@ class State(NamedTuple):
     members: tuple[Member, ...]
     owners: tuple[int, ...]
     committed: tuple[int, ...]
+    low: tuple[int, ...]
     stored: frozenset[File]
+    filled: frozenset[File]
     registered: frozenset[File]
     rebalances: int
     crashes: int
     lost_answers: int
     late_closes: int
+    expiries: int
 
     def is_current(self, generation: int) -> bool:
         """Whether its partitions are still its own: all of them move together."""
@@ -186,6 +208,10 @@ class State(NamedTuple):
         """It has ended; if its partitions were still its own, the group gives them to a new generation."""
         owners = tuple(NOBODY if owner == generation else owner for owner in self.owners)
         return self.with_member(generation, ENDED)._replace(owners=owners)
+
+    def fill(self, files: frozenset[File]) -> "State":
+        """Placeholders take the names of these files, whether they are there or not."""
+        return self._replace(stored=self.stored - files, filled=self.filled | files)
 
 
 class Step(NamedTuple):
@@ -211,19 +237,18 @@ class Model:
             "close": self._close,
             "check files": self._check_files,
             "keep": self._keep,
-            "delete before rolling back": self._delete_before_rolling_back,
+            "fill before rolling back": self._fill_before_rolling_back,
             "roll back": self._roll_back,
             "register theirs": self._register_theirs,
             "done theirs": self._done_theirs,
             "take over": self._take_over,
             "point": self._point,
-            "delete rolled back": self._delete_rolled_back,
+            "fill": self._fill,
             "run": self._run,
             "intend": self._intend,
             "upload": self._upload,
             "verify": self._verify,
             "register": self._register,
-            "end fenced": self._end_fenced,
         }
 
     def start(self) -> State:
@@ -236,25 +261,28 @@ class Model:
             members=(),
             owners=(NOBODY,) * bounds.partitions,
             committed=(0,) * bounds.partitions,
+            low=(0,) * bounds.partitions,
             stored=nothing,
+            filled=nothing,
             registered=nothing,
             rebalances=bounds.rebalances,
             crashes=bounds.crashes,
             lost_answers=bounds.lost_answers,
             late_closes=bounds.late_closes,
+            expiries=bounds.expiries,
         )
 
     def steps(self, state: State) -> list[Step]:
         """All that can happen next."""
-        found = list(self._rebalance(state))
+        found = [*self._rebalance(state), *self._expire(state)]
         for generation, member in enumerate(state.members):
             if member is ENDED:
                 continue
             if state.crashes:
                 crashed = state.without_member(generation)._replace(crashes=state.crashes - 1)
                 found.append(Step("crash", generation, crashed))
-            if member.step != "end fenced" and not state.is_current(generation):
-                found.append(Step("learn", generation, _fenced(state, generation, member)))
+            if not state.is_current(generation):
+                found.append(Step("learn", generation, state.without_member(generation)))
             do = self._steps[member.step]
             found.extend(Step(name, generation, after) for name, after in do(state, generation, member))
         return found
@@ -266,26 +294,32 @@ class Model:
         for partition, claim in enumerate(state.claims):
             if claim.owner != NOBODY and state.logs[claim.owner].ends[partition] is None:
                 return "a claim names a log that does not know its partition"
-        if not self.is_final(state):
-            return None
-        wanted = [(partition, at) for partition in range(len(state.owners)) for at in range(self.bounds.offsets)]
-        if any(_rows(state.stored, number) != wanted for number in range(FILES)):
-            return "rows are missing or there twice"
+        for generation, member in enumerate(state.members):
+            log = state.logs[generation]
+            if member.step in _READING and not log.closed and log.rolled_back & state.stored:
+                return "readers see rows that were rolled back, and their owner reads them again"
+        return self._violation_at_the_end(state) if self.is_final(state) else None
+
+    def _violation_at_the_end(self, state: State) -> str | None:
+        lost = 0
+        for number in range(FILES):
+            rows = _rows(state.stored, number)
+            if len(set(rows)) != len(rows):
+                return "rows are there twice"
+            lost += len(state.owners) * self.bounds.offsets - len(rows)
+        if lost > FILES * sum(state.low):
+            return "more rows are lost than have expired"
         if state.registered != state.stored:
             return "the catalog does not list the files of the table"
         return None
 
     def is_final(self, state: State) -> bool:
-        """Whether all is consumed and committed, everybody is at rest, and no file waits for its deletion."""
+        """Whether all is consumed and committed, and everybody is at rest."""
         if any(at != self.bounds.offsets for at in state.committed) or NOBODY in state.owners:
             return False
         if any(state.members[owner].step != "run" for owner in state.owners):
             return False
-        if any(member.step not in ("run", "ended") for member in state.members):
-            return False
-        return not self._keeps(Rule.SWEEP) or not any(
-            state.logs[owner].rolled_back & state.stored for owner in state.owners
-        )
+        return all(member.step in ("run", "ended") for member in state.members)
 
     def _keeps(self, rule: Rule) -> bool:
         return rule is not self._without
@@ -318,6 +352,15 @@ class Model:
                     rebalances=left,
                 ),
             )
+
+    def _expire(self, state: State) -> Iterator[Step]:
+        """Kafka deletes the first record of a partition, which some owner has read."""
+        for partition, low in enumerate(state.low if state.expiries else ()):
+            owner = state.claims[partition].owner
+            end = None if owner == NOBODY else state.logs[owner].moved[partition]
+            if end is not None and low <= end:
+                after = state._replace(low=_put(state.low, partition, low + 1), expiries=state.expiries - 1)
+                yield Step("expire", partition, after)
 
     # --- claiming: app.journal.takeover and settle --------------------------------------------------------------------
 
@@ -364,20 +407,31 @@ class Model:
         log = state.logs[member.former[0]]
         if log.batch is None:  # another member has settled it
             step = "read log"
-        elif not log.batch.files <= state.stored:
-            step = "roll back" if self._keeps(Rule.ROLL_BACK_BEFORE_DELETE) else "delete before rolling back"
+        elif not self._is_kept(log.batch, state):
+            step = "roll back" if self._keeps(Rule.ROLL_BACK_BEFORE_FILL) else "fill before rolling back"
         else:
             step = "keep" if self._keeps(Rule.KEEP_BEFORE_REGISTER) else "register theirs"
         yield "check files", state.with_member(generation, member._replace(step=step))
 
+    def _is_kept(self, batch: Batch, state: State) -> bool:
+        """Whether all files are there, or keeping those that are loses no more rows than reading them again."""
+        missing = batch.files - state.stored
+        expired = batch.expired(state.low)
+        if not missing or not expired or missing == batch.files:
+            return not missing
+        return not self._keeps(Rule.SMALLER_LOSS) or len(missing) * batch.rows <= FILES * expired
+
     def _keep(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         log = state.logs[member.former[0]]
-        yield from self._write_theirs("keep", state, generation, member, log._replace(state="kept", ends=log.moved))
+        files = log.batch.files if log.batch else frozenset[File]()
+        kept = files & state.stored
+        new = log._replace(state="kept", ends=log.moved, kept=kept, rolled_back=log.rolled_back | (files - kept))
+        yield from self._write_theirs("keep", state, generation, member, new)
 
-    def _delete_before_rolling_back(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _fill_before_rolling_back(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         batch = state.logs[member.former[0]].batch
-        deleted = state._replace(stored=state.stored - batch.files) if batch else state
-        yield "delete", deleted.with_member(generation, member._replace(step="roll back"))
+        filled = state.fill(batch.files) if batch else state
+        yield "fill", filled.with_member(generation, member._replace(step="roll back"))
 
     def _roll_back(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         log = state.logs[member.former[0]]
@@ -391,12 +445,14 @@ class Model:
             yield "read log", state.with_member(generation, member._replace(step="read log"))
             return
         step = "done theirs" if log.state == "kept" else "keep"
-        registered = state._replace(registered=state.registered | log.batch.files)
+        files = log.kept if log.state == "kept" else log.batch.files
+        registered = state._replace(registered=state.registered | files)
         yield "register theirs", registered.with_member(generation, member._replace(step=step))
 
     def _done_theirs(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         log = state.logs[member.former[0]]
-        yield from self._write_theirs("done theirs", state, generation, member, log._replace(state="done", batch=None))
+        new = log._replace(state="done", batch=None, kept=frozenset())
+        yield from self._write_theirs("done theirs", state, generation, member, new)
 
     def _write_theirs(
         self, name: str, state: State, generation: int, member: Member, new: Log
@@ -424,7 +480,9 @@ class Model:
                 ends[partition] = state.logs[claim.owner].ends[partition]
                 if self._keeps(Rule.INHERIT_ROLLED_BACK):
                     listed |= state.logs[claim.owner].rolled_back
-        then = member._replace(step="point" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "delete rolled back")
+            if (end := ends[partition]) is not None:
+                ends[partition] = max(end, state.low[partition] - 1)
+        then = member._replace(step="point" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "fill")
         new = log._replace(ends=tuple(ends), rolled_back=listed)
         if new == log:
             yield "take over", state.with_member(generation, then)
@@ -459,11 +517,12 @@ class Model:
             return member
         if member.left:
             return _again(member, member.left)
-        return member._replace(step="delete rolled back" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "take over")
+        return member._replace(step="fill" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "take over")
 
-    def _delete_rolled_back(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
-        deleted = state._replace(stored=state.stored - state.logs[generation].rolled_back)
-        yield "delete rolled back", deleted.with_member(generation, Member("run", member.partitions))
+    def _fill(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        files = state.logs[generation].rolled_back
+        without = state.fill(files) if self._keeps(Rule.FILL) else state._replace(stored=state.stored - files)
+        yield "fill", without.with_member(generation, Member("run", member.partitions))
 
     # --- batch by batch: app.journal.generation -----------------------------------------------------------------------
 
@@ -488,16 +547,14 @@ class Model:
                 committed[partition] = max(committed[partition], 0 if end is None else end + 1)
             if tuple(committed) != state.committed:
                 yield "commit", state._replace(committed=tuple(committed))
-        if self._keeps(Rule.SWEEP) and log.rolled_back & state.stored:
-            yield "sweep", state._replace(stored=state.stored - log.rolled_back)
 
     def _batches(self, generation: int, member: Member, log: Log) -> Iterator[Batch]:
-        """One or two of the next offsets, of one or several partitions."""
+        """Up to three of the next offsets, of one or several partitions."""
         choices: list[list[Span | None]] = []
         for partition in member.partitions:
             end = log.moved[partition]
             first = 0 if end is None else end + 1
-            lasts = range(first, min(self.bounds.offsets, first + 2))
+            lasts = range(first, min(self.bounds.offsets, first + 3))
             choices.append([None, *(Span(partition, first, last) for last in lasts)])
         for chosen in product(*choices):
             spans = tuple(span for span in chosen if span is not None)
@@ -517,6 +574,10 @@ class Model:
 
     def _upload(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         assert member.batch is not None
+        file = File(member.batch, member.uploaded)
+        if file in state.filled:
+            yield "upload: refused", state.without_member(generation)
+            return
         uploaded = member.uploaded + 1
         if uploaded < FILES:
             step = "upload"
@@ -524,13 +585,13 @@ class Model:
             step = "intend"
         else:
             step = "verify" if self._keeps(Rule.VERIFY_BEFORE_REGISTER) else "register"
-        stored = state.stored | {File(member.batch, member.uploaded)}
+        stored = state.stored | {file}
         then = member._replace(uploaded=uploaded, step=step)
         yield "upload", state._replace(stored=stored).with_member(generation, then)
 
     def _verify(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         if state.logs[generation].closed:
-            yield "verify: fenced", _fenced(state, generation, member)
+            yield "verify: fenced", state.without_member(generation)
         else:
             yield "verify", state.with_member(generation, member._replace(step="register"))
 
@@ -544,27 +605,13 @@ class Model:
     ) -> Iterator[tuple[str, State]]:
         """Replace our own log. One that is open is always our own version, and nobody opens a closed one."""
         if self._keeps(Rule.CONDITIONAL_WRITES) and state.logs[generation].closed:
-            yield f"{name}: fenced", _fenced(state, generation, member)
+            yield f"{name}: fenced", state.without_member(generation)
             return
         written = state.with_log(generation, new)
         yield name, written.with_member(generation, then)
         if state.lost_answers:
             again = written._replace(lost_answers=state.lost_answers - 1)
             yield f"{name}: no answer", again.with_member(generation, unsure)
-
-    def _end_fenced(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
-        """Delete those files of the batch that our own log lists as rolled back."""
-        assert member.batch is not None
-        files = member.batch.files
-        if self._keeps(Rule.FENCED_DELETES_ONLY_ROLLED_BACK):
-            files &= state.logs[generation].rolled_back
-        yield "end fenced", state._replace(stored=state.stored - files).without_member(generation)
-
-
-def _fenced(state: State, generation: int, member: Member) -> State:
-    if member.batch is None:
-        return state.without_member(generation)
-    return state.with_member(generation, member._replace(step="end fenced"))
 
 
 def _again(member: Member, waiting: tuple[int, ...]) -> Member:
@@ -640,7 +687,7 @@ def _path(came_from: _CameFrom, at: int) -> str:
 
 
 # What must not happen too early in a walk, or there would be nothing left to go wrong.
-_WEIGHTS = {"crash": 0.15, "rebalance": 0.25, "learn": 0.3, "sweep": 0.5}
+_WEIGHTS = {"crash": 0.15, "rebalance": 0.25, "learn": 0.3, "expire": 0.1}
 _NO_ANSWER_WEIGHT = 0.3
 _LONGEST_WALK = 3000
 

@@ -18,17 +18,19 @@ QUICK = (
     Bounds(partitions=1, rebalances=1, lost_answers=1),
     Bounds(partitions=2, rebalances=0, crashes=1),  # files are shared by two partitions
     Bounds(partitions=2, rebalances=0, lost_answers=1),
+    Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, expiries=1),
 )
 THOROUGH = (
     Bounds(partitions=2, rebalances=1),
     Bounds(partitions=2, rebalances=0, crashes=1, lost_answers=1),
     Bounds(partitions=1, rebalances=1, crashes=1, lost_answers=1, late_closes=1),
 )
-MANY = Bounds(partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2)
+MANY = Bounds(partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, expiries=2)
 # The fewest that show what each rule prevents: two claimers at once, or one of them and a death.
 TWO_CLAIMERS = Bounds(partitions=1, rebalances=2)
 ONE_CLAIMER = Bounds(partitions=1, rebalances=1, crashes=1)
-OF_TWO_CLAIMERS = (Rule.KEEP_BEFORE_REGISTER, Rule.ROLL_BACK_BEFORE_DELETE)
+OF_TWO_CLAIMERS = (Rule.KEEP_BEFORE_REGISTER, Rule.ROLL_BACK_BEFORE_FILL)
+ONE_EXPIRY = Bounds(partitions=1, offsets=3, rebalances=0, crashes=1, expiries=1)  # of three rows in two files
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_every_row_is_there_once_after_many_steps_at_random(seed: int) -> None:
 
 @pytest.mark.parametrize("rule", Rule)
 def test_without_a_rule_rows_are_lost_or_doubled(rule: Rule) -> None:
-    bounds = TWO_CLAIMERS if rule in OF_TWO_CLAIMERS else ONE_CLAIMER
+    bounds = ONE_EXPIRY if rule is Rule.SMALLER_LOSS else TWO_CLAIMERS if rule in OF_TWO_CLAIMERS else ONE_CLAIMER
     found = search(Model(bounds, without=rule), FEWER_STATES)
     print(f"{rule.value}\n{found.violation}")
     assert found.violation

@@ -17,7 +17,7 @@ from app.errors import ConfigError
 from app.storage.azure.client import LIMITS, Limits, grant_of, new_client
 from app.storage.azure.errors import ADDRESS_HINT, NotAzureError, error_code, translated
 from app.storage.azure.target import AzureTarget
-from app.storage.base import ChangedError, Document, StoredObject, content_type, find, holds
+from app.storage.base import ChangedError, Document, StoredObject, content_type, holds
 from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen
 from app.storage.os_errors import os_translated
 from app.storage.probe import own_object
@@ -45,7 +45,7 @@ class AzureStore:
         self._limits = limits
         self._grant = grant_of(target)
         self._was_authorised = False
-        self._documents = ConditionalWriter(self.uri, self._put, self._look)
+        self._documents: ConditionalWriter[bytes, str] = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
 
     @property
@@ -78,13 +78,18 @@ class AzureStore:
             if not self._documents.probe(key, b"{}", b'{"second": true}'):
                 self._files.do_without_conditions()
 
+    @property
+    def refuses_overwrites(self) -> bool:
+        """Whether the service knows conditional writes; Azure does."""
+        return self._files.has_conditions
+
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Put the file under ``key``. Blocks of a large one are nowhere to be seen before all are there."""
-        doing = self._doing("uploading", key)
-        with os_translated(doing), path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            answer = self._send(doing, key, file, size, WHATEVER_IS_THERE)
-        return StoredObject(key, size, answer["last_modified"])
+        """Put the file under ``key``, where nothing is; no block of a large one is seen before all are there."""
+        return self._files.create(key, path)
+
+    def overwrite(self, key: str, body: bytes) -> None:
+        """Put a small object in place of whatever is there."""
+        self._put(key, body, WHATEVER_IS_THERE)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Yield the objects under ``prefix`` in the order of their keys, 5,000 per request."""
@@ -127,11 +132,7 @@ class AzureStore:
 
     def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
         """Put the file in place of the version ``replaces``; a lost answer is found out by reading."""
-        self._files.write(key, path, replaces)
-        stored = find(self, key)
-        if stored is None:
-            raise ChangedError(f"{self.uri}/{key} was deleted right after it was replaced")
-        return stored
+        return self._files.write(key, path, replaces)
 
     def download(self, key: str, path: Path) -> str:
         """Copy the object into a local file; nothing is left of one that does not arrive whole."""
@@ -160,17 +161,17 @@ class AzureStore:
         """Put a small object and return its ETag."""
         return str(self._send(self._doing("writing", key), key, body, len(body), replaces)["etag"])
 
-    def _look(self, key: str, body: bytes) -> Seen | None:
+    def _look(self, key: str, body: bytes) -> Seen[str] | None:
         found = self.read(key)
-        return Seen(found.etag, found.body == body) if found else None
+        return Seen(found.etag, found.body == body, found.etag) if found else None
 
-    def _put_file(self, key: str, path: Path, replaces: Replaces) -> str:
-        """Put a file and return its ETag."""
-        doing = self._doing("replacing", key)
+    def _put_file(self, key: str, path: Path, replaces: Replaces) -> StoredObject:
+        doing = self._doing("uploading", key)
         with os_translated(doing), path.open("rb") as file:
-            return str(self._send(doing, key, file, os.fstat(file.fileno()).st_size, replaces)["etag"])
+            size = os.fstat(file.fileno()).st_size
+            return StoredObject(key, size, self._send(doing, key, file, size, replaces)["last_modified"])
 
-    def _look_at_file(self, key: str, path: Path) -> Seen | None:
+    def _look_at_file(self, key: str, path: Path) -> Seen[StoredObject] | None:
         doing = self._doing("reading", key)
         with os_translated(doing), self._asking(doing):
             try:
@@ -179,7 +180,9 @@ class AzureStore:
                 if error_code(error) != _NO_OBJECT:
                     raise
                 return None
-            return Seen(stream.properties.etag, holds(path, stream.chunks()))
+            found = stream.properties
+            stored = StoredObject(key, found.size, found.last_modified)
+            return Seen(found.etag, holds(path, stream.chunks()), stored)
 
     def _send(self, doing: str, key: str, body: bytes | BinaryIO, size: int, replaces: Replaces) -> dict[str, Any]:
         """Put an object in place of that version, with a checksum for the service to hold against what arrives."""

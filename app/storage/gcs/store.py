@@ -48,7 +48,7 @@ class GcsStore:
     def __init__(self, target: GcsTarget, *, max_workers: int, limits: Limits = LIMITS) -> None:
         self._target = target
         self._bucket = GcsBucket(target, max_workers=max_workers, limits=limits)
-        self._documents = ConditionalWriter(self.uri, self._put, self._look)
+        self._documents: ConditionalWriter[bytes, str] = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
 
     @property
@@ -77,9 +77,18 @@ class GcsStore:
             if not self._documents.probe(key, b"{}", b'{"second": true}'):
                 self._files.do_without_conditions()
 
+    @property
+    def refuses_overwrites(self) -> bool:
+        """Whether the store knows conditional writes; Google does."""
+        return self._files.has_conditions
+
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Store the file under ``key``: nobody sees a part of it."""
-        return _stored(self._send_file(f"uploading {self.uri}/{key}", path, key, WHATEVER_IS_THERE))
+        """Store the file under ``key``, where nothing is: nobody sees a part of it."""
+        return self._files.create(key, path)
+
+    def overwrite(self, key: str, body: bytes) -> None:
+        """Store a small object in place of whatever is there."""
+        self._put(key, body, WHATEVER_IS_THERE)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Yield the objects under ``prefix`` in the order of their keys (UTF-8 bytes), 1,000 per request."""
@@ -127,11 +136,7 @@ class GcsStore:
 
     def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
         """Put the file in place of the version ``replaces``; a lost answer is found out by its checksum."""
-        self._files.write(key, path, replaces)
-        found = self._attributes(key)
-        if found is None:
-            raise ChangedError(f"{self.uri}/{key} was deleted right after it was replaced")
-        return _stored(found)
+        return self._files.write(key, path, replaces)
 
     def download(self, key: str, path: Path) -> str:
         """Copy the object into a local file; nothing is left of one that does not arrive whole."""
@@ -162,26 +167,22 @@ class GcsStore:
         doing = f"writing {self.uri}/{key}"
         return _generation(self._send(doing, key, BytesIO(body), len(body), replaces), doing)
 
-    def _look(self, key: str, body: bytes) -> Seen | None:
+    def _look(self, key: str, body: bytes) -> Seen[str] | None:
         found = self.read(key)
-        return Seen(found.etag, found.body == body) if found else None
+        return Seen(found.etag, found.body == body, found.etag) if found else None
 
-    def _put_file(self, key: str, path: Path, replaces: Replaces) -> str:
-        """Store a file and return its generation."""
-        doing = f"replacing {self.uri}/{key}"
-        return _generation(self._send_file(doing, path, key, replaces), doing)
+    def _put_file(self, key: str, path: Path, replaces: Replaces) -> StoredObject:
+        doing = f"uploading {self.uri}/{key}"
+        with os_translated(doing), path.open("rb") as file:
+            return _stored(self._send(doing, key, file, os.fstat(file.fileno()).st_size, replaces))
 
-    def _look_at_file(self, key: str, path: Path) -> Seen | None:
+    def _look_at_file(self, key: str, path: Path) -> Seen[StoredObject] | None:
         found = self._attributes(key)
         if found is None:
             return None
         doing = f"reading {self.uri}/{key}"
         with os_translated(doing):
-            return Seen(_generation(found, doing), found.md5_hash == _md5(path))
-
-    def _send_file(self, doing: str, path: Path, key: str, replaces: Replaces) -> Blob:
-        with os_translated(doing), path.open("rb") as file:
-            return self._send(doing, key, file, os.fstat(file.fileno()).st_size, replaces)
+            return Seen(_generation(found, doing), found.md5_hash == _md5(path), _stored(found))
 
     def _send(self, doing: str, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Blob:
         """Store an object in place of that version, its checksum compared; the answer is sure to have a generation."""

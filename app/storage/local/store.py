@@ -3,9 +3,10 @@
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from io import BytesIO
@@ -17,6 +18,12 @@ from app.errors import ConfigError, FatalError
 from app.storage.base import CHUNK, ChangedError, Document, StoredObject
 from app.storage.os_errors import os_translated
 
+logger = logging.getLogger(__name__)
+
+_NO_LINKS = (
+    "%s knows no hard links (%s), so a late upload may overwrite. Files of batches that were rolled back are deleted "
+    "repeatedly instead: their rows may be there twice for up to ten minutes after a crash"
+)
 # Readers skip names that begin with a dot, and globs look for .parquet at the end. Short, because the final name may
 # already be as long as the file system allows.
 _UNFINISHED = ".upload-"
@@ -32,6 +39,7 @@ class LocalStore:
 
     def __init__(self, folder: Path) -> None:
         self._root = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would replace links by their targets
+        self.refuses_overwrites = True
 
     @property
     def uri(self) -> str:
@@ -52,16 +60,37 @@ class LocalStore:
             next(folder.iterdir(), None)
 
     def probe_conditions(self, prefix: str) -> None:
-        """Nothing to find out: a lock and a rename work in every folder."""
+        """Find out whether files can have a second name here: linking is the one way that never replaces a file."""
+        with os_translated(f"trying out {self.uri}/{prefix}"):
+            first, second = (_unfinished_file_in(self._root / prefix) for _ in range(2))
+            first.touch(exist_ok=False)
+            try:
+                second.hardlink_to(first)
+            except OSError as error:
+                self.refuses_overwrites = False
+                logger.warning(_NO_LINKS, self.uri, error.strerror)
+            finally:
+                first.unlink()
+                second.unlink(missing_ok=True)
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Copy the file under ``key``: complete and on the disk under another name first, then renamed."""
+        """Copy the file under ``key``, where nothing is: complete and on the disk under another name first."""
         doing = f"uploading {self.uri}/{key}"
         with self._reaching(doing, key) as target:
             _make_folder(target.parent)
             with path.open("rb") as source:
-                stat = _put_in_place(source, target)
-        return _stored_object(key, stat)
+                try:
+                    return _stored_object(key, _put_in_place(source, target, self._place))
+                except FileExistsError:
+                    if _etag_of_file(target) != _etag_of_file(path):
+                        raise self._changed(key) from None
+            return _stored_object(key, target.stat())
+
+    def overwrite(self, key: str, body: bytes) -> None:
+        """Put a small file in place of whatever is there."""
+        with self._reaching(f"writing {self.uri}/{key}", key) as target:
+            _make_folder(target.parent)
+            _put_in_place(BytesIO(body), target)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Yield the files whose key starts with ``prefix`` in the order of their keys, one folder at a time."""
@@ -167,6 +196,14 @@ class LocalStore:
         with suppress(OSError):  # the next step reports what is wrong there
             os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
+    def _place(self, unfinished: Path, target: Path) -> None:
+        """Give a complete file its name; where links are known, only if no other file has it."""
+        if self.refuses_overwrites:
+            target.hardlink_to(unfinished)
+            unfinished.unlink()
+        else:
+            unfinished.replace(target)
+
     def _changed(self, key: str) -> ChangedError:
         return ChangedError(f"{self.uri}/{key} is not the version that was to be replaced")
 
@@ -243,12 +280,14 @@ def _etag_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _put_in_place(source: BinaryIO, target: Path) -> os.stat_result:
-    """Write all of it to the disk under another name, then rename."""
+def _put_in_place(
+    source: BinaryIO, target: Path, place: Callable[[Path, Path], object] = Path.replace
+) -> os.stat_result:
+    """Write all of it to the disk under another name, then give it its own; ``place`` does that."""
     unfinished = _unfinished_file_in(target.parent)
     try:
         stat = _copy_to_disk(source, unfinished)
-        unfinished.replace(target)
+        place(unfinished, target)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

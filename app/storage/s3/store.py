@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal, cast
 from botocore.exceptions import ClientError
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.storage.base import CHUNK, ChangedError, Document, StoredObject, holds
-from app.storage.conditional import ConditionalWriter, Replaces, Seen
+from app.storage.base import CHUNK, Document, StoredObject, holds
+from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen
 from app.storage.os_errors import os_translated
 from app.storage.probe import own_object
 from app.storage.s3.client import LIMITS, Limits, is_aws, new_client
 from app.storage.s3.errors import PROXY_HINT, Question, error_code, status_of, translated
 from app.storage.s3.target import S3Target
-from app.storage.s3.upload import Encryption, Sender, field_of
+from app.storage.s3.upload import Encryption, Sender, answered_at, field_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -65,7 +65,7 @@ class S3Store:
         if sse_kms_key_id:
             self._encryption["SSEKMSKeyId"] = sse_kms_key_id
         self._sender = Sender(lambda: self._client, target.bucket, self._asking, self._encryption, limits)
-        self._documents = ConditionalWriter(self.uri, self._put, self._look)
+        self._documents: ConditionalWriter[bytes, str] = ConditionalWriter(self.uri, self._put, self._look)
         self._files = ConditionalWriter(self.uri, self._put_file, self._look_at_file)
 
     @property
@@ -102,10 +102,18 @@ class S3Store:
             self.read(key)
             self._sender.check_abort(key)
 
+    @property
+    def refuses_overwrites(self) -> bool:
+        """Whether the store knows conditional writes."""
+        return self._files.has_conditions
+
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Put the file under ``key``; readers see the whole object or none."""
-        sent = self._sender.send_file(f"uploading {self.uri}/{key}", key, path)
-        return StoredObject(key, sent.size, sent.at)
+        """Put the file under ``key``, where nothing is; readers see the whole object or none."""
+        return self._files.create(key, path)
+
+    def overwrite(self, key: str, body: bytes) -> None:
+        """Put a small object in place of whatever is there."""
+        self._put(key, body, WHATEVER_IS_THERE)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Yield the objects under ``prefix`` in the order of their keys (UTF-8 bytes), 1,000 per request."""
@@ -156,11 +164,7 @@ class S3Store:
 
     def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
         """Put the file in place of the version ``replaces``; a lost answer is found out by reading."""
-        self._files.write(key, path, replaces)
-        stored = next((found for found in self.list(key) if found.key == key), None)
-        if stored is None:
-            raise ChangedError(f"{self.uri}/{key} was deleted right after it was replaced")
-        return stored
+        return self._files.write(key, path, replaces)
 
     def download(self, key: str, path: Path) -> str:
         """Copy the object into a local file; nothing is left of one that does not arrive whole."""
@@ -196,17 +200,17 @@ class S3Store:
         """Put a small object and return its ETag."""
         return self._sender.send(f"writing {self.uri}/{key}", key, body, replaces).etag
 
-    def _look(self, key: str, body: bytes) -> Seen | None:
+    def _look(self, key: str, body: bytes) -> Seen[str] | None:
         found = self.read(key)
-        return Seen(found.etag, found.body == body) if found else None
+        return Seen(found.etag, found.body == body, found.etag) if found else None
 
-    def _put_file(self, key: str, path: Path, replaces: Replaces) -> str:
-        """Put a file and return its ETag."""
-        return self._sender.send_file(f"replacing {self.uri}/{key}", key, path, replaces).etag
+    def _put_file(self, key: str, path: Path, replaces: Replaces) -> StoredObject:
+        sent = self._sender.send_file(f"uploading {self.uri}/{key}", key, path, replaces)
+        return StoredObject(key, sent.size, sent.at)
 
-    def _look_at_file(self, key: str, path: Path) -> Seen | None:
+    def _look_at_file(self, key: str, path: Path) -> Seen[StoredObject] | None:
         doing = f"reading {self.uri}/{key}"
-        with os_translated(f"replacing {self.uri}/{key}"), self._asking(doing, key):
+        with os_translated(doing), self._asking(doing, key):
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=key)
             except ClientError as error:
@@ -214,7 +218,9 @@ class S3Store:
                     return None
                 raise
             with closing(answer["Body"]) as stream:
-                return Seen(field_of(answer, "ETag", doing), holds(path, stream.iter_chunks(CHUNK)))
+                is_ours = holds(path, stream.iter_chunks(CHUNK))
+            stored = StoredObject(key, path.stat().st_size, answered_at(answer["ResponseMetadata"]["HTTPHeaders"]))
+            return Seen(field_of(answer, "ETag", doing), is_ours, stored)
 
     def _says_nothing_is_there(self, error: ClientError, key: str) -> bool:
         """Whether there is no object. Who may list a part of the bucket alone gets 403 for that, instead of 404."""

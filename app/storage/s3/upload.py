@@ -94,7 +94,7 @@ class Sender:
         """
         return self._put(doing, key, body, len(body), replaces)
 
-    def send_file(self, doing: str, key: str, path: Path, replaces: Replaces = WHATEVER_IS_THERE) -> Sent:
+    def send_file(self, doing: str, key: str, path: Path, replaces: Replaces) -> Sent:
         """Put a file in place of that version; errors as for ``send``."""
         with os_translated(doing), path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -207,10 +207,10 @@ def _condition(replaces: Replaces) -> _Condition:
 
 def _sent(answer: "_Stored", size: int, doing: str) -> Sent:
     etag = field_of(answer, "ETag", doing)
-    return Sent(etag, size, _answered_at(answer["ResponseMetadata"]["HTTPHeaders"]))
+    return Sent(etag, size, answered_at(answer["ResponseMetadata"]["HTTPHeaders"]))
 
 
-def _answered_at(headers: Mapping[str, str]) -> datetime:
+def answered_at(headers: Mapping[str, str]) -> datetime:
     """The store's clock where it shows one, else ours."""
     try:
         return parsedate_to_datetime(headers.get("date", "")).astimezone(UTC)

@@ -88,7 +88,15 @@ class Bench:
         check_group: Callable[[], ConnectorError | None] = lambda: None,
     ) -> Claims:
         claims = Claims(
-            takeover=Takeover(self.store, "data/t", "group", roots=ROOTS, offsets=self.kafka, register=self.register),
+            takeover=Takeover(
+                self.store,
+                "data/t",
+                "group",
+                roots=ROOTS,
+                offsets=self.kafka,
+                register=self.register,
+                now=self.journals.epoch,
+            ),
             new_generation=self.generation,
             ownership=self.ownership if exactly_once else None,
             offsets=self.kafka,

@@ -1,6 +1,7 @@
 """Generations and takeovers over a real folder, and the files that their logs speak of."""
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from app.errors import ConnectorError
@@ -10,7 +11,8 @@ from app.journal.generation import Generation, Intent
 from app.journal.group_offsets import PartitionOffsets
 from app.journal.log import GenerationLog, Progress, parse_log
 from app.journal.takeover import Begin, Takeover
-from app.model import TopicPartition
+from app.model import OffsetRange, TopicPartition
+from app.storage.base import ChangedError
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 
@@ -18,6 +20,7 @@ P0, P1, P2 = (TopicPartition("sensors", number) for number in range(3))
 ROOTS = ("data/t/", "data/_dead_letter/t/")
 OURS, THEIRS, THIRD = "aaaaaaaa", "bbbbbbbb", "cccccccc"
 BODY = b"0123456789"  # of every file
+PLACEHOLDER = b"no rows"
 
 
 class Bench:
@@ -58,7 +61,9 @@ class Bench:
     # --- members ----------------------------------------------------------------------------------------------------
 
     def generation(self, owner: str = OURS) -> Generation:
-        return Generation(self.store, self.log_key(owner), owner, roots=ROOTS, clock=self.clock, now=self.epoch)
+        return Generation(
+            self.store, self.log_key(owner), owner, roots=ROOTS, fill=self.fill, clock=self.clock, now=self.epoch
+        )
 
     def begun(self, owner: str = OURS, tps: Sequence[TopicPartition] = (P0,), end: int = -1) -> Generation:
         """A generation that has just taken over these partitions, up to this offset."""
@@ -93,6 +98,10 @@ class Bench:
         return Takeover(
             self.store, "data/t", "group", roots=ROOTS, offsets=self, register=self.register, now=self.epoch
         )
+
+    def fill(self, keys: Collection[str]) -> None:
+        for key in keys:
+            self.store.overwrite(key, PLACEHOLDER)
 
     # --- what is stored ---------------------------------------------------------------------------------------------
 
@@ -134,8 +143,22 @@ class Bench:
         for name in names:
             self.overwrite(key_of(name), body)
 
+    def upload_late(self, *names: str) -> None:
+        """Uploads of a former owner arrive, as far as the store takes them."""
+        path = self.lake / "late"
+        path.write_bytes(BODY)
+        for name in names:
+            with contextlib.suppress(ChangedError):
+                self.store.upload(path, key_of(name))
+
     def has(self, name: str) -> bool:
-        return (self.lake / key_of(name)).exists()
+        """Whether readers see the rows of this file."""
+        path = self.lake / key_of(name)
+        return path.exists() and path.read_bytes() != PLACEHOLDER
+
+    def is_filled(self, name: str) -> bool:
+        path = self.lake / key_of(name)
+        return path.exists() and path.read_bytes() == PLACEHOLDER
 
     def check_versions(self) -> None:
         """Each version has a higher number than the one before: none has another's ETag."""
@@ -177,6 +200,7 @@ def intent(
     ends: Mapping[TopicPartition, int] | None = None,
     also: Sequence[str] = (),
 ) -> Intent:
-    """``end`` is that of the first partition, where ``ends`` does not give others."""
+    """A batch of five offsets of each partition; ``end`` is that of the first, where ``ends`` does not give others."""
     files = tuple(file(name) for name in names)
-    return Intent(batch, {P0: end} if ends is None else ends, files, tuple(key_of(name) for name in also))
+    offsets = [OffsetRange(tp, last - 4, last) for tp, last in ({P0: end} if ends is None else ends).items()]
+    return Intent(batch, offsets, files, {key_of(name): 1 for name in also})

@@ -32,7 +32,7 @@ LOG = GenerationLog(
     state="pending",
     partitions=(Progress(topic="sensors", partition=3, end=39, to=49, topic_id="Zm9v"),),
     files=(FILE,),
-    also=("data/_dead_letter/t/data_1.parquet", "data/t/p=a/.vidx/data_1.parquet"),
+    also={"data/_dead_letter/t/data_1.parquet": 2, "data/t/p=a/.vidx/data_1.parquet": 0},
     revoked=(RolledBack(key="data/t/p=b/data_0.parquet", since=1_700_000_000),),
 )
 CLAIM = PartitionClaim(seq=7, owner="0a1b2c3d", cluster_id="one")
@@ -100,12 +100,12 @@ def test_the_stored_log_says_its_version_and_all_that_a_roll_forward_takes() -> 
     fields = json.loads(LOG.to_body())
     assert (fields["version"], json.loads(CLAIM.to_body())["version"]) == (2, 2)
     assert fields["files"] == [{"key": FILE.key, "size": 10, "rows": 3, "partition_values": {"p": "a"}}]
-    assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000, "deleted": False}]
+    assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000, "removed": False}]
 
 
 def test_a_log_decides_by_its_data_files_and_by_the_others_where_there_are_none() -> None:
     assert LOG.deciding == (FILE.key,)
-    assert LOG.changed(files=()).deciding == LOG.also
+    assert LOG.changed(files=()).deciding == tuple(LOG.also)
 
 
 def test_a_long_list_of_rolled_back_objects_comes_back_and_takes_little_room() -> None:
@@ -213,7 +213,7 @@ def test_what_is_not_a_claim_is_refused_and_the_message_names_what(body: bytes, 
         (stored(LOG, revoked=[{"key": "data/t/x", "since": "today"}]), r"revoked\.0\.since"),
         (stored(LOG, state="done", partitions=[]), "a log that is done has files"),
         (stored(LOG, state="kept"), "a log that is kept has the ends of a batch"),
-        (stored(LOG, also=["other/x"]), "it names other/x, which is not below"),
+        (stored(LOG, also={"other/x": 0}), "it names other/x, which is not below"),
         (stored(LOG, revoked=[{"key": "data/t/../u", "since": 1}]), "which is not below"),
     ],
 )
@@ -243,15 +243,15 @@ def test_a_refusal_shows_no_contents() -> None:
 )
 @pytest.mark.parametrize("where", ["files", "also", "revoked"])
 def test_a_key_that_is_not_below_the_table_is_refused_by_its_name(where: str, key: str) -> None:
-    entry = {"files": {**FILE.model_dump(), "key": key}, "also": key, "revoked": {"key": key, "since": 1}}[where]
+    values = {"files": [{**FILE.model_dump(), "key": key}], "also": {key: 0}, "revoked": [{"key": key, "since": 1}]}
     with pytest.raises(ValueError, match="is not below data/t/ or data/_dead_letter/t/") as refused:
-        parse_log(stored(LOG, **{where: [entry]}), ROOTS)
+        parse_log(stored(LOG, **{where: values[where]}), ROOTS)
     assert f"it names {key}, which" in str(refused.value)
 
 
 @pytest.mark.parametrize("key", ["data/t/p=../x.parquet", "data/t/p=a/..x.parquet", "data/t/x"])
 def test_dots_inside_of_a_name_are_just_dots(key: str) -> None:
-    assert parse_log(stored(LOG, also=[key]), ROOTS).also == (key,)
+    assert parse_log(stored(LOG, also={key: 0}), ROOTS).also == {key: 0}
 
 
 # --- where it lies --------------------------------------------------------------------------------------------------

@@ -122,12 +122,34 @@ def is_open(generation: Generation) -> bool:
 
 
 @pytest.mark.parametrize("step", STEPS_OF_A_BATCH)
-def test_the_fenced_one_deletes_what_of_its_own_was_rolled_back_and_nothing_else(bench: Bench, step: Step) -> None:
+def test_the_fenced_one_leaves_the_placeholders_to_the_new_owner(bench: Bench, step: Step) -> None:
+    """Another one of its own uploads may still be in the network."""
+    owner = bench.begun(OURS)
+    owner.intend(intent("1", "2", batch=0))
+    bench.claimed(THEIRS)
+    with pytest.raises(FencedError):
+        step(owner)
+    assert bench.store.deleted == []
+    bench.upload_late("1", "2")
+    assert not bench.has("1")
+    assert not bench.has("2")
+
+
+@pytest.mark.parametrize("step", STEPS_OF_A_BATCH)
+@pytest.mark.parametrize("reason", ["no conditional writes", "an hour later"])
+def test_where_no_placeholder_refuses_the_fenced_one_deletes_its_own_late_uploads(
+    bench: Bench, step: Step, reason: str
+) -> None:
+    """As after a machine slept for hours amid an upload, which the library has then repeated."""
+    bench.store.refuses_overwrites = reason == "an hour later"
     bench.begun(OURS).intend(intent("old"))
     owner = bench.claimed(THEIRS)  # rolls "old" back
     owner.intend(intent("1", "2", batch=0, also=["letter"]))
     bench.store_files("1")
-    bench.claimed(THIRD)  # rolls "1", "2" and "letter" back
+    heir = bench.claimed(THIRD)  # rolls "1", "2" and "letter" back
+    if bench.store.refuses_overwrites:
+        bench.epoch.advance(3600)
+        heir.sweep()
     bench.store_files("1", "letter", "old", "other")  # uploads that land late
     bench.store.deleted.clear()
     with pytest.raises(FencedError):
@@ -155,9 +177,10 @@ def test_files_that_the_new_owner_keeps_are_left_alone_by_the_fenced_one(bench: 
 def test_a_deletion_that_does_not_work_is_left_to_the_new_owner(bench: Bench) -> None:
     owner = bench.begun()
     owner.intend(intent("1", "2"))
+    bench.store.refuses_overwrites = False
     bench.claimed()
     bench.store_files("1", "2")
-    bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
+    bench.store.refuse_removal = lambda key: RetryableError(f"deleting {key}", "503")
     with pytest.raises(FencedError):
         owner.verify_ownership()
     assert bench.has("1")

@@ -182,7 +182,7 @@ def test_a_generation_that_ended_is_left_out_without_a_word(bench: Bench) -> Non
     assert not bench.ownership.confirm(A)
     assert not bench.batch(number=1)
     bench.ownership.advance({A: {P0: 50}})
-    bench.ownership.delete_rolled_back()
+    bench.ownership.sweep()
     bench.ownership.done()
     assert (bench.asked, bench.reports, bench.state()) == ([], [], "pending")
 
@@ -217,7 +217,7 @@ def test_a_generation_fenced_while_others_are_asked_disturbs_them_not(bench: Ben
     bench.take_over(P2)
     bench.clock.advance(31)
     asking = True
-    ownership.delete_rolled_back()
+    ownership.sweep()
     assert bench.fenced == [B]
     assert ownership.confirm(A)
 
@@ -343,14 +343,15 @@ def test_after_an_error_the_same_can_be_repeated(bench: Bench, error: ConnectorE
 # --- rolled-back objects --------------------------------------------------------------------------------------------
 
 
-def test_rolled_back_objects_of_all_generations_are_deleted_again(bench: Bench) -> None:
+def test_placeholders_of_all_generations_are_deleted_later(bench: Bench) -> None:
     for token, tps in TPS.items():
         bench.batch(token)
         generation = bench.journals.claimed(f"heir-{token}", tps)
         bench.ownership.take(generation)
     bench.store.deleted.clear()
     bench.ended |= {A, B}
-    bench.ownership.delete_rolled_back()
+    bench.journals.epoch.advance(3600)
+    bench.ownership.sweep()
     assert sorted(bench.store.deleted) == [key_of(f"{A}0"), key_of(f"{B}0")]
 
 

@@ -1,4 +1,4 @@
-"""Files that were rolled back and appear late, at a member that has nothing to consume."""
+"""Placeholders are deleted by a member that has nothing to consume too."""
 
 import threading
 from collections.abc import Iterator
@@ -8,8 +8,10 @@ import pytest
 
 from app.journal.rolled_back import Sweeper
 from tests.unit.journal.claims_bench import AWAY, Bench, claim_of
-from tests.unit.journal.journal_bench import BODY, key_of
+from tests.unit.journal.journal_bench import key_of
 from tests.unit.pipeline.pipeline_line import wait_until
+
+HOUR = 3600
 
 
 @pytest.fixture
@@ -21,26 +23,23 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def sweeper(bench: Bench) -> Iterator[Sweeper]:
-    sweeper = Sweeper(bench.ownership.delete_rolled_back, seconds=0.01)
+    sweeper = Sweeper(bench.ownership.sweep, seconds=0.01)
     yield sweeper
     sweeper.stop()
 
 
-def test_an_upload_of_a_dead_member_that_lands_late_is_deleted_while_nothing_is_consumed(
-    bench: Bench, sweeper: Sweeper
-) -> None:
+def test_placeholders_are_deleted_while_nothing_is_consumed(bench: Bench, sweeper: Sweeper) -> None:
     bench.left_behind(41, pending=["1", "2"], stored=["1"])
     claim_of(bench.claims())
-    late = bench.lake / key_of("2")
+    assert bench.journals.is_filled("2")
     sweeper.start()
-    late.write_bytes(BODY)
-    wait_until(lambda: not late.exists())
+    bench.journals.epoch.advance(HOUR)
+    wait_until(lambda: not bench.journals.is_filled("2"))
 
 
 def test_a_sweep_that_fails_is_tried_again(bench: Bench, sweeper: Sweeper) -> None:
     bench.left_behind(41, pending=["1", "2"], stored=["1"])
     claim_of(bench.claims())
-    bench.store.deleted.clear()
     tried = threading.Event()
 
     def refuse(_: str) -> Exception | None:
@@ -49,7 +48,8 @@ def test_a_sweep_that_fails_is_tried_again(bench: Bench, sweeper: Sweeper) -> No
         tried.set()
         return AWAY
 
-    bench.store.refuse_delete = refuse  # type: ignore[assignment]
+    bench.store.refuse_removal = refuse  # type: ignore[assignment]
+    bench.journals.epoch.advance(HOUR)
     sweeper.start()
     wait_until(lambda: {key_of("1"), key_of("2")} <= set(bench.store.deleted))
 
@@ -58,6 +58,18 @@ def test_what_is_another_member_s_by_now_is_left_to_it(bench: Bench, sweeper: Sw
     bench.left_behind(41, pending=["1", "2"], stored=["1"])
     claim = claim_of(bench.claims())
     bench.ended.add(claim.token)
-    bench.store.deleted.clear()
+    bench.journals.epoch.advance(HOUR)
     sweeper.sweep()
     assert bench.store.deleted == []
+
+
+def test_without_conditional_writes_a_late_upload_is_deleted_at_the_stop(bench: Bench, sweeper: Sweeper) -> None:
+    """The member has left the group by then."""
+    bench.store.refuses_overwrites = False
+    bench.left_behind(41, pending=["1", "2"], stored=["1"])
+    claim = claim_of(bench.claims())
+    sweeper.start()
+    bench.ended.add(claim.token)
+    bench.journals.store_files("2")
+    sweeper.stop()
+    assert not bench.journals.has("2")

@@ -22,7 +22,8 @@ from tests.unit.journal.journal_bench import (
     key_of,
 )
 
-DAY = 24 * 3600
+HOUR = 3600
+DAY = 24 * HOUR
 REFUSED = RetryableError("registering files", "503")
 
 
@@ -148,7 +149,7 @@ def test_files_are_deleted_only_once_all_claims_point_to_the_log_that_names_them
     def look(_: str) -> None:
         seen.append((bench.rolled_back(THEIRS), bench.stored_claim(P0).owner, bench.stored_claim(P1).owner))
 
-    bench.store.refuse_delete = look
+    bench.store.refuse_removal = look
     bench.claimed(tps=[P0, P1])
     assert seen == [([key_of("1"), key_of("2")], THEIRS, THEIRS)] * 2
     assert not bench.has("1")
@@ -174,12 +175,12 @@ def test_a_deletion_that_fails_keeps_the_claim_waiting_and_is_repeated(bench: Be
     bench.begun().intend(intent("1", "2"))
     bench.store_files("1")
     owner = bench.generation(THEIRS)
-    bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
+    bench.store.refuse_removal = lambda key: RetryableError(f"deleting {key}", "503")
     for _ in range(2):
         with pytest.raises(RetryableError, match="deleting"):
             bench.claim(owner)
     assert bench.has("1")
-    bench.store.refuse_delete = lambda _: None
+    bench.store.refuse_removal = lambda _: None
     bench.claim(owner)
     assert not bench.has("1")
     assert bench.registered == []
@@ -188,7 +189,7 @@ def test_a_deletion_that_fails_keeps_the_claim_waiting_and_is_repeated(bench: Be
 # --- what Kafka cannot give again -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("low", "high"), [(7, 99), (10, 99), (0, 0), (0, 8)], ids=["tail", "none", "cut", "head"])
+@pytest.mark.parametrize(("low", "high"), [(8, 99), (10, 99), (0, 0), (0, 7)], ids=["tail", "none", "cut", "head"])
 def test_files_whose_rows_are_gone_from_kafka_stay_though_others_are_missing(
     bench: Bench, low: int, high: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -198,25 +199,40 @@ def test_files_whose_rows_are_gone_from_kafka_stay_though_others_are_missing(
     bench.kafka = PartitionOffsets(None, low, high, "id")
     bench.claimed()
     assert bench.registered == [[key_of("1"), key_of("3")]]
-    assert (bench.end(THEIRS), bench.rolled_back(THEIRS)) == (9, [])
+    assert (bench.end(THEIRS), bench.rolled_back(THEIRS)) == (9, [key_of("2"), key_of("lost letter")])
     assert all(bench.has(name) for name in ("1", "3", "letter"))
-    assert bench.store.deleted == []
+    bench.upload_late("2", "lost letter")
+    assert not bench.has("2"), "it would be in the table and not in the catalog"
     (text,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert "batch 0 of a former owner (offsets sensors[0] 5 to 9) is not complete" in text
-    assert f"2 of 5 objects with 2 rows are missing: {key_of('2')}, {key_of('lost letter')}" in text
+    assert "3 rows of offsets sensors[0] 5 to 9 are lost" in text
+
+
+@pytest.mark.parametrize("low", [0, 5, 6, 7])
+def test_a_batch_is_read_again_where_less_is_lost_by_that(
+    bench: Bench, low: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Up to two of its five records have expired, and the files that are missing have three."""
+    bench.begun(end=-1).intend(intent("1", "2", end=9, also=["letter", "lost letter"]))
+    bench.store_files("1", "letter")
+    bench.kafka = PartitionOffsets(None, low, 99, "id")
+    bench.claimed()
+    assert bench.registered == []
+    assert bench.end(THEIRS) == -1
+    assert not any(bench.has(name) for name in ("1", "2", "letter", "lost letter"))
+    assert not [record for record in caplog.records if record.levelno == logging.ERROR], "the start says what is lost"
 
 
 @pytest.mark.parametrize(
-    ("gone", "has"),
+    "gone",
     [
-        (PartitionOffsets(None, 7, 99, "id"), "only offsets sensors[0] 5 to 9, sensors[1] 7 to 8"),
-        (PartitionOffsets(None, 0, 99, "another"), "only offsets sensors[0] 5 to 9"),
-        (PartitionOffsets(None, 0, 99, "id", "other cluster"), "only offsets sensors[0] 5 to 9"),
+        PartitionOffsets(None, 7, 99, "id"),
+        PartitionOffsets(None, 0, 99, "another"),
+        PartitionOffsets(None, 0, 99, "id", "other cluster"),
     ],
     ids=["expired", "recreated", "moved"],
 )
 def test_a_batch_is_kept_with_what_is_there_if_one_of_its_partitions_cannot_be_read_again(
-    bench: Bench, gone: PartitionOffsets, has: str, caplog: pytest.LogCaptureFixture
+    bench: Bench, gone: PartitionOffsets, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its files hold rows of both: none of them can be deleted without a loss."""
     owner = bench.generation()
@@ -231,8 +247,7 @@ def test_a_batch_is_kept_with_what_is_there_if_one_of_its_partitions_cannot_be_r
     assert [each.end for each in bench.log(THEIRS).partitions] == [9, 8]
     assert bench.has("1")
     (text,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert "(offsets sensors[0] 5 to 9, sensors[1] 5 to 8) is not complete" in text
-    assert f"Kafka has {has} of its records any more" in text
+    assert "2 rows of offsets sensors[0] 5 to 9, sensors[1] 5 to 8 are lost" in text
 
 
 @pytest.mark.parametrize(
@@ -264,11 +279,11 @@ def test_a_partition_with_late_records_alone_does_not_disturb_a_batch_that_kafka
     """Records of a buffered join lie before the partition's end: the batch has no offsets of it to read again."""
     bench.begun(tps=[P0, P1], end=9).intend(intent("1", "2", ends={P0: 19, P1: 5}))
     bench.store_files("1")
-    bench.kafka = PartitionOffsets(None, 15, 99, "id")
+    bench.kafka = PartitionOffsets(None, 17, 99, "id")
     bench.claimed(tps=[P0, P1])
     assert [each.end for each in bench.log(THEIRS).partitions] == [19, 9]
     assert bench.registered == [[key_of("1")]]
-    assert "(offsets sensors[0] 10 to 19) is not complete" in caplog.text
+    assert "2 rows of offsets sensors[0] 15 to 19 are lost" in caplog.text
 
 
 def test_a_file_of_another_size_is_not_registered_where_the_rest_is_kept(bench: Bench) -> None:
@@ -278,7 +293,7 @@ def test_a_file_of_another_size_is_not_registered_where_the_rest_is_kept(bench: 
     bench.kafka = PartitionOffsets(None, 10, 99, "id")
     bench.claimed()
     assert bench.registered == [[key_of("1")]]
-    assert bench.has("2")
+    assert not bench.has("2")
 
 
 @pytest.mark.parametrize("low", [7, 10])
@@ -290,8 +305,8 @@ def test_a_batch_of_which_nothing_is_there_is_undone_whatever_kafka_has(bench: B
     assert bench.end(THEIRS) == 4
 
 
-@pytest.mark.parametrize(("low", "end"), [(7, 4), (10, 9)])
-def test_dead_letters_alone_are_kept_only_if_kafka_has_none_of_the_records(bench: Bench, low: int, end: int) -> None:
+@pytest.mark.parametrize(("low", "end"), [(6, 4), (7, 9), (10, 9)])
+def test_dead_letters_alone_are_kept_if_less_is_lost_by_that(bench: Bench, low: int, end: int) -> None:
     bench.begun(end=4).intend(intent("1", end=9, also=["letter"]))
     bench.store_files("letter")
     bench.kafka = PartitionOffsets(None, low, 99, "id")
@@ -322,114 +337,128 @@ def test_a_batch_once_kept_is_kept_whatever_the_next_claim_sees(bench: Bench) ->
     bench.kafka = PartitionOffsets(None, 0, 99, "id")
     bench.claimed(THIRD)
     assert bench.registered == [[key_of("1")]]
-    assert (bench.end(THIRD), bench.rolled_back(THIRD)) == (9, [])
+    assert (bench.end(THIRD), bench.rolled_back(THIRD)) == (9, [key_of("2")])
     assert bench.has("1")
 
 
 # --- what was undone ------------------------------------------------------------------------------------------------
 
 
-def test_every_owner_deletes_what_was_rolled_back_before_it(bench: Bench) -> None:
-    """An upload of a fenced member may land after the first deletion."""
-    bench.begun().intend(intent("1", "2"))
-    bench.claimed()
+def test_an_upload_that_arrives_after_its_batch_was_rolled_back_is_refused(bench: Bench) -> None:
+    bench.begun().intend(intent("1", "2", also=["letter"]))
     bench.store_files("1")
-    bench.claimed(THIRD)
-    assert not bench.has("1")
-    assert bench.registered == []
-
-
-def test_an_owner_deletes_what_was_rolled_back_again_from_time_to_time(bench: Bench) -> None:
-    bench.begun().intend(intent("1", "2"))
-    owner = bench.claimed()
-    owner.intend(intent("3", batch=1))
-    bench.store_files("1", "3")
-    owner.delete_rolled_back()
-    assert not bench.has("1")
-    assert bench.has("3")
-
-
-def test_a_claim_after_many_crashes_does_not_delete_everything_once_more(bench: Bench) -> None:
-    """A loop of crashes makes the list grow: what was deleted before is swept beside the work."""
-    owner = bench.begun()
-    for number in range(30):
-        owner.intend(intent(*(f"{number}-{index}" for index in range(100)), batch=number))
-        bench.store_files(f"{number}-0")
-        bench.store.deleted.clear()
-        owner = bench.claimed(f"{number:08x}")
-        assert len(bench.store.deleted) <= 1_000
-        assert not bench.has(f"{number}-0")
-        owner.advance({P0: number * 10})
-    assert len(bench.rolled_back(owner.token)) == 3_000
-    bench.store_files("0-1")
-    bench.store.deleted.clear()
-    owner.delete_rolled_back()
-    assert len(bench.store.deleted) == 3_000
-    assert not bench.has("0-1")
-
-
-def test_what_a_claim_had_no_time_to_delete_is_deleted_by_the_next_however_long_the_list(bench: Bench) -> None:
-    bench.begun().intend(intent(*(f"first-{index}" for index in range(50))))
-    bench.store_files("first-0")
-    bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
-    owner = bench.generation(THEIRS)
-    with pytest.raises(RetryableError):
-        bench.claim(owner)
-    bench.store.refuse_delete = lambda _: None
-    owner.intend(intent(*(f"second-{index}" for index in range(1_500))))
-    bench.claimed(THIRD)
-    assert not bench.has("first-0")
-
-
-def test_what_was_rolled_back_long_ago_is_swept_more_and_more_seldom(bench: Bench) -> None:
-    bench.begun().intend(intent("1"))
-    owner = bench.claimed()
-    swept = 0
-    for _ in range(6 * 24):
-        bench.epoch.advance(600)
-        bench.store.deleted.clear()
-        owner.delete_rolled_back()
-        swept += len(bench.store.deleted)
-    assert 10 < swept < 20
-
-
-def test_what_was_rolled_back_leaves_the_list_after_a_day_and_a_last_deletion(bench: Bench) -> None:
-    bench.begun().intend(intent("1"))
     bench.claimed()
-    bench.epoch.advance(DAY)
-    bench.claimed(THIRD).advance({P0: 5})
-    assert bench.rolled_back(THIRD) == [key_of("1")]
-    bench.epoch.advance(1)
-    bench.store.deleted.clear()
-    owner = bench.claimed("dddddddd")
-    assert bench.store.deleted == [key_of("1")]
-    owner.advance({P0: 6})
-    assert bench.rolled_back("dddddddd") == []
+    bench.upload_late("1", "2", "letter")
+    assert not any(bench.has(name) for name in ("1", "2", "letter"))
 
 
-def test_what_was_rolled_back_is_deleted_also_where_nobody_came_for_days(bench: Bench) -> None:
-    """Its owner died, or was refused, before the deletion."""
+def test_a_claimer_that_died_before_it_put_placeholders_leaves_that_to_the_next(bench: Bench) -> None:
     bench.begun().intend(intent("1", "2"))
-    bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
     bench.store_files("1")
+    bench.store.refuse_removal = lambda key: RetryableError(f"writing {key}", "503")
     with pytest.raises(RetryableError):
         bench.claimed()
-    bench.store.refuse_delete = lambda _: None
+    bench.store.refuse_removal = lambda _: None
     bench.epoch.advance(3 * DAY)
     bench.claimed(THIRD)
     assert not bench.has("1")
 
 
-def test_what_is_undone_later_keeps_its_own_time(bench: Bench) -> None:
+def test_a_name_is_filled_once_however_many_claims_come_after(bench: Bench) -> None:
+    """A loop of crashes makes the list grow."""
+    filled: list[str] = []
+
+    def count(key: str) -> None:
+        filled.append(key)
+
+    bench.store.refuse_removal = count
+    owner = bench.begun()
+    for number in range(30):
+        owner.intend(intent(*(f"{number}-{index}" for index in range(100)), batch=number))
+        owner = bench.claimed(f"{number:08x}")
+        owner.advance({P0: number * 10})
+    assert len(bench.rolled_back(owner.token)) == len(filled) == len(set(filled)) == 3_000
+
+
+def test_placeholders_are_deleted_after_an_hour_and_leave_the_list(bench: Bench) -> None:
     bench.begun().intend(intent("1"))
     owner = bench.claimed()
-    bench.epoch.advance(DAY - 10)
+    bench.epoch.advance(HOUR - 1)
+    owner.sweep()
+    assert bench.is_filled("1")
+    bench.epoch.advance(1)
+    owner.sweep()
+    assert bench.store.deleted == [key_of("1")]
+    owner.advance({P0: 6})
+    assert bench.rolled_back(THEIRS) == []
+
+
+def test_the_next_owner_deletes_the_placeholders_of_those_before_it(bench: Bench) -> None:
+    bench.begun().intend(intent("1"))
+    owner = bench.claimed()
+    bench.epoch.advance(HOUR - 10)
     owner.intend(intent("2", batch=1))
-    bench.claimed(THIRD)
+    heir = bench.claimed(THIRD)
     assert bench.rolled_back(THIRD) == [key_of("1"), key_of("2")]
     bench.epoch.advance(11)
-    bench.claimed("dddddddd").advance({P0: 99})
-    assert bench.rolled_back("dddddddd") == [key_of("2")]
+    heir.sweep()
+    heir.advance({P0: 99})
+    assert bench.rolled_back(THIRD) == [key_of("2")]
+    assert bench.store.deleted == [key_of("1")]
+
+
+# --- the same in a store without conditional writes -----------------------------------------------------------------
+
+
+@pytest.fixture
+def plain_bench(bench: Bench) -> Bench:
+    """In a store that puts a late upload in place of whatever is there."""
+    bench.store.refuses_overwrites = False
+    return bench
+
+
+def test_without_conditional_writes_what_was_rolled_back_is_deleted(plain_bench: Bench) -> None:
+    plain_bench.begun().intend(intent("1", "2"))
+    plain_bench.store_files("1")
+    plain_bench.claimed()
+    assert plain_bench.store.deleted == [key_of("1"), key_of("2")]
+
+
+def test_without_conditional_writes_a_late_upload_is_deleted_by_the_sweeps(plain_bench: Bench) -> None:
+    """After 10 s, 30 s, a minute, and then every ten minutes for a day."""
+    plain_bench.begun().intend(intent("1"))
+    owner = plain_bench.claimed()
+    sweeps = []
+    for second in range(10, DAY + 1_000, 10):
+        plain_bench.epoch.advance(10)
+        plain_bench.store_files("1")
+        plain_bench.store.deleted.clear()
+        owner.sweep()
+        if plain_bench.store.deleted:
+            assert not plain_bench.has("1")
+            sweeps.append(second)
+        owner.advance({P0: second})
+    assert sweeps[:5] == [10, 30, 60, 660, 1260]
+    assert sweeps[-1] >= DAY
+    assert plain_bench.rolled_back(THEIRS) == []
+
+
+def test_without_conditional_writes_a_late_upload_is_deleted_when_the_process_ends(plain_bench: Bench) -> None:
+    plain_bench.begun().intend(intent("1"))
+    owner = plain_bench.claimed()
+    owner.sweep()
+    plain_bench.store_files("1")
+    owner.sweep(is_last=True)
+    assert not plain_bench.has("1")
+
+
+def test_when_the_process_ends_placeholders_stay(bench: Bench) -> None:
+    bench.begun().intend(intent("1"))
+    bench.claimed().sweep(is_last=True)
+    assert bench.is_filled("1")
+
+
+# --- the list -------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_rolled_back_stays_on_the_list_whatever_comes_after(bench: Bench) -> None:

@@ -55,7 +55,7 @@ def test_the_offset_of_the_group_is_where_it_begins(committed: int) -> None:
 def test_expired_offsets_of_the_group_are_a_loss_and_lead_to_the_first_that_is_there() -> None:
     start = begin(None, kafka(700, low=2_700, high=3_000), "latest")
     assert (start.offset, start.is_loss, start.moves_group) == (2_700, True, True)
-    assert "offsets 700 to 2699 (2,000 records) are gone from Kafka before they were read" in start.remark
+    assert "offsets 700 to 2699 (2,000 records) are not in the table, and Kafka has deleted them" in start.remark
     assert "going on from 2700" in start.remark
 
 
@@ -99,7 +99,7 @@ def test_an_offset_of_the_group_that_is_ahead_does_not_count() -> None:
 def test_records_gone_before_they_were_read_are_a_loss_and_never_skip_to_the_latest(committed: int | None) -> None:
     start = begin(entry(499), kafka(committed, low=501, high=2_000), "latest")
     assert (start.offset, start.is_loss) == (501, True)
-    assert "offsets 500 to 500 (1 records) are gone" in start.remark
+    assert "offsets 500 to 500 (1 records) are not in the table" in start.remark
 
 
 # --- another topic of the same name ---------------------------------------------------------------------------------

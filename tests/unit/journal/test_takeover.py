@@ -287,7 +287,7 @@ def test_two_that_claim_at_once_follow_one_decision(bench: Bench, left: Left, nu
             if writes[0] == number:
                 bench.store.on_small = lambda *_: None
                 bench.claimed(THIRD, [P0, P1])
-                bench.store_files("1", "2")
+                bench.upload_late("1", "2")
 
     bench.store.on_small = other
     with contextlib.suppress(FencedError):
@@ -297,7 +297,7 @@ def test_two_that_claim_at_once_follow_one_decision(bench: Bench, left: Left, nu
     bench.claimed(heir, [P0, P1])
     registered = {key for keys in bench.registered for key in keys}
     assert not registered & set(bench.rolled_back(heir))
-    assert not any((bench.lake / key).exists() for key in bench.rolled_back(heir))
+    assert not any(bench.has(key.rpartition("/")[2]) for key in bench.rolled_back(heir))
     assert bench.end(heir, P0) == (9 if key_of("1") in registered else 4)
     assert bench.end(heir, P1) == (7 if registered & {key_of("2"), key_of("3")} else 4)
 
@@ -450,10 +450,10 @@ def test_switching_off_what_was_never_claimed_writes_nothing(bench: Bench) -> No
 @pytest.mark.parametrize("left", [left_incomplete])
 def test_what_cannot_be_deleted_is_deleted_when_switching_off_is_repeated(bench: Bench, left: Left) -> None:
     left(bench)
-    bench.store.refuse_delete = lambda key: RetryableError(f"deleting {key}", "503")
+    bench.store.refuse_removal = lambda key: RetryableError(f"deleting {key}", "503")
     with pytest.raises(RetryableError):
         bench.switch_off(tps=[P0, P1])
-    bench.store.refuse_delete = lambda _: None
+    bench.store.refuse_removal = lambda _: None
     bench.store_files("2")
     bench.switch_off(tps=[P0, P1])
     assert not bench.has("2")

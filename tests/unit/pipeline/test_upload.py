@@ -14,7 +14,7 @@ from app.model import OutputFile, StoredFile, TopicPartition, WrittenFile
 from app.pipeline.upload import Destination, Upload, UploadItem
 from app.retry import Stopped
 from tests.fakes.moody_store import MoodyStore
-from tests.support.batches import TP, part
+from tests.support.batches import part
 
 ROOT = "data/t"
 OTHER = TopicPartition("sensors", 1)
@@ -89,17 +89,17 @@ def test_a_batch_is_announced_with_the_last_offset_of_each_partition_and_all_its
 ) -> None:
     destination = Destination(store, ROOT)
     files = written(tmp_path, "a", "b")
-    items = [destination.data_file(file) for file in files] + [UploadItem(tmp_path / "x", "data/dead letter")]
+    items = [destination.data_file(file) for file in files] + [UploadItem(tmp_path / "x", "data/dead letter", 4)]
     parts = [part(last=9, number=3), part(OTHER, last=20, number=3)]
     name = "data_sensors-0_0000000000000000000-9_0a1b2c3d-0.parquet"
     assert destination.intent(parts, files, items) == Intent(
         3,
-        {TP: 9, OTHER: 20},
+        [each.offsets for each in parts],
         tuple(
             JournaledFile(key=f"{ROOT}/place={place}/{name}", size=1, rows=7, partition_values={"place": place})
             for place in ("a", "b")
         ),
-        ("data/dead letter",),
+        {"data/dead letter": 4},
     )
 
 

@@ -101,7 +101,6 @@ def test_what_passes_is_retryable(parquet: Path, answer: Answer, hint: str) -> N
         (refusal(400, "XMinioAdminBucketQuotaExceeded", "Bucket quota exceeded"), "quota"),
         (refusal(404, "NoSuchBucket", "The specified bucket does not exist"), "S3_BUCKET"),
         (refusal(400, "InvalidToken", "The token is malformed."), "AWS_SESSION_TOKEN"),
-        (refusal(501, "NotImplemented", "A header you provided is not implemented."), "Look up NotImplemented"),
         (refusal(400, "EntityTooLarge", "The upload exceeds the maximum size."), "Look up EntityTooLarge"),
         (Answer(404, b"no such page"), "AWS_ENDPOINT_URL"),
     ],
