@@ -10,6 +10,7 @@ from app.model import Row, TopicPartition
 from app.pipeline.upload import Destination
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
+from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.batches import NOON, batch_of, spec, stager
@@ -18,24 +19,32 @@ TABLE = "data/readings"
 
 
 class LakeWriter:
-    """Writes one batch after the other into a table that is partitioned by ``place``.
+    """Writes one batch after the other into a table.
 
     Args:
         store: connected.
         writer: started.
         scratch: a folder for what is on its way.
         types: as ``COLUMN_TYPES``.
+        partitions: as ``HIVE_COLUMNS``.
     """
 
     def __init__(
-        self, store: ObjectStore, writer: SparkWriter, scratch: Path, types: Mapping[str, pa.DataType] | None = None
+        self,
+        store: ObjectStore,
+        writer: SparkWriter,
+        scratch: Path,
+        types: Mapping[str, pa.DataType] | None = None,
+        partitions: PartitionSpec = spec("place"),  # noqa: B008 - frozen
     ) -> None:
         self._store = store
+        self._partitions = partitions
         self._writer = writer
         self._scratch = scratch
         self._batches = 0
         self._offset = 0
-        self._keeper = SchemaStore(store, TABLE, types or {})
+        self._types = types or {}
+        self._keeper = SchemaStore(store, TABLE, self._types)
         self._keeper.open()
 
     @property
@@ -43,17 +52,18 @@ class LakeWriter:
         return self._keeper.current
 
     def write(self, *values: dict[str, Any], metadata: Sequence[str] = ()) -> list[str]:
-        """Write the records as one batch; gives the keys of its files."""
+        """Write the records as one batch; gives the keys of its files, index files among them."""
         self._batches += 1
         rows = [Row(value, "k", NOON, self._offset + index, [("h", b"1")]) for index, value in enumerate(values)]
         self._offset += len(values)
         batch = batch_of({TopicPartition("readings", 0): rows}, number=self._batches)
-        staging = stager(spec("place"), table_root=TABLE, schema=self._keeper, metadata=metadata)
+        staging = stager(self._partitions, table_root=TABLE, schema=self._keeper, metadata=metadata, types=self._types)
         folder = self._scratch / f"batch-{self._batches}"
         folder.mkdir()
         staged = staging.stage(batch, folder / "staged.parquet", lambda extend: extend())
         assert staged.file is not None
         assert not staged.rejected
-        to = Destination(self._store, TABLE)
-        upload_items = [to.data_file(file) for file in self._writer.write(staged.file, folder / "out")]
+        to = Destination(self._store, TABLE, self._partitions.virtual)
+        files = self._writer.write(staged.file, folder / "out")
+        upload_items = [*map(to.data_file, files), *to.sidecars(files, folder)]
         return [self._store.upload(item.path, item.key).key for item in upload_items]

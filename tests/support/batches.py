@@ -1,7 +1,9 @@
 """Rows and batches as the sink would have made them, with only what a test cares about."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from app.bad_records.policy import BadRecords, OnBadRecord
 from app.convert.batch import BatchConverter, Schema
@@ -62,13 +64,14 @@ def stager(
     schema: Schema | None = None,
     metadata: Sequence[str] = (),
     sort_column: str | None = None,
+    types: Mapping[str, pa.DataType] | None = None,
 ) -> Stager:
     """A staging step that keeps the table's schema in memory."""
     converter = BatchConverter(
         spec=wanted,
         table_root=table_root,
         schema=schema or MemorySchema(),
-        rules=Rules(wanted.timestamp_column, frozenset(wanted.columns)),
+        rules=Rules(wanted.timestamp_column, frozenset(wanted.columns), types or {}),
         metadata=metadata,
         bad_records=BadRecords(choice, lambda _: None),
     )
