@@ -46,7 +46,7 @@ _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
 
 
 def check(settings: Settings, arguments: Sequence[str]) -> int:
-    """Try everything once, and leave nothing behind.
+    """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for.
 
     Returns:
         1 if anything failed, else 0.
@@ -76,7 +76,7 @@ class _Attempts:
         self._settings = settings
         self._ends = contextlib.ExitStack()
         self._scratch = self._ends.enter_context(scratch_folder())
-        self._store = new_store(settings, may_create=False)
+        self._store = new_store(settings)
         self._known: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
         self._application: LakeApplication | None = None
