@@ -35,7 +35,9 @@ from app.spark.writer import SparkWriter
 from app.storage.local.target import LocalTarget
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
+from app.table.layout import TIME_COLUMNS
 from app.table.location import TableLocation
+from app.table.null_folder import likely_meant
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,9 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
     log_warnings_only()
     if settings.memory_warning:
         logger.warning("%s", settings.memory_warning)
+    for column in settings.hive_columns:
+        if column not in TIME_COLUMNS and (meant := likely_meant(column, TIME_COLUMNS)):
+            logger.warning("HIVE_COLUMNS: rows without the field %s go to the null folder. %s", column, meant)
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:
