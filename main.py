@@ -1,14 +1,19 @@
 """Arguments → environment → settings → logging → the connector, or a command of another kind → exit code."""
 
-import logging
+# ruff: noqa: E402 - the handlers come first
 import os
 import signal
 import sys
+
+# Loading quixstreams and PySpark takes a second, and a process with pid 1 ignores SIGTERM until it has a handler.
+# A command that is stopped meanwhile has not done its work; the connector has nothing to lose yet.
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda *_: os._exit(130 if sys.argv[1:] else 0))
+
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-# Loading quixstreams and PySpark takes a second, and a process with pid 1 ignores SIGTERM until it has a handler.
-signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 # Deprecations inside the libraries are for their developers; they would be the first lines a user sees.
 logging.captureWarnings(capture=True)
 logging.getLogger("py.warnings").setLevel(logging.ERROR)

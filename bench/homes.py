@@ -51,7 +51,7 @@ class AzureHome:
 
     def open(self, name: str) -> ObjectStore:
         return AzureStore(
-            AzureTarget(name, connection_string=self._server.connection_string, may_create=False),
+            AzureTarget(name, connection_string=self._server.connection_string),
             max_workers=DOWNLOADS_AT_ONCE,
         )
 
@@ -69,7 +69,7 @@ class GcsHome:
         self._server.client().create_bucket(name)
 
     def open(self, name: str) -> ObjectStore:
-        return GcsStore(GcsTarget(name, may_create=False), max_workers=DOWNLOADS_AT_ONCE)
+        return GcsStore(GcsTarget(name), max_workers=DOWNLOADS_AT_ONCE)
 
 
 class FolderHome:

@@ -57,7 +57,7 @@ class LocalMinio(NativeServer):
 
     def target(self, bucket: str) -> S3Target:
         """A bucket of this server, for the connector's store; a missing one is not created."""
-        return S3Target(bucket, self.region, self.endpoint_url, self.access_key, self.secret_key, may_create=False)
+        return S3Target(bucket, self.region, self.endpoint_url, self.access_key, self.secret_key)
 
     def _command(self) -> Sequence[str]:
         data = self.folder / "data"

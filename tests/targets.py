@@ -42,7 +42,9 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_every_row.py::test_every_row_arrives_once[100000-130000-3]",
     ),
     "the checks of the command one by one; all of them together are for every day": (
+        "tests/e2e/test_check.py::test_a_missing_bucket_that_may_be_created",
         "tests/e2e/test_check.py::test_in_a_folder",
+        "tests/e2e/test_check.py::test_partition_columns_that_are_likely",
         "tests/e2e/test_check.py::test_what_transform_builds",
         "tests/e2e/test_check.py::test_nobody_is_there",
         "tests/e2e/test_check.py::test_a_table_in_another_bucket",

@@ -98,9 +98,11 @@ def run(name: str, settings: "Settings", arguments: Sequence[str]) -> int:
     Raises:
         ModuleNotFoundError: a package is not installed.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return _work_of(name)(settings, arguments)
+        work = _work_of(name)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.default_int_handler)
+        return work(settings, arguments)
     except KeyboardInterrupt:
         return failed(f"{name} was stopped before its end", INTERRUPTED)
     except ConnectorError as error:

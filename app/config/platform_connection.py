@@ -58,7 +58,6 @@ def _s3_target(section: "_Section", default_region: str, *required: str, service
         access_key=access_key,
         secret_key=secret_key,
         session_token=secret_key if _is_user(access_key) else None,
-        may_create=False,
     )
 
 
@@ -84,7 +83,6 @@ def _azure_target(section: "_Section") -> AzureTarget:
         connection_string=connection_string,
         key=None if connection_string else key,
         sas_token=None if connection_string or key else section.optional("SasToken", str),
-        may_create=False,
     )
 
 

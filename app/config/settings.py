@@ -80,7 +80,7 @@ class Settings(Variables):
 
     @property
     def storage(self) -> StorageTarget:
-        """The store to write to. Only a store that the user named may be created."""
+        """The store to write to. The platform's own is never created."""
         if self.platform_connection is not None and self.uses_platform_storage:
             return parse_connection(self.platform_connection.get_secret_value(), default_region=self.aws_region)
         address = self.storage_url or StorageAddress("s3", str(self.s3_bucket))
@@ -88,7 +88,7 @@ class Settings(Variables):
             case "s3":
                 return self._s3(address.name)
             case "gs":
-                return GcsTarget(address.name, _revealed(self.gcs_credentials_json), may_create=True)
+                return GcsTarget(address.name, _revealed(self.gcs_credentials_json), may_create=self.create_bucket)
             case "az":
                 return self._azure(address.name)
             case "file":
@@ -102,7 +102,7 @@ class Settings(Variables):
             access_key=_revealed(self.aws_access_key_id),
             secret_key=_revealed(self.aws_secret_access_key),
             session_token=_revealed(self.aws_session_token),
-            may_create=True,
+            may_create=self.create_bucket,
         )
 
     def _azure(self, container: str) -> AzureTarget:
@@ -113,7 +113,7 @@ class Settings(Variables):
             connection_string=_revealed(self.azure_storage_connection_string),
             key=_revealed(self.azure_storage_key),
             sas_token=_revealed(self.azure_storage_sas_token),
-            may_create=True,
+            may_create=self.create_bucket,
         )
 
     @property

@@ -30,6 +30,7 @@ class StoreVariables(KafkaVariables):
     s3_bucket: Annotated[str | None, parsed(parse.bucket)] = env("S3_BUCKET", None)
     storage_url: Annotated[StorageAddress | None, NoDecode, parsed(parse_storage_url)] = env("STORAGE_URL", None)
     platform_connection: SecretStr | None = env("Quix__BlobStorage__Connection__Json", None)
+    create_bucket: Annotated[bool, parsed(parse.flag)] = env("CREATE_BUCKET", False)
     s3_prefix: Annotated[str | None, parsed(parse.prefix)] = env("S3_PREFIX", None)
 
     # S3

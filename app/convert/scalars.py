@@ -120,7 +120,7 @@ def _moment(text: str, kind: pa.DataType) -> date | datetime | None:
             return date.fromisoformat(text)
         if kind not in (ZONED, UNZONED) or _has_nanoseconds(text):
             return None
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.upper())  # RFC 3339 allows t and z
         if kind == UNZONED:
             return moment if moment.tzinfo is None else None
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -3,7 +3,7 @@
 Each value is converted by itself: no row changes the meaning of another. A timestamp has one of these forms:
 
 - A number is an epoch. Its size decides the unit, row by row, because a topic may have several producers.
-- A text is ISO 8601, with or without a zone. Without a zone it is UTC.
+- A text is ISO 8601 or RFC 3339 (which allows ``t`` and ``z``), with or without a zone. Without a zone it is UTC.
 - A ``datetime`` or ``date`` may come from a deserializer or from ``transform()``.
 """
 
@@ -171,7 +171,7 @@ def _seconds_of_text(text: str) -> int | None:
     if len(text) > _LONGEST_TEXT:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text.upper())
     except ValueError:
         return None
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _SECOND

@@ -190,13 +190,13 @@ def _fit_struct(
 def _fit_field(name: str, value: Any, fields: _Fields, *, fixed: bool, room: Room, depth: int, lists: int) -> Fit:
     kind = fields.kinds.get(name)
     if kind is None:
-        refusal = refusal_of_name(name, fields.folded, is_nested=True, full=fixed)
+        refusal = refusal_of_name(name, fields.folded, full=fixed)
         if refusal is not None:
             return Fit(None, None) if is_empty(value) else Fit(None, None, Misfit(value, f"{shown(value)} {refusal}"))
     return fit(value, kind, fixed=fixed, room=room, depth=depth + 1, lists=lists)
 
 
-def refusal_of_name(name: str, folded: Container[str], *, is_nested: bool = False, full: bool = False) -> str | None:
+def refusal_of_name(name: str, folded: Container[str], *, full: bool = False) -> str | None:
     """Why no field of this name can be added to those whose names in lower case are ``folded``."""
     try:
         size = len(name.encode())
@@ -204,8 +204,10 @@ def refusal_of_name(name: str, folded: Container[str], *, is_nested: bool = Fals
         return "has a name that is not Unicode"
     if size > LONGEST_NAME:
         return f"has a name of {size:,} bytes, and {LONGEST_NAME} are the most"
-    if is_nested and not name:
-        return "has an empty name inside an object"
+    if not name:
+        return "has an empty name"  # DuckDB calls it C0, which another one may be called
+    if "\0" in name:
+        return "has a name with the character NUL"  # where Polars takes a table over from others, a name ends there
     if name.lower() in folded:
         return "has a name that differs only in case from another one"
     return FULL if full else None

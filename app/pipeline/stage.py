@@ -5,12 +5,17 @@ from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
+import pyarrow.compute as pc
+
 from app.convert.batch import BatchConverter, Converted, Patiently
+from app.convert.chunks import Rows
 from app.convert.values import Rescue
 from app.errors import cut
+from app.formatting import counted
 from app.model import Batch
 from app.pipeline.open_batch import OpenBatch, Staged
-from app.table.layout import PartitionSpec
+from app.table.layout import TIME_COLUMNS, PartitionSpec, folder
+from app.table.null_folder import likely_meant
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +39,7 @@ class Stager:
         self._spec = spec
         self._sort_column = sort_column
         self._named: set[str] = set()
+        self._has_rows = False
 
     def open(self, number: int, path: Path) -> OpenBatch:
         """Begin the batch of this number with this staged file.
@@ -55,6 +61,9 @@ class Stager:
         """
         converted = self._converter.convert(batch, patiently)
         self._warn_of_rescued(converted.rescued)
+        if converted.rows and not self._has_rows:
+            self._has_rows = True
+            self._warn_of_null_folders(converted.rows, converted.rescued)
         return converted
 
     def stage(self, batch: Batch, path: Path, patiently: Patiently) -> Staged:
@@ -62,6 +71,20 @@ class Stager:
         opened = self.open(batch.number, path)
         opened.append(batch, self.convert(batch, patiently))
         return opened.close()
+
+    def _warn_of_null_folders(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
+        """Log each partition column without a value in the first rows: most often it is misspelled."""
+        null, names = self._spec.null_value, (*TIME_COLUMNS, *rows.table.column_names, *rescued)
+        for column, values in zip(self._spec.columns, rows.partition_values, strict=True):
+            if pc.all(pc.equal(values, null)).as_py():
+                logger.warning(
+                    "HIVE_COLUMNS: none of the first %s has a value in %s, so they go to %s. "
+                    "Rows cannot change their folder later. %s",
+                    counted(len(values), "row"),
+                    column,
+                    folder({column: null}),
+                    likely_meant(column, names) or "Check the name",
+                )
 
     def _warn_of_rescued(self, rescued: Mapping[str, Rescue]) -> None:
         """Log each column once, in one line a batch: names come with the data, of any length and number."""

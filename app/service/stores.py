@@ -1,7 +1,5 @@
 """Builds the store that the settings name."""
 
-from dataclasses import replace
-
 from app.config.settings import Settings
 from app.storage.azure.target import AzureTarget
 from app.storage.base import ObjectStore
@@ -11,16 +9,12 @@ from app.storage.local.target import LocalTarget
 from app.storage.s3.target import S3Target
 
 
-def new_store(settings: Settings, *, may_create: bool = True) -> ObjectStore:
-    """The store, not connected yet. Only its own SDK is loaded: each of them costs a good part of a second.
-
-    ``may_create=False`` leaves a missing bucket missing, also where the settings allow to create it.
-    """
+def new_store(settings: Settings) -> ObjectStore:
+    """The store, not connected yet. Only its own SDK is loaded: each of them costs a good part of a second."""
     workers = 2 * settings.max_write_workers  # uploads, and the journal beside them
-    target = settings.storage
-    if isinstance(target, LocalTarget):
-        return LocalStore(target.folder)
-    match replace(target, may_create=target.may_create and may_create):
+    match settings.storage:
+        case LocalTarget() as target:
+            return LocalStore(target.folder)
         case S3Target() as target:
             from app.storage.s3.store import S3Store
 

@@ -3,10 +3,13 @@
 A table keeps the name that it has. A new one gets the name that its readers expect.
 """
 
+import difflib
 from collections.abc import Iterable
 
 QUIX_NULL = "__None__"
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+_NEAR = 0.8  # locaton is near to location
 
 
 def null_folder_of(values: Iterable[str]) -> str | None:
@@ -18,3 +21,23 @@ def null_folder_of(values: Iterable[str]) -> str | None:
 def default_null_folder(*, has_catalog: bool) -> str:
     """The name for a table that has none: Quix' readers look in the catalog, all others expect Hive's."""
     return QUIX_NULL if has_catalog else HIVE_NULL
+
+
+def likely_meant(column: str, names: Iterable[str]) -> str:
+    """What was probably meant by a partition column that rows lack: one of these names, or a path into an object.
+
+    Returns:
+        What to do, or nothing where there is no guess.
+    """
+    folded = {name.casefold(): name for name in names}
+    near = difflib.get_close_matches(column.casefold(), folded, n=1, cutoff=_NEAR)
+    if near:
+        return f"Did you mean {folded[near[0]]}?"
+    *_, last = path = column.split(".")
+    if len(path) == 1:
+        return ""
+    keys = "".join(f'["{name}"]' for name in path)
+    return (
+        "A column is a field of the record, and no path into an object. "
+        f'Write sdf["{last}"] = sdf{keys} in transform(), and {last} in HIVE_COLUMNS'
+    )

@@ -236,6 +236,27 @@ def test_a_wrong_login_a_missing_bucket_and_no_java(check: Checker, s3_server: L
     assert bucket not in [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
 
 
+def test_a_missing_bucket_that_may_be_created_is_tried_out_like_any_other(
+    check: Checker, s3_server: LocalMinio
+) -> None:
+    bucket = f"missing-{uuid.uuid4().hex[:8]}"
+    checked = check("--without", "spark", S3_BUCKET=bucket, CREATE_BUCKET="true", HIVE_COLUMNS="place,day")
+
+    assert checked.code == 0, checked.output
+    assert "HIVE_COLUMNS" not in checked.output
+    assert checked.told["store"][0] == checked.told["table"][0] == "ok"
+    assert bucket in [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
+
+
+def test_partition_columns_that_are_likely_mistakes_are_told(check: Checker) -> None:
+    checked = check("--without", "spark", HIVE_COLUMNS="place,Year,meta.region")
+
+    assert checked.code == 0, checked.output
+    assert checked.output.count("HIVE_COLUMNS: ") == 2
+    assert "Did you mean year?" in checked.output
+    assert 'sdf["region"] = sdf["meta"]["region"]' in checked.output
+
+
 @pytest.mark.parametrize("missing", ["s3:PutObject", "s3:DeleteObject"])
 def test_rights_that_the_keys_lack(check: Checker, s3_server: LocalMinio, bucket: str, missing: str) -> None:
     policy: dict[str, Any] = json.loads(POLICY.read_text().replace("my-lake", bucket))

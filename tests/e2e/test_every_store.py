@@ -59,7 +59,7 @@ def gcs_home(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Hom
     bucket = f"lake-{uuid.uuid4().hex[:12]}"
     gcs_server.client().create_bucket(bucket)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)  # for the connectors, too
-    store = GcsStore(GcsTarget(bucket, may_create=False), max_workers=1)
+    store = GcsStore(GcsTarget(bucket), max_workers=1)
     return Home({"STORAGE_URL": f"gs://{bucket}"}, store)
 
 
@@ -73,9 +73,7 @@ def azure_home(azurite: LocalAzurite) -> Home:
         "AZURE_STORAGE_KEY": azurite.key,
         "AZURE_ENDPOINT_URL": azurite.endpoint_url,
     }
-    store = AzureStore(
-        AzureTarget(container, connection_string=azurite.connection_string, may_create=False), max_workers=1
-    )
+    store = AzureStore(AzureTarget(container, connection_string=azurite.connection_string), max_workers=1)
     return Home(settings, store)
 
 

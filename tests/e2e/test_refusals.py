@@ -1,6 +1,7 @@
 """What cannot work ends the process at once, with a message that says what to do: no stack trace, no secret."""
 
 import re
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +99,24 @@ def test_a_table_that_the_catalog_has_elsewhere(scenario: Scenario, catalog: Cat
 
 def _register(catalog: CatalogServer, name: str, location: str, spec: list[str]) -> None:
     catalog.tables[f"default.{name}"] = Table(location, spec, {})
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_a_missing_bucket_is_created_only_if_a_setting_says_so(
+    scenario: Scenario, s3_server: LocalMinio, *, create: bool
+) -> None:
+    """A misspelled name must not get a bucket of its own."""
+    bucket = f"missing-{uuid.uuid4().hex[:8]}"
+    connector = scenario.connector(s3_store(s3_server, bucket), CREATE_BUCKET=str(create))
+    if create:
+        connector.wait_for_log("CONNECTED!")
+    else:
+        message = _refusal(connector, exit_code=2)
+        assert message.startswith(f"connecting to s3://{bucket}: there is no such bucket. ")
+        assert "CREATE_BUCKET=true" in message
+
+    found = [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
+    assert (bucket in found) == create
 
 
 def test_wrong_keys_of_the_store(scenario: Scenario, s3_server: LocalMinio, bucket: str) -> None:

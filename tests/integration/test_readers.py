@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("parsed_classes")
 
 MAIN = Path(__file__).parents[2] / "main.py"
 MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
-REFUSED_NAMES = f'{{"box":{{"":1,"A":3,"{"n" * 256}":4}}}}'
+REFUSED_NAMES = f'{{"box":{{"":1,"A":3,"a\\u0000b":7,"{"n" * 256}":4}},"":5,"a\\u0000b":6}}'
 LOCAL = datetime(1, 1, 1, 2, 3, 4)
 METADATA = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
 
@@ -70,7 +70,10 @@ CHANGES: dict[str, tuple[tuple[Record, Record], ...]] = {
         ),
     ),
     "names that readers refuse": (
-        ({"box": {"": 1, "a": 2, "A": 3, "n" * 256: 4}}, {"box": {"a": 2}, "_rescued_data": REFUSED_NAMES}),
+        (
+            {"": 5, "a\0b": 6, "a": 7, "c0": 8, "box": {"": 1, "a": 2, "A": 3, "a\0b": 7, "n" * 256: 4}},
+            {"box": {"a": 2}, "_rescued_data": REFUSED_NAMES},
+        ),
     ),
     "as many levels of lists as there are": (({"grid": lists(12)}, {}),),
     "more of them": (({"cube": lists(13)}, {"cube": None, "_rescued_data": f'{{"cube":{"[" * 13}1{"]" * 13}}}'}),),
@@ -94,6 +97,8 @@ TYPES = {
     "tags": "array<string>",
     "laps": "array<struct<lap:bigint,time:double,sector:struct<no:bigint>>>",
     "_rescued_data": "string",
+    "a": "bigint",
+    "c0": "bigint",
     "box": "struct<a:bigint>",
     "grid": "array<" * 12 + "bigint" + ">" * 12,
     "a.b": "bigint",

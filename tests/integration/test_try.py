@@ -175,6 +175,24 @@ def test_records_are_taken_as_the_settings_say() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("column", "hint"), [("Year", "Did you mean year?"), ("meta.region", 'sdf["region"] = sdf["meta"]["region"]')]
+)
+def test_a_partition_column_that_no_record_has_is_told_with_a_remedy(column: str, hint: str) -> None:
+    done = run(REPO, "try", records='{"ts_ms": 1704067200000, "meta": {"region": "eu"}}\n', HIVE_COLUMNS=column)
+    assert done.returncode == 0, done.stderr
+    (told,) = done.stderr.splitlines()
+    assert hint in told
+
+
+def test_the_remedy_for_a_path_into_an_object_works(tmp_path: Path) -> None:
+    text = 'def transform(sdf):\n    sdf["region"] = sdf["meta"]["region"]\n    return sdf\n'
+    tree = customised(tmp_path / "tree", text)
+    done = run(tree, "try", records='{"ts_ms": 1704067200000, "meta": {"region": "eu"}}\n', HIVE_COLUMNS="region")
+    assert done.stdout.startswith("row   line 1  region=eu  ")
+    assert done.stderr == ""
+
+
 def test_whole_numbers_of_any_size_are_shown_as_the_connector_writes_them() -> None:
     done = run(REPO, "try", records='{"id": 18446744073709551623, "n": 18446744073709551624}\n', HIVE_COLUMNS="id")
     assert done.returncode == 0, done.stderr

@@ -35,7 +35,9 @@ from app.spark.writer import SparkWriter
 from app.storage.local.target import LocalTarget
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
+from app.table.layout import TIME_COLUMNS
 from app.table.location import TableLocation
+from app.table.null_folder import likely_meant
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
 
 
 def check(settings: Settings, arguments: Sequence[str]) -> int:
-    """Try everything once, and leave nothing behind.
+    """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for.
 
     Returns:
         1 if anything failed, else 0.
@@ -55,6 +57,9 @@ def check(settings: Settings, arguments: Sequence[str]) -> int:
     log_warnings_only()
     if settings.memory_warning:
         logger.warning("%s", settings.memory_warning)
+    for column in settings.hive_columns:
+        if column not in TIME_COLUMNS and (meant := likely_meant(column, TIME_COLUMNS)):
+            logger.warning("HIVE_COLUMNS: rows without the field %s go to the null folder. %s", column, meant)
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:
@@ -76,7 +81,7 @@ class _Attempts:
         self._settings = settings
         self._ends = contextlib.ExitStack()
         self._scratch = self._ends.enter_context(scratch_folder())
-        self._store = new_store(settings, may_create=False)
+        self._store = new_store(settings)
         self._known: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
         self._application: LakeApplication | None = None

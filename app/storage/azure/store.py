@@ -66,7 +66,7 @@ class AzureStore:
                 if error_code(error) != _NO_CONTAINER:
                     raise
                 if not self._target.may_create:
-                    hint = f"Create it, or check the container in STORAGE_URL. {ADDRESS_HINT}"
+                    hint = f"Check STORAGE_URL; create the container, or set CREATE_BUCKET=true. {ADDRESS_HINT}"
                     raise ConfigError(doing, "there is no such container", hint) from None
                 self._create_container()
                 self._list_one(prefix)

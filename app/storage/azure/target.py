@@ -15,7 +15,7 @@ class AzureTarget:
         key: one of the account's keys.
         sas_token: a shared access signature. Without it and without a key, an identity of this machine is looked for:
             environment, workload identity, managed identity, the Azure CLI.
-        may_create: whether a missing container may be created.
+        may_create: whether to create a missing container.
     """
 
     container: str
@@ -24,7 +24,7 @@ class AzureTarget:
     connection_string: str | None = field(default=None, repr=False)
     key: str | None = field(default=None, repr=False)
     sas_token: str | None = field(default=None, repr=False)
-    may_create: bool = field(kw_only=True)
+    may_create: bool = False
 
     @property
     def uri(self) -> str:

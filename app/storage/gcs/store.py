@@ -67,7 +67,8 @@ class GcsStore:
                 self._bucket.try_listing(prefix, doing)
             except NotFound as error:
                 if not self._target.may_create:
-                    raise ConfigError(doing, "there is no such bucket", "Create it, or check STORAGE_URL") from error
+                    hint = "Check STORAGE_URL; create the bucket, or set CREATE_BUCKET=true"
+                    raise ConfigError(doing, "there is no such bucket", hint) from error
                 self._bucket.create()
                 self._bucket.try_listing(prefix, doing)
 

@@ -11,12 +11,12 @@ class GcsTarget:
         bucket: the bucket's name.
         credentials_json: the text of a service account's key; without it, the default chain of Google's libraries (a
             file, workload identity, the machine's own service account).
-        may_create: whether a missing bucket may be created.
+        may_create: whether to create a missing bucket.
     """
 
     bucket: str
     credentials_json: str | None = field(default=None, repr=False)
-    may_create: bool = field(kw_only=True)
+    may_create: bool = False
 
     @property
     def uri(self) -> str:

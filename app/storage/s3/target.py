@@ -14,7 +14,7 @@ class S3Target:
         access_key: with ``secret_key``, fixed keys; without both, boto3's default chain (environment, files, role).
         secret_key: see ``access_key``.
         session_token: goes with temporary keys.
-        may_create: whether a missing bucket may be created.
+        may_create: whether to create a missing bucket.
     """
 
     bucket: str
@@ -23,7 +23,7 @@ class S3Target:
     access_key: str | None = field(default=None, repr=False)
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
-    may_create: bool = field(kw_only=True)
+    may_create: bool = False
 
     @property
     def uri(self) -> str:

@@ -123,7 +123,7 @@ def azure_store(azurite: LocalAzurite) -> Callable[..., AzureStore]:
     """Make a store for a container of the server; keyword arguments replace those of the server."""
 
     def make(container: str, **changed: Any) -> AzureStore:
-        target = AzureTarget(container, azurite.account, azurite.endpoint_url, key=azurite.key, may_create=False)
+        target = AzureTarget(container, azurite.account, azurite.endpoint_url, key=azurite.key)
         return AzureStore(replace(target, **changed), max_workers=WORKERS)
 
     return make

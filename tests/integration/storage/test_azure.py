@@ -60,9 +60,7 @@ def test_a_missing_container_is_refused_where_creating_is_not_allowed(azure_stor
 
 
 def test_a_connection_string_says_it_all(azurite: LocalAzurite, container: str, file: Path) -> None:
-    store = AzureStore(
-        AzureTarget(container, connection_string=azurite.connection_string, may_create=False), max_workers=2
-    )
+    store = AzureStore(AzureTarget(container, connection_string=azurite.connection_string), max_workers=2)
 
     store.connect("")
     store.upload(file, "f.parquet")

@@ -81,9 +81,7 @@ def given(access_token: str, seconds: int = 3600) -> Answer:
 
 
 def store(server: LocalAzurite) -> AzureStore:
-    return AzureStore(
-        AzureTarget("lake", account=server.account, endpoint_url=server.endpoint_url, may_create=False), max_workers=2
-    )
+    return AzureStore(AzureTarget("lake", account=server.account, endpoint_url=server.endpoint_url), max_workers=2)
 
 
 def test_the_identity_of_the_machine_lets_in(guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch) -> None:

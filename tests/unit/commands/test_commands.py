@@ -1,6 +1,7 @@
 """What ``python main.py`` says to its arguments, and how commands end."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from app import __version__, commands
 from app.config.settings import Settings
-from tests.support.environment import load
+from tests.support.environment import ENOUGH, load
 
 MAIN = Path(__file__).parents[3] / "main.py"
 
@@ -62,6 +63,31 @@ def test_a_mistake_in_the_arguments_is_one_line_before_any_setting_is_read(argum
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith(f"ERROR! reading the arguments: {message}")
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("arguments", "loading", "code"),
+    [(["audit"], "dotenv", 130), (["audit"], "pyarrow", 130), (["check"], "quixstreams", 130), ([], "dotenv", 0)],
+)
+def test_a_stop_while_packages_are_loaded_is_no_success_of_a_command(
+    tmp_path: Path, arguments: list[str], loading: str, code: int, number: signal.Signals
+) -> None:
+    """An audit that ends with 0 and prints nothing would read as a table without faults."""
+    (tmp_path / f"{loading}.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        [sys.executable, str(MAIN), *arguments],
+        env={**os.environ, **ENOUGH, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loading\n"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(

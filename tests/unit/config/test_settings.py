@@ -43,7 +43,6 @@ class TestDefaults:
             access_key=None,
             secret_key=None,
             session_token=None,
-            may_create=True,
         )
 
     def test_an_empty_variable_counts_as_unset(self) -> None:

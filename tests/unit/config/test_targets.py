@@ -6,6 +6,8 @@ from typing import ClassVar
 
 import pytest
 
+from app.storage.azure.target import AzureTarget
+from app.storage.gcs.target import GcsTarget
 from app.storage.local.target import LocalTarget
 from app.storage.s3.target import S3Target
 from tests.support.environment import BROKER_ALONE, CONNECTION, ON_PLATFORM, PLATFORM_BUCKET, connection, load, problems
@@ -27,8 +29,15 @@ class TestStore:
             access_key="key",
             secret_key="secret",
             session_token="session",
-            may_create=True,
         )
+
+    @pytest.mark.parametrize("url", ["s3://lake", "gs://lake", "az://lake"])
+    def test_it_is_created_only_if_a_setting_says_so(self, url: str) -> None:
+        named = {**BROKER_ALONE, "STORAGE_URL": url, "AZURE_STORAGE_ACCOUNT": "acme"}
+        for variables, may_create in (({}, False), ({"CREATE_BUCKET": "true"}, True)):
+            storage = load(named, **variables).storage
+            assert isinstance(storage, S3Target | GcsTarget | AzureTarget)
+            assert storage.may_create == may_create
 
     @pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1", "ap-southeast-7", "us-isob-east-1"])
     def test_regions_of_aws(self, region: str) -> None:
@@ -104,7 +113,6 @@ class TestPlatformStorage:
             access_key="platform-key",
             secret_key="platform-secret",
             session_token=None,
-            may_create=False,
         )
         assert settings.root == "acme-prod/data-lake/time-series"
 

@@ -1,7 +1,6 @@
 """Google Cloud Storage and Azure, as the settings and the platform's connection lead to them."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ STRING = "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=aHVzaA==;En
 
 def azure(**fields: Any) -> AzureTarget:
     unset = dict.fromkeys(("account", "endpoint_url", "connection_string", "key", "sas_token"))
-    return AzureTarget(**{"container": "lake", **unset, "may_create": True, **fields})
+    return AzureTarget(**{"container": "lake", **unset, **fields})
 
 
 def on_platform(section: dict[str, Any], provider: str = "Azure", name: str = "AzureBlobStorage") -> dict[str, str]:
@@ -27,12 +26,12 @@ def on_platform(section: dict[str, Any], provider: str = "Azure", name: str = "A
 class TestGoogle:
     def test_a_bucket(self) -> None:
         settings = load(BROKER_ALONE, STORAGE_URL="GS://lake/")
-        assert settings.storage == GcsTarget("lake", None, may_create=True)
+        assert settings.storage == GcsTarget("lake", None)
         assert (settings.storage.uri, settings.root) == ("gs://lake", "data")
 
     def test_credentials(self) -> None:
         storage = load(BROKER_ALONE, STORAGE_URL="gs://lake", GCS_CREDENTIALS_JSON=CREDENTIALS).storage
-        assert storage == GcsTarget("lake", CREDENTIALS, may_create=True)
+        assert storage == GcsTarget("lake", CREDENTIALS)
         assert "hush" not in repr(storage)
 
     @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ class TestPlatform:
     )
     def test_azure(self, section: dict[str, str], target: AzureTarget) -> None:
         settings = load(ON_PLATFORM, **on_platform({"ContainerName": "lake", **section}))
-        assert settings.storage == replace(target, may_create=False)
+        assert settings.storage == target
         assert settings.root == "acme-prod/data-lake/time-series"
 
     @pytest.mark.parametrize(

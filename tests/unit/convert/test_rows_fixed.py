@@ -28,6 +28,7 @@ from tests.unit.convert.conversions import RULES, fixed, rescued
         ("timestamp", "2024-01-15T12:00:00Z", datetime(2024, 1, 15, 12, tzinfo=UTC)),
         ("timestamp", "2024-01-15T14:00:00.123456+02:00", datetime(2024, 1, 15, 12, 0, 0, 123456, UTC)),
         ("timestamp", "2024-01-15 12:00:00", datetime(2024, 1, 15, 12, tzinfo=UTC)),
+        ("timestamp", "2024-01-15t12:00:00.5z", datetime(2024, 1, 15, 12, 0, 0, 500_000, UTC)),
         ("timestamp_ntz", "2024-01-15T12:00:00", datetime(2024, 1, 15, 12)),
         ("date", "2024-01-15", date(2024, 1, 15)),
         ("decimal(10,2)", 5, Decimal("5.00")),

@@ -167,8 +167,13 @@ def test_names_that_are_too_long_for_catalogs_are_rescued(name: str) -> None:
     assert converted({name: 1}, schema={name: pa.int64()}).rescued == {}, "a table that has it keeps it"
 
 
-def test_an_empty_name_inside_an_object_is_rescued() -> None:
-    assert rescued(converted({"o": {"": 1, "a": {"": {"x": 1}}}})) == [{"o": {"": 1, "a": {"": {"x": 1}}}}]
+@pytest.mark.parametrize("name", ["", "\0", "a\0b"])
+def test_names_that_readers_take_for_another_one_are_rescued(name: str) -> None:
+    record = {name: 1, "o": {name: 1, "b": {name: {"x": 1}}, "l": [{name: 1}]}}
+    conversion = converted({**record, "c0": 2, "a": 3})
+    assert rescued(conversion) == [record]
+    assert list(conversion.schema.columns) == ["c0", "a", "ts_ms", "_rescued_data"]
+    assert converted({name: 1}, schema={name: pa.int64()}).rescued == {}, "a table that has it keeps it"
 
 
 def test_more_levels_of_lists_than_readers_take_are_rescued() -> None:

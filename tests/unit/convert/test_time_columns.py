@@ -107,6 +107,9 @@ def test_large_numbers_of_other_libraries() -> None:
         "2024-01-15T17:30:00+0530",
         "2024-01-15T05:00:00-07:00",
         "2024-01-15T12:00:00+00:00",
+        "2024-01-15t12:00:00z",
+        "2024-01-15T12:34:56.789z",
+        "2024-01-15 12:00z",
     ],
 )
 def test_iso_8601_with_and_without_a_zone(text: str) -> None:

@@ -142,3 +142,44 @@ def test_any_number_of_rescued_columns_is_told_in_one_line(path: Path, caplog: p
     assert "column '001000" in caplog.messages[0]
     assert "more columns" in caplog.messages[0]
     assert "No further columns are named" in caplog.messages[-1]
+
+
+# --- partition columns without any value ----------------------------------------------------------------------------
+
+
+def warnings_of(column: str, *records: dict[str, Any], path: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
+    caplog.clear()
+    stage = stager(spec(column))
+    with caplog.at_level(logging.WARNING):
+        stage.stage(batch(*records), path, lambda work: work())
+        stage.stage(batch(*records), path.with_suffix(".second"), lambda work: work())
+    return [message for message in caplog.messages if message.startswith("HIVE_COLUMNS")]
+
+
+@pytest.mark.parametrize(
+    ("column", "record", "hint"),
+    [
+        ("Year", {"n": 1}, "Did you mean year?"),
+        ("Year", {"year": 2024}, "Did you mean year?"),
+        ("Location", {"location": "hall"}, "Did you mean location?"),
+        ("locaton", {"location": "hall"}, "Did you mean location?"),
+        ("meta.region", {"meta": {"region": "eu"}}, 'sdf["region"] = sdf["meta"]["region"]'),
+        ("place", {"n": 1, "place": ""}, "place=__HIVE_DEFAULT_PARTITION__"),
+    ],
+)
+def test_a_partition_column_without_any_value_in_the_first_batch_is_told_once(
+    column: str, record: dict[str, Any], hint: str, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (told,) = warnings_of(column, record, record, path=path, caplog=caplog)
+    assert column in told
+    assert hint in told
+
+
+@pytest.mark.parametrize(
+    ("column", "record"),
+    [("years", {"years": 3}), ("meta.region", {"meta.region": "eu"}), ("month", {"n": 1})],
+)
+def test_nothing_is_told_of_a_partition_column_with_a_value(
+    column: str, record: dict[str, Any], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert warnings_of(column, {"n": 0}, record, path=path, caplog=caplog) == []

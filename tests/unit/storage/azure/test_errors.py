@@ -223,7 +223,7 @@ def test_what_cannot_let_in_is_told_before_it_is_sent(key: str | None, sas_token
 
 @pytest.mark.parametrize("text", ["nonsense", "AccountKey=c2VjcmV0LWtleQ==", "AccountName=acme;;"])
 def test_a_connection_string_that_cannot_be_read_names_its_variable(text: str) -> None:
-    store = AzureStore(AzureTarget("lake", connection_string=text, may_create=False), max_workers=1)
+    store = AzureStore(AzureTarget("lake", connection_string=text), max_workers=1)
 
     with pytest.raises(ConfigError, match="AZURE_STORAGE_CONNECTION_STRING") as caught:
         store.connect("")

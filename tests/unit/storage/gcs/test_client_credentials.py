@@ -62,9 +62,7 @@ def key_text(private_key: str, token_uri: str, without: str = "") -> str:
 
 
 def store(credentials_json: str | None) -> GcsStore:
-    return GcsStore(
-        GcsTarget("lake", credentials_json=credentials_json, may_create=False), max_workers=2, limits=NO_RETRY
-    )
+    return GcsStore(GcsTarget("lake", credentials_json=credentials_json), max_workers=2, limits=NO_RETRY)
 
 
 def sent(server: CannedServer) -> list[str]:

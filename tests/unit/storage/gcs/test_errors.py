@@ -168,7 +168,7 @@ def test_a_server_that_is_not_there_is_retryable_and_named(parquet: Path, monkey
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    store = GcsStore(GcsTarget("lake", may_create=False), max_workers=1, limits=NO_RETRY)
+    store = GcsStore(GcsTarget("lake"), max_workers=1, limits=NO_RETRY)
 
     with pytest.raises(RetryableError, match=r"connecting to gs://lake: .*refused.*network"):
         store.connect("")
@@ -180,4 +180,4 @@ def test_an_address_that_is_none_names_its_variable(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "ftp://127.0.0.1")
 
     with pytest.raises(ConfigError, match="STORAGE_EMULATOR_HOST"):
-        GcsStore(GcsTarget("lake", may_create=False), max_workers=1).connect("")
+        GcsStore(GcsTarget("lake"), max_workers=1).connect("")

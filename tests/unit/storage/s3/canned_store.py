@@ -12,7 +12,6 @@ def store(endpoint_url: str) -> S3Store:
             endpoint_url=endpoint_url,
             access_key="AKIA1",
             secret_key="s3cr3t",
-            may_create=False,
         ),
         max_workers=2,
     )

@@ -55,7 +55,6 @@ def store(  # one line per case below
             access_key=access_key,
             secret_key=secret_key,
             session_token=session_token,
-            may_create=False,
         ),
         max_workers=1,
     )

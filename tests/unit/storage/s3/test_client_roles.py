@@ -79,7 +79,7 @@ def lake() -> Iterator[CannedServer]:
 
 
 def store(endpoint_url: str | None, region: str = "us-east-1") -> S3Store:
-    return S3Store(S3Target("lake", region=region, endpoint_url=endpoint_url, may_create=False), max_workers=1)
+    return S3Store(S3Target("lake", region=region, endpoint_url=endpoint_url), max_workers=1)
 
 
 def keys_used(server: CannedServer) -> list[tuple[str, str]]:

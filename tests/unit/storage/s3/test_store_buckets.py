@@ -42,9 +42,7 @@ def test_the_region_is_named_to_aws_alone(endpoint_url: str | None, region: str,
 
 def test_only_the_place_that_will_be_written_is_listed() -> None:
     """Keys that a platform hands out may list their own workspace's folder and nothing above it."""
-    store = S3Store(
-        S3Target("lake", region="us-east-1", access_key="AKIA1", secret_key="secret", may_create=False), max_workers=1
-    )
+    store = S3Store(S3Target("lake", region="us-east-1", access_key="AKIA1", secret_key="secret"), max_workers=1)
     with Stubber(store._client) as aws:
         aws.add_response("list_objects_v2", LISTING, {"Bucket": "lake", "Prefix": "ws-1/data/t/", "MaxKeys": 1})
 

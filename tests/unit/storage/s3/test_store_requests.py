@@ -20,7 +20,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def store(bucket: str, endpoint_url: str | None, region: str = "eu-west-1", **encryption: Any) -> S3Store:
-    target = S3Target(bucket, region, endpoint_url, "AKIA1", "secret", may_create=False)
+    target = S3Target(bucket, region, endpoint_url, "AKIA1", "secret")
     return S3Store(target, max_workers=1, **encryption)
 
 
