@@ -118,7 +118,6 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_or_doubled_while_the_partitions_stay[3]",
         "tests/unit/convert/test_both_ways_agree.py::test_odd_batches",
         "tests/unit/convert/test_rows_names.py::test_records_with_names_of_their_own_do_not_take_the_square",
-        "tests/unit/journal/test_settle.py::test_a_claim_after_many_crashes_does_not_delete_everything",
     ),
 }  # fmt: skip
 

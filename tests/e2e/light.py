@@ -5,6 +5,7 @@
 The tree is the folder of the ``main.py`` and the ``app/`` to run.
 """
 
+import os
 import runpy
 import sys
 from concurrent.futures import Future
@@ -47,6 +48,9 @@ class LightWriter(ArrowWriter):
 
 
 vars(app.service.spark)["SparkWriter"] = LightWriter
-timings = Timings(session_seconds=6.0)  # the shortest that brokers allow
+timings = Timings(
+    session_seconds=6.0,  # the shortest that brokers allow
+    revoke_seconds=float(os.environ.get("LIGHT_REVOKE_SECONDS", Timings().revoke_seconds)),
+)
 vars(app.service.run)["run"] = partial(app.service.run.run, timings=timings)
 runpy.run_path(str(TREE / "main.py"), run_name="__main__")
