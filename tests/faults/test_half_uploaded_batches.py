@@ -198,6 +198,8 @@ def test_an_upload_that_comes_after_the_next_owner_has_begun_doubles_nothing(
         with place.member() as heir:
             wait_for_rows(place, RECORDS)
             place.to_store.release()
+            looks = len(reader.doubled)
+            wait_until(lambda: len(reader.doubled) > looks + 5, "more looks")  # while the frozen one cannot tidy up
             former.signal(signal.SIGCONT)
             place.produce(100, first=RECORDS)
             wait_for_rows(place, RECORDS + 100)

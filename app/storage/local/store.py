@@ -62,6 +62,7 @@ class LocalStore:
     def probe_conditions(self, prefix: str) -> None:
         """Find out whether files can have a second name here: linking is the one way that never replaces a file."""
         with os_translated(f"trying out {self.uri}/{prefix}"):
+            _make_folder(self._root / prefix)
             first, second = (_unfinished_file_in(self._root / prefix) for _ in range(2))
             first.touch(exist_ok=False)
             try:

@@ -70,14 +70,34 @@ def test_any_size_arrives_whole(place: Place, tmp_path: Path, size: int) -> None
     assert place.read("sized.parquet") == content[:size]
 
 
-def test_uploading_again_replaces(place: Place, file: Path) -> None:
-    place.store.upload(file, "t/f.parquet")
-    file.write_bytes(b"other")
+def test_uploading_again_is_done_already(place: Place, file: Path) -> None:
+    first = place.store.upload(file, "t/f.parquet")
+    again = place.store.upload(file, "t/f.parquet")
 
-    place.store.upload(file, "t/f.parquet")
+    assert (again.key, again.size) == (first.key, first.size)
+    assert place.read("t/f.parquet") == file.read_bytes()
 
-    assert place.read("t/f.parquet") == b"other"
-    assert [found.size for found in place.store.list("t/")] == [5]
+
+def test_an_upload_is_refused_where_another_object_is(place: Place, file: Path) -> None:
+    """By those stores that know conditions; the others overwrite it, and say so beforehand."""
+    place.store.probe_conditions("t/")
+    place.store.overwrite("t/f.parquet", b"placeholder")
+
+    if place.store.refuses_overwrites:
+        with pytest.raises(ChangedError):
+            place.store.upload(file, "t/f.parquet")
+    else:
+        place.store.upload(file, "t/f.parquet")
+
+    assert place.read("t/f.parquet") == (b"placeholder" if place.store.refuses_overwrites else file.read_bytes())
+
+
+def test_a_placeholder_replaces_what_is_there(place: Place, file: Path) -> None:
+    place.store.upload(file, "t/f.parquet")
+    place.store.overwrite("t/f.parquet", b"placeholder")
+
+    assert place.read("t/f.parquet") == b"placeholder"
+    assert [found.size for found in place.store.list("t/")] == [len(b"placeholder")]
 
 
 @pytest.mark.parametrize("key", ODD_KEYS)
@@ -145,6 +165,8 @@ def test_more_objects_than_a_page_are_listed_from_many_threads_of_uploads(
 ) -> None:
     expected = [f"t/n={number % 7}/{number:05}.parquet" for number in range(1_100)]
 
+    place.store.probe_conditions("t/")
+    caplog.clear()
     with caplog.at_level(logging.WARNING), ThreadPoolExecutor(WORKERS) as pool:
         stored = list(pool.map(lambda key: place.store.upload(file, key), expected))
 
@@ -164,6 +186,7 @@ def test_listing_asks_no_further_than_it_is_read(place: Place, file: Path) -> No
 
 def test_a_place_that_goes_away_refuses_uploads_and_listings(place: Place, file: Path) -> None:
     place.store.connect("")
+    place.store.probe_conditions("t/")
     place.remove()
 
     with pytest.raises(FatalError, match=r"uploading .*t/f\.parquet") as upload:
