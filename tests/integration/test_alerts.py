@@ -401,6 +401,16 @@ def bad_records_before_the_first_scrape() -> Case:
 
 
 @case
+def bad_records_before_a_restart() -> Case:
+    one = replica()
+    world = World(one, replica("b"))
+    world.at(10 * MINUTE, lambda: one.count_bad_records(dead_letters=2, rescued=1))
+    world.at(20 * MINUTE, lambda: one.start(20 * MINUTE))
+    fires = {"LakeSinkDeadLetters": ["a"], "LakeSinkRescuedValues": ["a"]}
+    return Case(world, breaks=10 * MINUTE, fires=fires)
+
+
+@case
 def bad_records() -> Case:
     one = replica()
     world = World(one, replica("b"))
