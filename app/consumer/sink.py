@@ -105,6 +105,9 @@ class LakeSink(BaseSink):
 
     # --- called by quixstreams --------------------------------------------------------------------------------------
 
+    def __str__(self) -> str:
+        return "lake"  # in its log
+
     def add(
         self,
         value: Any,

@@ -81,7 +81,7 @@ def _of_batches(counts: Counts) -> Iterator[Metric]:
     yield retries
     steps = HistogramMetricFamily(
         "lake_sink_step_seconds",
-        "Seconds that each step of a batch took, including the time that it waited for the store or the catalog.",
+        "Seconds that each step of a batch took, without waits for a system that was away.",
         labels=["step"],
     )
     for step, durations in counts.steps.items():
@@ -113,16 +113,22 @@ def _of_partitions(counts: Counts, live: Live) -> Iterator[Metric]:
         "Age of the oldest message that is not committed, in seconds; 0 if none waits.",
         labels=labels,
     )
+    commit_time = GaugeMetricFamily(
+        "lake_sink_partition_last_commit_timestamp_seconds",
+        "When offsets of a partition were last committed, Unix time; before that, when its consuming began.",
+        labels=labels,
+    )
     for tp, position in sorted(counts.positions.items()):
         names = [tp.topic, str(tp.partition)]
         committed.add_metric(names, position.committed)
+        commit_time.add_metric(names, position.begun_at if position.committed_at is None else position.committed_at)
         if position.end is not None and position.lag is not None:
             end.add_metric(names, position.end)
             lag.add_metric(names, position.lag)
         age = position.freshness(counts.at, live.oldest.get(tp))
         if age is not None:
             freshness.add_metric(names, age)
-    yield from (lag, committed, end, freshness)
+    yield from (lag, committed, commit_time, end, freshness)
     yield GaugeMetricFamily("lake_sink_assigned_partitions", "Partitions that are consumed.", len(counts.positions))
     yield GaugeMetricFamily(
         "lake_sink_claiming_partitions",

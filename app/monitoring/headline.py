@@ -55,7 +55,7 @@ class Headline:
     Attributes:
         tone: its colour.
         title: what is wrong, or that nothing is.
-        seconds: since when, seconds ago.
+        seconds: since when, seconds ago; ``None`` for as long as the connector has been like this.
         reason: in the words of the other side.
         next: what happens by itself.
         to_do: what somebody can do about it.
@@ -64,63 +64,60 @@ class Headline:
 
     tone: Tone
     title: str
-    seconds: float
+    seconds: float | None = None
     reason: str = ""
     next: str = ""
     to_do: str = ""
     records: str = ""
 
 
-def headline(live: Live, counts: Counts, progress: Progress, state_seconds: float) -> Headline:
+def headline(live: Live, counts: Counts, progress: Progress) -> Headline:
     """The most important thing about the connector now.
 
     Args:
         live: the state.
         counts: with partitions and the last batches.
         progress: how far the table is behind.
-        state_seconds: for how long the connector has been in this state.
     """
     if live.state == "stopping":
-        return _stopping(live, state_seconds)
+        return _stopping(live)
     if live.failure:
-        return _failing(live.failure, progress, state_seconds)
+        return _failing(live.failure, progress)
     if live.waits:
         return _waiting_for_others(live, progress)
     if live.fenced:
-        return _taken_over(live.fenced, state_seconds)
+        return _taken_over(live.fenced)
     if live.state == "starting":
         title = "Starting: reaching Kafka, the store and the catalog"
-        return Headline("quiet", title, state_seconds, next="Consuming begins when they answer. Spark starts meanwhile")
+        return Headline("quiet", title, next="Consuming begins when they answer. Spark starts meanwhile")
     if live.state == "paused":
         slowest, hint = _slowest(counts)
         return Headline(
             "wait",
             "Writing takes longer than a commit may",
-            state_seconds,
             reason=slowest,
             next="Consuming pauses for a few seconds, and goes on by itself",
             to_do=hint,
             records=_kept(progress),
         )
     if live.state == "waiting":
-        return _not_ready(live, counts, progress, state_seconds)
-    return _running(live, counts, progress, state_seconds)
+        return _not_ready(live, counts, progress)
+    return _running(live, counts, progress)
 
 
-def _stopping(live: Live, seconds: float) -> Headline:
+def _stopping(live: Live) -> Headline:
     away = f"{_not_available(live.waits)}: {_reason(live.waits[0])}" if live.waits else ""
     left = formatting.counted(live.under_way, "batch", "batches")
     return Headline(
         "quiet",
         "Stopping",
-        seconds,
         reason=away,
         next=f"What was consumed is written and committed: {left}. The process ends after 27 s at the latest",
         records="None is lost: the next start reads again what is not committed by then",
     )
 
 
-def _failing(failure: Trouble, progress: Progress, seconds: float) -> Headline:
+def _failing(failure: Trouble, progress: Progress) -> Headline:
     code = failure.exit_code
     if failure.system == "Spark":
         title, hint = "Spark is gone", "If this comes back, give the connector more memory (SPARK_DRIVER_MEMORY)"
@@ -138,7 +135,6 @@ def _failing(failure: Trouble, progress: Progress, seconds: float) -> Headline:
     return Headline(
         "bad",
         title,
-        seconds,
         reason=_reason(failure),
         next=following,
         to_do=plain(hint),
@@ -173,12 +169,11 @@ def _not_available(waits: Sequence[Trouble]) -> str:
     return f"{formatting.sentence(together)} {'are' if len(names) > 1 else 'is'} not available"
 
 
-def _taken_over(fenced: Mapping[TopicPartition, str], seconds: float) -> Headline:
+def _taken_over(fenced: Mapping[TopicPartition, str]) -> Headline:
     reasons = list(dict.fromkeys(fenced.values()))
     return Headline(
         "wait",
         f"Another member of the group writes {listed(fenced)}",
-        seconds,
         reason=plain(reasons[0]),
         next="Kafka takes these partitions away from this replica within seconds. Else the process ends with code 75 "
         "after 20 s, and its platform starts it again",
@@ -187,12 +182,11 @@ def _taken_over(fenced: Mapping[TopicPartition, str], seconds: float) -> Headlin
     )
 
 
-def _not_ready(live: Live, counts: Counts, progress: Progress, seconds: float) -> Headline:
+def _not_ready(live: Live, counts: Counts, progress: Progress) -> Headline:
     if live.unclaimed:
         return Headline(
             "quiet",
             f"Taking over {formatting.counted(len(live.unclaimed), 'partition')}",
-            seconds,
             reason=f"They are being claimed in the journal: {listed(live.unclaimed)}",
             next="Each is consumed as soon as it is claimed",
         )
@@ -200,20 +194,18 @@ def _not_ready(live: Live, counts: Counts, progress: Progress, seconds: float) -
         return Headline(
             "quiet",
             "No partition is assigned to this replica",
-            seconds,
             next="Kafka assigns partitions within half a minute. A replica too many gets none: it is a spare one",
         )
     if live.spark == "starting":
         return Headline(
             "quiet",
             "Spark is starting",
-            seconds,
             next="Records are consumed meanwhile, and written as soon as Spark is up",
         )
-    return Headline("wait", formatting.sentence(plain(live.detail)), seconds, records=_kept(progress))
+    return Headline("wait", formatting.sentence(plain(live.detail)), records=_kept(progress))
 
 
-def _running(live: Live, counts: Counts, progress: Progress, seconds: float) -> Headline:
+def _running(live: Live, counts: Counts, progress: Progress) -> Headline:
     if counts.losses:
         at, what = counts.losses[-1]
         return Headline(
@@ -227,7 +219,7 @@ def _running(live: Live, counts: Counts, progress: Progress, seconds: float) -> 
         )
     if progress.lag is None or progress.is_up_to_date:
         title = "Running" if progress.lag is None else "Running: the table is up to date"
-        return Headline("good", title, seconds)
+        return Headline("good", title)
     behind = f"{formatting.counted(progress.lag, 'record')} behind"
     if progress.age:
         behind += f", the oldest is {formatting.duration(progress.age)} old, in {progress.oldest}"
@@ -235,22 +227,20 @@ def _running(live: Live, counts: Counts, progress: Progress, seconds: float) -> 
         return Headline(
             "wait",
             f"Running, but behind in {listed(progress.stragglers)}",
-            seconds,
             reason=behind,
             next="The other partitions are up to date",
             to_do="See whether most records have keys of these partitions, and whether their brokers are slow",
             records=_kept(progress),
         )
     if progress.shrinks_by is None:
-        return Headline("good", "Running: catching up", seconds, reason=behind)
+        return Headline("good", "Running: catching up", reason=behind)
     left = progress.catch_up_seconds
     if left is not None:
-        return Headline("good", f"Running: caught up in about {formatting.duration(left)}", seconds, reason=behind)
+        return Headline("good", f"Running: caught up in about {formatting.duration(left)}", reason=behind)
     slowest, hint = _slowest(counts)
     return Headline(
         "wait",
         "Running, but the lag does not shrink",
-        seconds,
         reason=_sentences(behind, live.detail, slowest),
         to_do=_sentences(hint, "Add replicas, up to the number of partitions, or cores"),
         records=_kept(progress),

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 # Half an hour at a sample every five seconds: some 30 kB.
 _SAMPLES = 361
@@ -12,12 +12,16 @@ _SLOPE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample: monotonic seconds, messages not committed, if known, and rows and bytes in the lake since the start."""
+    """A sample: monotonic seconds, messages not committed, if known, and rows and bytes in the lake since the start.
+
+    ``is_outage``: another system is away.
+    """
 
     at: float
     rows: int
     lag: int | None
     size: int = 0
+    is_outage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,11 @@ class History:
         """Messages a second by which the lag has grown over the last ``seconds``, negative where it has shrunk.
 
         The slope of the line nearest to all samples, because a commit takes away at once what has come since the last
-        one. ``None`` with less than ``_SLOPE_SECONDS`` of samples.
+        one. ``None`` with less than ``_SLOPE_SECONDS`` of samples since the last outage began or ended.
         """
-        known = [sample for sample in self._recent(now, seconds) if sample.lag is not None]
+        recent = self._recent(now, seconds)
+        alike = takewhile(lambda sample: sample.is_outage == recent[-1].is_outage, reversed(recent))
+        known = [sample for sample in reversed([*alike]) if sample.lag is not None]
         if not known or known[-1].at - known[0].at < _SLOPE_SECONDS:
             return None
         return _slope([(sample.at, sample.lag or 0) for sample in known])

@@ -1,13 +1,15 @@
 """A small HTTP server: fixed paths, GET and HEAD alone, and no client can block it.
 
 It may be open to a whole network. One thread serves all connections, so a slow client costs no thread. The number of
-connections is bounded: the one that has waited longest for its client gives way to the next.
+connections is bounded: the one that has waited longest for its client gives way to the next. A connection gets one
+answer, and an answer is kept for a second: however many requests come, probes wait for few of them.
 """
 
 import asyncio
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -27,11 +29,13 @@ _BACKLOG = 1024  # connections that the system holds for us; it makes who comes 
 _ACCEPTED_AT_ONCE = 64  # far fewer than have a place: who was accepted is read before others take the places
 _LONGEST_HEAD = 16 * 1024
 _PIECE = 64 * 1024
+_KEPT_SECONDS = 1.0  # an answer that is no probe's; a page of 500 partitions takes 15 ms
 _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
-# Nothing is loaded, run, embedded or sent anywhere.
+# Nothing is loaded, run, embedded or sent anywhere, and a connection gets one answer.
 _HEADERS = {
     "Cache-Control": "no-store",
+    "Connection": "close",
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -110,6 +114,7 @@ class _Paths:
         self._routes = routes
         self._probes = probes
         self._allowed = allowed
+        self._kept: dict[str, tuple[float, Answer]] = {}
 
     def answer(self, path: str, host: str | None, address: str) -> Answer:
         """The answer to a GET.
@@ -126,8 +131,12 @@ class _Paths:
                 HTTPStatus.MISDIRECTED_REQUEST,
                 "this host name is not known here: ask for localhost or an IP address, or set HTTP_ALLOWED_HOSTS",
             )
-        route = self._routes.get(path)
-        return route() if route else _in_words(404, f"there are {', '.join([*self._routes, *self._probes])}")
+        if path not in self._routes:
+            return _in_words(404, f"there are {', '.join([*self._routes, *self._probes])}")
+        now = time.monotonic()
+        if path not in self._kept or now - self._kept[path][0] >= _KEPT_SECONDS:
+            self._kept[path] = now, self._routes[path]()
+        return self._kept[path][1]
 
 
 class _Places:
@@ -168,8 +177,7 @@ class _Connections:
         writer.transport.set_write_buffer_limits(0)  # what the system has not taken is waited for
         self._reading.take(writer)
         try:
-            while await self._exchanged(reader, writer):
-                await asyncio.sleep(0)  # others have their turn, even if the next request is here already
+            await self._exchange(reader, writer)
         except OSError:  # also TimeoutError; a client that went away or is stuck
             logger.debug("an HTTP request failed", exc_info=True)
         except Exception:
@@ -179,12 +187,12 @@ class _Connections:
             self._writing.free(writer)
             writer.transport.abort()
 
-    async def _exchanged(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request; return whether the connection stays open for another."""
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
         async with asyncio.timeout(_PATIENCE_SECONDS):
             head = await _read_head(reader)
         if head == b"":
-            return False
+            return
         address = str(writer.get_extra_info("sockname")[0])
         handler = _Handler(head, address, self._paths) if head else None
         self._reading.free(writer)
@@ -194,14 +202,11 @@ class _Connections:
             await _write(writer, handler.body if handler else b"")
         self._writing.free(writer)
         self._reading.take(writer)
-        if handler and not handler.close_connection:
-            return True
         writer.write_eof()
         # Closing a connection with bytes that nobody has read would tear the answer away from the client.
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while await reader.read(_PIECE):
                 pass
-        return False
 
 
 async def _read_head(reader: asyncio.StreamReader) -> bytes | None:
@@ -229,7 +234,7 @@ async def _write(writer: asyncio.StreamWriter, answer: bytes) -> None:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Makes the answer to one request, with the library's parser: ``head``, ``body`` and ``close_connection``."""
+    """Makes the answer to one request, with the library's parser: ``head`` and ``body``."""
 
     protocol_version = "HTTP/1.1"
     server_version = "lake-sink"
@@ -242,7 +247,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = BytesIO(request)
         self.wfile = head = BytesIO()
         self.body = b""
-        self.close_connection = True
         self._address = address
         self._paths = paths
         self.handle_one_request()  # the library's own constructor does this with a socket
@@ -263,21 +267,16 @@ class _Handler(BaseHTTPRequestHandler):
         return self._paths.answer(self.path.partition("?")[0], self.headers["Host"], self._address)
 
     def _refuse(self) -> None:
-        self.close_connection = True  # whatever the request has in it is not read
         text = f"only {self._ALLOWED} are allowed: nothing can be changed here"
         self._answer(_in_words(HTTPStatus.METHOD_NOT_ALLOWED, text))
 
     def _answer(self, answer: Answer, *, with_body: bool = True) -> None:
-        if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # a body is not read, and must not be taken for the next request
         self.send_response(answer.status)
         headers = {**_HEADERS, "Content-Type": answer.content_type, "Content-Length": str(len(answer.body))}
         if answer.policy:
             headers["Content-Security-Policy"] = answer.policy
         if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = self._ALLOWED
-        if self.close_connection:
-            headers["Connection"] = "close"
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()

@@ -16,7 +16,7 @@ from app.monitoring.waits import Trouble, Waits
 
 # The steps of a batch, in their order; see ``app.pipeline.pipeline``.
 STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
-# Upper bounds in seconds. A step takes tens of milliseconds where all is well, and minutes while a store is away.
+# Upper bounds in seconds. A step takes tens of milliseconds where all is well, and minutes with many large files.
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 # What is tried again after a failure; the page on operations says what each of them needs.
 Operation = Literal["schema", "journal", "upload", "register", "claim", "commit", "kafka"]
@@ -79,12 +79,14 @@ class Position:
     Times are in seconds since the epoch. ``committed`` is the committed offset, ``committed_at`` the time of that
     commit (``None`` before the first one), ``end`` the next offset to be produced (``None`` as long as it is unknown).
     ``waits_since`` is when messages were first seen to wait, or the last commit that left some; ``None`` if none wait.
+    ``begun_at`` is when consuming of the partition began.
     """
 
     committed: int
     committed_at: float | None = None
     end: int | None = None
     waits_since: float | None = None
+    begun_at: float = 0.0
 
     @property
     def lag(self) -> int | None:
@@ -221,14 +223,15 @@ class Metrics:
 
     Args:
         clock: seconds since the epoch.
+        monotonic: seconds.
 
     Attributes:
         waits: what is tried again at present.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.waits = Waits()
+        self.waits = Waits(monotonic)
         self._lock = threading.Lock()
         self._counts = Counts(consuming_since=clock())
         self._last_batches: deque[DeliveredBatch] = deque(maxlen=_REMEMBERED)
@@ -293,8 +296,9 @@ class Metrics:
 
     def begins(self, tp: TopicPartition, offset: int) -> None:
         """Note that a partition is consumed from this offset on."""
+        position = Position(offset, begun_at=self._clock())
         with self._lock:
-            self._counts = replace(self._counts, positions={**self._counts.positions, tp: Position(offset)})
+            self._counts = replace(self._counts, positions={**self._counts.positions, tp: position})
 
     def committed(self, following: Mapping[TopicPartition, int]) -> None:
         """Note the committed offset of each partition: the one after the last row in the lake."""

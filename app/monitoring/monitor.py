@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 from app.errors import ConnectorError
 from app.logs import RecentWarnings
 from app.model import TopicPartition
+from app.monitoring.headline import headline
 from app.monitoring.history import History, Sample
 from app.monitoring.hosts import AllowedHosts
 from app.monitoring.http_server import Answer, HttpServer
-from app.monitoring.metrics import Identity, Live, Metrics, StateName
+from app.monitoring.metrics import Counts, Identity, Live, Metrics
 from app.monitoring.probes import Health, Probe
+from app.monitoring.progress import progress, worst_first
+from app.monitoring.waits import OUTAGE_SECONDS
 
 if TYPE_CHECKING:
     from app.monitoring.exposition import Exposition
@@ -42,9 +45,17 @@ class Monitor:
         metrics: what is counted.
         health: answers the probes.
         look: samples the state of the connector; ``started`` replaces it.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, identity: Identity, metrics: Metrics, health: Health, look: Callable[[], Live]) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        metrics: Metrics,
+        health: Health,
+        look: Callable[[], Live],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._identity = identity
         self._metrics = metrics
         self._health = health
@@ -52,8 +63,9 @@ class Monitor:
         self._ends: Ends | None = None
         self._history = History()
         self._warned = RecentWarnings()
-        self._begin = self._answered_at = self._state_since = time.monotonic()
-        self._state: StateName | None = None
+        self._clock = clock
+        self._begin = self._answered_at = self._like_this_since = self._well_at = clock()
+        self._like_this = ""
         self._told_unanswered: frozenset[str] = frozenset()
 
     def found(self, table: str, root: str, dead_letter: str) -> None:
@@ -78,7 +90,7 @@ class Monitor:
     def started(self, look: Callable[[], Live], ends: Ends) -> None:
         """Consuming begins: sample the running parts with ``look``, and ask ``ends`` how much is left to consume."""
         self._look = look
-        self._answered_at = time.monotonic()
+        self._answered_at = self._clock()
         self._ends = ends
         self._metrics.consuming()
 
@@ -89,11 +101,30 @@ class Monitor:
         while True:
             if self._ends and not (is_answered and samples % _SAMPLES_PER_QUESTION):
                 is_answered = self._ask(self._ends)
-            counts = self._metrics.counts()
-            self._history.add(Sample(time.monotonic(), counts.rows, counts.lag, counts.size))
-            self._tell_unanswered(self._live())  # also notes when the state changes, while nobody looks at the page
+            self.sample()
             time.sleep(_SAMPLE_SECONDS)
             samples += 1
+
+    def sample(self) -> None:
+        """Keep how things are now."""
+        live, counts = self._live(), self._metrics.counts()
+        is_outage = any(wait.seconds >= OUTAGE_SECONDS for wait in live.waits)
+        self._history.add(Sample(self._clock(), counts.rows, counts.lag, counts.size, is_outage))
+        self._note(live, counts)
+        self._tell_unanswered(live)
+
+    def _note(self, live: Live, counts: Counts) -> None:
+        """Note since when things are like this. The table is behind since it last had all records in time."""
+        now = self._clock()
+        done = progress(
+            counts, worst_first(counts, live, counts.at), self._history, now, self._identity.commit_interval
+        )
+        is_behind = live.state in ("consuming", "paused") and headline(live, counts, done).tone == "wait"
+        like_this = "behind" if is_behind else live.state
+        if like_this != self._like_this:
+            self._like_this, self._like_this_since = like_this, self._well_at if is_behind else now
+        if not is_behind:
+            self._well_at = now - (done.age or 0.0) if done.is_up_to_date else now
 
     def _tell_unanswered(self, live: Live) -> None:
         """Log once that an answer does not come: there is no error yet that would be logged."""
@@ -117,7 +148,7 @@ class Monitor:
         except Exception:
             logger.debug("asking Kafka how far the partitions go", exc_info=True)
             return False
-        self._answered_at = time.monotonic()
+        self._answered_at = self._clock()
         waits.over(_QUESTION)
         self._metrics.reaches(found)
         return True
@@ -131,10 +162,7 @@ class Monitor:
         return Exposition(lambda: self._identity, self._metrics.counts, self._live)
 
     def _live(self) -> Live:
-        live = self._look()
-        if live.state != self._state:
-            self._state, self._state_since = live.state, time.monotonic()
-        return live
+        return self._look()
 
     def _scraped(self) -> Answer:
         return Answer(200, "text/plain; version=0.0.4; charset=utf-8", self._exposition.text())
@@ -152,17 +180,18 @@ class Monitor:
     def _view(self) -> "View":
         from app.monitoring.status_page import View  # noqa: PLC0415 - see above
 
-        live, now = self._live(), time.monotonic()
+        live, counts, now = self._live(), self._metrics.counts(), self._clock()
+        self._note(live, counts)
         return View(
             identity=self._identity,
             live=live,
-            counts=self._metrics.counts(),
+            counts=counts,
             history=self._history,
             warned=self._warned.newest_first(),
             now=time.time(),
             monotonic=now,
             uptime=now - self._begin,
-            state_seconds=now - self._state_since,
+            seconds=now - self._like_this_since,
             python_bytes=resident_bytes(os.getpid()),
             java_bytes=resident_bytes(live.java_pid) if live.java_pid else None,
         )

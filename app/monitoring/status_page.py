@@ -51,7 +51,7 @@ class View:
         now: in seconds since the epoch.
         monotonic: in seconds.
         uptime: of the process, in seconds.
-        state_seconds: for how long the connector has been in its state.
+        seconds: for how long the connector has been like this.
         python_bytes, java_bytes: memory of the two processes, ``None`` where it is unknown.
     """
 
@@ -63,7 +63,7 @@ class View:
     now: float
     monotonic: float
     uptime: float
-    state_seconds: float
+    seconds: float
     python_bytes: int | None
     java_bytes: int | None
 
@@ -104,13 +104,14 @@ def _values(view: View, refresh_seconds: int) -> tuple[list[PartitionRow], dict[
     live, counts = view.live, view.counts
     rows = worst_first(counts, live, view.now)
     done = progress(counts, rows, view.history, view.monotonic, view.identity.commit_interval)
-    top = headline(live, counts, done, view.state_seconds)
+    top = headline(live, counts, done)
     return rows, {
         "identity": view.identity,
         "live": live,
         "counts": counts,
         "progress": done,
         "top": top,
+        "seconds": view.seconds if top.seconds is None else top.seconds,
         "colour": _COLOURS[top.tone],
         "now": view.now,
         "ago": partial(_ago, view.now),

@@ -5,8 +5,11 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from app.errors import ConnectorError, System
+
+OUTAGE_SECONDS: Final = 20.0  # a wait from here on is an outage, and the connector is not ready
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ class Handover(Generic[_T]):
 class BatchInFlight:
     """What is known of a batch on its way; its rows are dropped after step 2.
 
-    ``number`` counts the batches, ``last_portion`` is the number of the last portion in it.
+    ``number`` counts the batches, ``last_portion`` is the number of the last portion in it. ``waited`` are the seconds
+    that it has waited for other systems that were away: they are no part of a step's time.
     """
 
     number: int
@@ -64,15 +65,16 @@ class BatchInFlight:
     dead_letters: list[UploadItem] = field(default_factory=list)
     rejected: int = 0
     rescued: int = 0
+    waited: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
 
     def timed(self, step: str, work: Callable[[], _T]) -> _T:
         """Do the work and note how long it took, together with what the step took before."""
-        begin = time.perf_counter()
+        begin = time.monotonic() - self.waited
         try:
             return work()
         finally:
-            self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - begin
+            self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - self.waited - begin
 
     def delivered(self, stored: Sequence[StoredFile], dropped: int) -> DeliveredBatch:
         """Returns what became of the batch, and logs it in one line.

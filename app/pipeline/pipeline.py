@@ -18,6 +18,7 @@ import logging
 import queue
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_futures
@@ -32,6 +33,7 @@ from app.journal.generation import Intent
 from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
 from app.monitoring.metrics import Metrics, Operation
+from app.monitoring.waits import OUTAGE_SECONDS
 from app.pipeline.close_rules import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, OTHER_OWNER, CloseRules
 from app.pipeline.in_flight import BatchInFlight, Handover
 from app.pipeline.open_batch import OpenBatch
@@ -45,14 +47,14 @@ logger = logging.getLogger(__name__)
 _STOP_LOOK_SECONDS = 0.2  # between two looks whether the pipeline is stopped
 _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
 _FOREIGN_OBJECT = "Nothing but this batch has such names: look who else writes into the table's folder"
-_PATIENCE = 20.0
-# What each operation asks for, of which system, and how many seconds may pass before that is told.
-_ASKED: Mapping[Operation, tuple[System, str, float]] = {
-    "schema": ("store", "reading the table's schema", _PATIENCE),
-    "kafka": ("Kafka", "asking for the ids of the topics", _PATIENCE),
-    "journal": ("store", "writing the journal", _PATIENCE),
-    "upload": ("store", "uploading files", 120.0),  # they may be large
-    "register": ("store", "reading the journal before files are registered", _PATIENCE),
+_SLOWEST_UPLOAD = 2**20  # bytes a second; a store that takes fewer is away
+# What each operation asks for, and of which system.
+_ASKED: Mapping[Operation, tuple[System, str]] = {
+    "schema": ("store", "reading the table's schema"),
+    "kafka": ("Kafka", "asking for the ids of the topics"),
+    "journal": ("store", "writing the journal"),
+    "upload": ("store", "uploading files"),
+    "register": ("store", "reading the journal before files are registered"),
 }
 _T = TypeVar("_T")
 
@@ -261,7 +263,7 @@ class Pipeline:
             self._close_early(OTHER_OWNER)
             in_flight, batch = self._opened()
         if portion.parts:
-            patiently = partial(self._until_it_works, "schema")
+            patiently = partial(self._until_it_works, in_flight, "schema")
             try:
                 converted = in_flight.timed("convert", lambda: self._stager.convert(portion, patiently))
             except Stopped:
@@ -371,7 +373,7 @@ class Pipeline:
         the next owner finishes a batch whose files are all there.
         """
         tps = [part.offsets.tp for part in batch.parts]
-        error = self._until_it_works("kafka", lambda: self._recreated(tps))
+        error = self._until_it_works(batch, "kafka", lambda: self._recreated(tps))
         if error is not None:
             raise error
 
@@ -407,7 +409,7 @@ class Pipeline:
         intent = to.intent(batch.parts, files, upload_items)
         stored = self._store_announced(batch, intent, files, upload_items) if intent else []
         if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
-            batch.timed("done", lambda: self._until_it_works("journal", self._ownership.done))
+            batch.timed("done", lambda: self._until_it_works(batch, "journal", self._ownership.done))
         dropped = len(upload_items) if stored is None else 0
         self._metrics.delivered(batch.delivered(stored or [], dropped))
 
@@ -422,14 +424,15 @@ class Pipeline:
         token = batch.parts[0].owner
         to = self._destination
         if files and not self._registrar.is_prepared:
-            self._until_it_works("register", lambda: self._prepare(token))
+            self._until_it_works(batch, "register", lambda: self._prepare(token))
         if not batch.timed(
-            "intend", lambda: self._until_it_works("journal", partial(self._ownership.intend, token, intent))
+            "intend", lambda: self._until_it_works(batch, "journal", partial(self._ownership.intend, token, intent))
         ):
             return None
         data = {file.key for file in intent.files}
         upload = Upload(upload_items, data, to.store, self._pool, partial(self._ownership.is_owner, token))
-        uploaded = batch.timed("upload", lambda: self._until_it_works("upload", upload.run))
+        patience = OUTAGE_SECONDS + sum(item.path.stat().st_size for item in upload_items) / _SLOWEST_UPLOAD
+        uploaded = batch.timed("upload", lambda: self._until_it_works(batch, "upload", upload.run, patience))
         if uploaded is None:
             if self._until_it_works("journal", partial(self._ownership.confirm, token)):
                 raise FatalError("uploading files", "another object has the name of one of them", _FOREIGN_OBJECT)
@@ -446,7 +449,7 @@ class Pipeline:
                 registration.run(stored)
             return True
 
-        if not batch.timed("register", lambda: self._until_it_works("register", register)):
+        if not batch.timed("register", lambda: self._until_it_works(batch, "register", register)):
             return None
         self._ownership.registered(token, intent.batch)
         return stored
@@ -454,22 +457,36 @@ class Pipeline:
     @contextlib.contextmanager
     def _asking_the_catalog(self) -> Iterator[None]:
         doing = "registering the table or its files"
-        with self._metrics.waits.answer("register", "catalog", doing, _PATIENCE), blaming("catalog"):
+        with self._metrics.waits.answer("register", "catalog", doing, OUTAGE_SECONDS), blaming("catalog"):
             yield
 
-    def _until_it_works(self, step: Operation, work: Callable[[], _T]) -> _T:
-        system, doing, patience = _ASKED[step]
+    def _until_it_works(
+        self, batch: BatchInFlight, step: Operation, work: Callable[[], _T], patience: float = OUTAGE_SECONDS
+    ) -> _T:
+        """Do this for the batch, again and again until it works; an answer that takes longer is an outage too."""
+        system, doing = _ASKED[step]
+        begin = tried = time.monotonic()
 
-        def blamed() -> _T:
+        def try_once() -> _T:
+            nonlocal tried
+            tried = time.monotonic()
             with self._metrics.waits.answer(step, system, doing, patience), blaming(system):
                 return work()
 
-        return until_it_works(blamed, stop=self._stop, on_wait=partial(self._set_obstacle, step), timings=self._timings)
+        def on_wait(error: RetryableError | None) -> None:
+            now = time.monotonic()
+            self._set_obstacle(step, error, tried if now - tried > patience else now)
 
-    def _set_obstacle(self, step: Operation, error: RetryableError | None) -> None:
+        try:
+            return until_it_works(try_once, stop=self._stop, on_wait=on_wait, timings=self._timings)
+        finally:
+            now = time.monotonic()
+            batch.waited += (now if now - tried > patience else tried) - begin
+
+    def _set_obstacle(self, step: Operation, error: RetryableError | None, since: float) -> None:
         if error:
             self._metrics.failed_try(step)
-            self._metrics.waits.failed(step, error)
+            self._metrics.waits.failed(step, error, since=since)
         else:
             self._metrics.waits.over(step)
         with self._changed:

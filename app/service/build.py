@@ -303,4 +303,4 @@ def new_application(
     try:
         return (kind or LakeApplication)(**arguments | others)
     except Exception as error:
-        raise kafka_client_refused(error) from error
+        raise kafka_client_refused(settings, error) from error

@@ -1,12 +1,14 @@
 """Builds the connection to Kafka that the settings name."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from app.config.kafka_login import pem_properties
 from app.config.settings import Settings
 from app.consumer.connection import KafkaConnection
 from app.consumer.msk_token import MskToken
-from app.errors import ConfigError
+from app.errors import ConfigError, ConnectorError
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection | None:
@@ -47,10 +49,35 @@ def _login(settings: Settings) -> dict[str, Any]:
             return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
 
 
-def kafka_client_refused(error: Exception) -> ConfigError:
+def kafka_client_refused(settings: Settings, error: Exception) -> ConfigError:
     """The error for settings that the Kafka client does not take, or a platform that names no broker."""
+    if settings.broker_address is None:
+        return _platform_failed(settings, error)
+    return ConfigError("setting up the Kafka client", str(error), "Check the KAFKA_ variables")
+
+
+@contextmanager
+def asking_for_topics(settings: Settings) -> Iterator[None]:
+    """Translate the errors of quixstreams inside of the block where it asks the platform instead of Kafka.
+
+    Raises:
+        ConfigError: the platform gives no such answer as quixstreams expects.
+    """
+    try:
+        yield
+    except ConnectorError:
+        raise
+    except Exception as error:
+        if settings.broker_address is not None:
+            raise
+        raise _platform_failed(settings, error) from error
+
+
+def _platform_failed(settings: Settings, error: Exception) -> ConfigError:
+    """What quixstreams says of an answer that it cannot read means nothing to the user, and may show a password."""
+    is_unreadable = isinstance(error, AttributeError | LookupError | TypeError | ValueError)
     return ConfigError(
-        "setting up the Kafka client",
-        str(error),
-        "Check the KAFKA_ variables, or Quix__Sdk__Token and Quix__Portal__Api",
+        f"asking the Quix API at {settings.portal_api}",
+        "the answer is not one of the Quix API" if is_unreadable else str(error),
+        "Check Quix__Portal__Api, Quix__Sdk__Token and Quix__Workspace__Id",
     )

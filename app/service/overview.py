@@ -19,7 +19,7 @@ from app.errors import SparkLostError
 from app.monitoring.metrics import Identity, Live, Metrics, SparkState, StateName
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health, Probe
-from app.monitoring.waits import Trouble
+from app.monitoring.waits import OUTAGE_SECONDS, Trouble
 from app.pipeline.pipeline import Pipeline
 from app.service.lake import dead_letter_address
 
@@ -111,6 +111,9 @@ def _readiness(parts: Parts) -> Probe:
         return Probe(ok=False, detail="Spark is starting: what is consumed waits for it")
     if parts.sink.is_held_up:
         return Probe(ok=False, detail="the last flush did not go through")
+    for wait in parts.metrics.waits.current():
+        if wait.seconds >= OUTAGE_SECONDS:
+            return Probe(ok=False, detail=f"{wait.system or 'another system'} is not available")
     return Probe(ok=True, detail="consuming")
 
 

@@ -48,6 +48,7 @@ from app.service.build import (
     sink_limits,
 )
 from app.service.customised import Customised, load_customised
+from app.service.kafka import asking_for_topics
 from app.service.lake import Lake, check_journals, dead_letter_address, new_schema, open_lake
 from app.service.overview import Parts, new_monitor, oversee
 from app.service.spark import new_spark_writer
@@ -332,17 +333,18 @@ class _Service:
         )
         waiting.worked()
         waits.over("start")
-        topic = open_topic(
-            application,
-            self._settings.input_topic,
-            visible,
-            variable="input",
-            right="Read",
-            value_deserializer=new_deserializer(self._settings.value_deserializer),
-            key_deserializer=stream_timeouts.key_deserializer,
-        )
+        with asking_for_topics(self._settings):
+            topic = open_topic(
+                application,
+                self._settings.input_topic,
+                visible,
+                variable="input",
+                right="Read",
+                value_deserializer=new_deserializer(self._settings.value_deserializer),
+                key_deserializer=stream_timeouts.key_deserializer,
+            )
+            self._announcer = stream_timeouts.new_announcer(application, visible)
         application.current.keep_of(topic)
-        self._announcer = stream_timeouts.new_announcer(application, visible)
         group = application.config.consumer_group
         check_rights(application.admin, topic.name, group)
         own_id = new_client_id(self._settings, location)

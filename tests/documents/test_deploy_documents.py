@@ -153,6 +153,12 @@ def test_every_variable_of_the_compose_file_exists() -> None:
     assert set(COMPOSE["services"]["sink"]["environment"]) <= VARIABLES
 
 
+def test_the_compose_file_publishes_the_status_page() -> None:
+    [port] = COMPOSE["services"]["sink"]["ports"]
+    served = Variables.model_fields["http_port"].default
+    assert re.fullmatch(rf"127\.0\.0\.1:{served}(-\d+)?:{served}", port)
+
+
 def test_the_topic_and_the_store_of_the_compose_file_are_its_own() -> None:
     services = COMPOSE["services"]
     settings = services["sink"]["environment"]

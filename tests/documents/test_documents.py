@@ -159,7 +159,7 @@ def check_container(line: Line) -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for flag in ("--rm", "-i", "--read-only"):
         parser.add_argument(flag, action="store_true")
-    for option in ("--env-file", "-p", "--stop-timeout", "--memory", "--tmpfs", "--cap-drop"):
+    for option in ("--env-file", "-p", "--stop-timeout", "--memory", "--tmpfs", "--cap-drop", "--restart"):
         parser.add_argument(option)
     parser.add_argument("image")
     parser.add_argument("command", nargs=argparse.REMAINDER)
@@ -172,6 +172,8 @@ def check_container(line: Line) -> None:
     assert given.i == ("<" in line.tokens), "a container gets standard input with -i alone"
     check_connector(given.command)
     if not given.command:
+        assert given.restart == "unless-stopped", "code 75 asks for another start"
+        assert not given.rm, "Docker takes only one of the two"
         served = str(Variables.model_fields["http_port"].default)
         assert given.p == f"127.0.0.1:{served}:{served}"
         assert f"EXPOSE {served}\n" in DOCKERFILE

@@ -22,7 +22,7 @@ from tests.e2e.lake import Tally, mirror
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
-from tests.faults.proxy import FaultProxy, Reset, Rule, on
+from tests.faults.proxy import FaultProxy, Hang, Reset, Rule, on
 from tests.faults.tcp_detour import TcpDetour
 
 SECONDS = float(os.environ.get("OUTAGE_SECONDS", "15"))
@@ -134,5 +134,26 @@ def test_the_status_page_names_what_is_away_until_it_is_back(place: Place, what:
         title = f"{what[0].upper()}{what[1:]} is not available"
         connector.wait_until(lambda: headline(connector) == title, title)
 
+    connector.wait_until(lambda: headline(connector).startswith("Running: the table"), "the end of the outage")
+    assert connector.stop() == 0
+
+
+@pytest.mark.parametrize("what", ["the store", "the catalog"])
+def test_who_never_answers_makes_the_connector_not_ready_before_its_time_is_up(place: Place, what: str) -> None:
+    scenario = place.scenario
+    connector = scenario.connector(place.settings, COMMIT_INTERVAL="5")
+    scenario.produce(records(300, partitions=PARTITIONS))
+    connector.wait_until(lambda: headline(connector).startswith("Running: the table"), "a table that is up to date")
+
+    proxy = {"the store": place.store, "the catalog": place.catalog}[what]
+    rule = proxy.add(Rule(on(), Hang()))
+    scenario.produce(records(300, first=300, partitions=PARTITIONS))
+    connector.wait_until(lambda: connector.health("ready") == 503, "readiness to end")
+    assert headline(connector) == f"{what[0].upper()}{what[1:]} does not answer"
+    assert "Trying again" not in connector.log
+
+    proxy.remove(rule)
+    proxy.release()
+    connector.wait_until(lambda: connector.health("ready") == 200, "readiness to come back")
     connector.wait_until(lambda: headline(connector).startswith("Running: the table"), "the end of the outage")
     assert connector.stop() == 0

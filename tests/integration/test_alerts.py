@@ -8,6 +8,7 @@ import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,57 @@ def a_replica_that_is_scaled_away() -> Case:
     return Case(world)
 
 
+@case
+def an_idle_partition_beside_others() -> Case:
+    return Case(World(replica("a", Partition(), Partition(rate=0)), every=60), end=4 * HOUR)
+
+
+@case
+def a_record_after_hours_of_silence_beside_other_partitions_and_a_commit_each_hour() -> Case:
+    quiet = Partition(rate=0)
+    world = World(replica("a", Partition(), quiet, interval=HOUR), every=60)
+
+    def produce() -> None:
+        quiet.end += 5
+
+    world.at(5 * HOUR + MINUTE, produce)
+    return Case(world, end=7 * HOUR)
+
+
+@case
+def records_of_last_year_and_a_commit_each_hour() -> Case:
+    year = 365 * 24 * HOUR
+    return Case(World(replica("a", Partition(age=year), Partition(), interval=HOUR), every=60), end=4 * HOUR)
+
+
+@case
+def an_update_that_gives_each_replica_a_new_address() -> Case:
+    replicas, successors = three(), [absent(name, number) for number, name in enumerate("def")]
+    world = World(*replicas, *successors)
+    for number, (one, successor) in enumerate(zip(replicas, successors, strict=True)):
+        replace(world, one, successor, 10 + 5 * number)
+    return Case(world)
+
+
+def absent(name: str, number: int = 0) -> Replica:
+    """A replica that is not there yet."""
+    return Replica(name, {number: Partition()}, is_known=False)
+
+
+def replace(world: World, one: Replica, successor: Replica, minute: int) -> None:
+    """Let another one take its place, under an address of its own."""
+    world.at(minute * MINUTE, turned(one, is_known=False))
+    world.at(minute * MINUTE, turned(successor, is_known=True))
+    world.at(minute * MINUTE, lambda: successor.start(minute * MINUTE))
+
+
+@case
+def bad_records_of_hours_ago() -> Case:
+    one = replica(began=-2.0 * HOUR)
+    one.count_bad_records(dead_letters=2, rescued=1)
+    return Case(World(one))
+
+
 def replica_without_partitions(name: str, **how: Any) -> Replica:
     return Replica(name, {}, state="waiting", **how)
 
@@ -315,6 +367,47 @@ def a_connector_that_starts_again_and_again() -> Case:
         world.at(minute * MINUTE, turned(one, is_up=False))
         world.at(minute * MINUTE + 30, lambda now=minute * MINUTE + 30: one.start(now))  # type: ignore[misc]
     return Case(world, breaks=10 * MINUTE, fires={"LakeSinkRestarts": ["a"]})
+
+
+@case
+def a_connector_that_starts_again_and_again_under_another_address() -> Case:
+    lives = [absent(f"pod-{number}") for number in range(6)]
+    world = World(replica("pod"), *lives)
+    for number, (one, successor) in enumerate(pairwise([world.replicas[0], *lives])):
+        replace(world, one, successor, 10 + 4 * number)
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkReplaced": [""]})
+
+
+@case
+def one_partition_that_stands_still_beside_others() -> Case:
+    stuck = Partition()
+    world = World(replica("a", Partition(), stuck), replica("b"))
+    world.at(10 * MINUTE, lambda: setattr(stuck, "is_stuck", True))
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkPartitionStuck": ["a"]})
+
+
+@case
+def one_partition_that_never_commits_beside_others() -> Case:
+    world = World(replica("a", Partition(), Partition(is_stuck=True)))
+    return Case(world, breaks=0, fires={"LakeSinkPartitionStuck": ["a"]})
+
+
+@case
+def bad_records_before_the_first_scrape() -> Case:
+    one = replica()
+    one.count_bad_records(dead_letters=2, rescued=1)
+    fires = {"LakeSinkDeadLetters": ["a"], "LakeSinkRescuedValues": ["a"]}
+    return Case(World(one, replica("b")), breaks=0, fires=fires)
+
+
+@case
+def bad_records_before_a_restart() -> Case:
+    one = replica()
+    world = World(one, replica("b"))
+    world.at(10 * MINUTE, lambda: one.count_bad_records(dead_letters=2, rescued=1))
+    world.at(20 * MINUTE, lambda: one.start(20 * MINUTE))
+    fires = {"LakeSinkDeadLetters": ["a"], "LakeSinkRescuedValues": ["a"]}
+    return Case(world, breaks=10 * MINUTE, fires=fires)
 
 
 @case

@@ -19,12 +19,16 @@ Sample = tuple[str, Mapping[str, str], float]
 
 @dataclass
 class Partition:
-    """A partition of a topic: its end, and the committed offset of the group. ``age`` is added to each record's."""
+    """A partition of a topic: its end, and the committed offset of the group.
+
+    ``age`` is added to each record's. ``is_stuck`` says that nothing of it is committed.
+    """
 
     rate: float = 10.0  # messages a second
     age: float = 0.0
     end: float = 1_000.0
     committed: float = 1_000.0
+    is_stuck: bool = False
 
 
 @dataclass
@@ -56,7 +60,7 @@ class Replica:
     _oldest: dict[TopicPartition, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.start(0.0)
+        self.start(self.began)
 
     def start(self, now: float) -> None:
         """Begin as a new process."""
@@ -103,7 +107,7 @@ class Replica:
 
     def _commit(self, seconds: float) -> None:
         for number, each in self.partitions.items():
-            if each.end - each.committed > 1:
+            if each.end - each.committed > 1 and not each.is_stuck:
                 each.committed = min(each.end, each.committed + self.most * seconds)
                 self.metrics.committed({_tp(number): int(each.committed)})
                 self._oldest.pop(_tp(number), None)

@@ -126,14 +126,14 @@ def running() -> View:
         now=NOW,
         monotonic=MONOTONIC,
         uptime=11_520.0,
-        state_seconds=11_400.0,
+        seconds=11_400.0,
         python_bytes=310 * 2**20,
         java_bytes=742 * 2**20,
     )
 
 
-def _changed(view: View, *, state_seconds: float = 95.0, **live: object) -> View:
-    return replace(view, live=_live(**live), state_seconds=state_seconds)
+def _changed(view: View, *, seconds: float = 95.0, **live: object) -> View:
+    return replace(view, live=_live(**live), seconds=seconds)
 
 
 def _starting() -> View:
@@ -145,7 +145,7 @@ def _starting() -> View:
         counts=Metrics(lambda: NOW - 4).counts(),
         history=History(),
         uptime=4.0,
-        state_seconds=4.0,
+        seconds=4.0,
     )
 
 
@@ -158,7 +158,7 @@ def _starting_without_kafka() -> View:
         seconds=32,
     )
     view = _starting()
-    return replace(view, identity=IDENTITY, live=Live(java_pid=17, waits=(kafka,)), uptime=38.0, state_seconds=38.0)
+    return replace(view, identity=IDENTITY, live=Live(java_pid=17, waits=(kafka,)), uptime=38.0, seconds=38.0)
 
 
 def _away(trouble: Trouble, state: str) -> View:
@@ -170,18 +170,18 @@ def _away(trouble: Trouble, state: str) -> View:
 
 
 def _failing(error: FatalError | SparkLostError) -> View:
-    return _changed(running(), state_seconds=2.0, state="failing", failure=Trouble.of(error), spark="gone")
+    return _changed(running(), seconds=2.0, state="failing", failure=Trouble.of(error), spark="gone")
 
 
 def _fenced() -> View:
     reason = "s3://my-lake/data/_journal/3.json was taken over by another member of the consumer group"
     fenced = {TopicPartition(TOPIC, number): reason for number in (3, 4, 5, 9)}
-    return _changed(running(), state_seconds=6.0, state="waiting", fenced=fenced)
+    return _changed(running(), seconds=6.0, state="waiting", fenced=fenced)
 
 
 def _catching_up() -> View:
     oldest = {TopicPartition(TOPIC, number): NOW - 3_600 - 60 * number for number in range(24)}
-    view = _changed(running(), state_seconds=900.0, oldest=oldest)
+    view = _changed(running(), seconds=900.0, oldest=oldest)
     return replace(view, counts=_metrics(behind=40_000).counts(), history=history(lambda ago: 2.3e6 + 3_100 * ago))
 
 
@@ -216,17 +216,17 @@ def _many_partitions() -> View:
     view = replace(running(), counts=_metrics(500).counts())
     oldest = {TopicPartition(TOPIC, number): NOW - 40 - number % 7 for number in range(500)}
     oldest[TopicPartition(TOPIC, 417)] = NOW - 7_300
-    return _changed(view, state_seconds=900.0, oldest=oldest)
+    return _changed(view, seconds=900.0, oldest=oldest)
 
 
 def _stopping() -> View:
-    return _changed(running(), state_seconds=3.0, state="stopping", detail="what was consumed is brought into the lake")
+    return _changed(running(), seconds=3.0, state="stopping", detail="what was consumed is brought into the lake")
 
 
 def _joining() -> View:
     view = _starting()
     live = Live(state="waiting", detail="no partitions assigned yet", spark="starting", java_pid=17)
-    return replace(view, identity=IDENTITY, live=live, state_seconds=3.0)
+    return replace(view, identity=IDENTITY, live=live, seconds=3.0)
 
 
 def _taking_over() -> View:

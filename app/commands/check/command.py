@@ -26,6 +26,7 @@ from app.monitoring.http_server import HttpServer
 from app.monitoring.metrics import Metrics
 from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
+from app.service.kafka import asking_for_topics
 from app.service.lake import new_catalog, new_location, new_schema, new_spec
 from app.service.spark import new_spark_writer
 from app.service.stores import new_store
@@ -142,15 +143,16 @@ class _Attempts:
 
     def _open_topic(self) -> str:
         settings = self._settings
-        topic = open_topic(
-            self._connected,
-            settings.input_topic,
-            self._visible,
-            variable="input",
-            right="Read",
-            value_deserializer=settings.value_deserializer,
-            key_deserializer=settings.key_deserializer,
-        )
+        with asking_for_topics(settings):
+            topic = open_topic(
+                self._connected,
+                settings.input_topic,
+                self._visible,
+                variable="input",
+                right="Read",
+                value_deserializer=settings.value_deserializer,
+                key_deserializer=settings.key_deserializer,
+            )
         self._topic = topic
         return counted(topic.broker_config.num_partitions or 0, "partition")
 
@@ -164,7 +166,8 @@ class _Attempts:
 
     def _find_silence_topic(self) -> str:
         name = str(self._settings.stream_timeout_topic)
-        open_topic(self._connected, name, self._visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
+        with asking_for_topics(self._settings):
+            open_topic(self._connected, name, self._visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
         return "exists"
 
     def _build(self) -> str:

@@ -150,7 +150,7 @@ def _new_sender(settings: Settings, to: str | None, scratch: Path, broker_second
         )
         connection = application.config.broker_address
     except Exception as error:
-        raise kafka_client_refused(error) from error
+        raise kafka_client_refused(settings, error) from error
     topics = find_topics(connection, wait_seconds=broker_seconds, stop=threading.Event(), clock=time.monotonic)
     workspace = application.config.consumer_group_prefix if application.is_quix_app else ""
     return Sender(application.get_producer(), topics, workspace=workspace, to=to)

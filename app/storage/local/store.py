@@ -53,7 +53,12 @@ class LocalStore:
             raise ConfigError(doing, "it is a file, not a folder", "Set STORAGE_URL to the address of a folder")
         with os_translated(doing):
             folder = self._root / prefix
-            _make_folder(folder)
+            try:
+                _make_folder(folder)
+            except FileNotFoundError:  # as /proc says
+                raise ConfigError(
+                    doing, "its file system takes no folders", "Set STORAGE_URL to another folder"
+                ) from None
             probe = _unfinished_file_in(folder)
             probe.touch(exist_ok=False)
             probe.unlink()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import FatalError
+from app.storage.base import ChangedError
 from tests.integration.storage.conftest import WORKERS
 from tests.integration.storage.place import Place
 

@@ -90,6 +90,11 @@ def test_readers_see_nothing_of_a_file_before_it_is_whole(tmp_path: Path) -> Non
     assert not list((tmp_path / "lake/t").glob(".*"))
 
 
+def test_a_file_system_that_takes_no_folders_is_a_mistake_in_the_settings() -> None:
+    with pytest.raises(ConfigError, match=r"file:///proc/x: its file system takes no folders\. Set STORAGE_URL"):
+        LocalStore(Path("/proc/x")).connect("")
+
+
 @pytest.mark.parametrize(("taken", "key"), [("t/f/", "t/f"), ("t", "t/f")])
 def test_a_name_that_is_taken_by_the_other_kind_is_fatal_and_leaves_nothing_behind(
     tmp_path: Path, file: Path, taken: str, key: str

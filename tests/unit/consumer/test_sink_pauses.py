@@ -3,6 +3,7 @@
 import pytest
 from quixstreams.sinks import SinkBackpressureError
 
+from app.monitoring.plain_words import plain
 from tests.support.batches import TP
 from tests.unit.consumer.sink_bench import AWAY, OTHER, Bench
 
@@ -20,6 +21,11 @@ def test_a_store_that_stays_away_pauses_the_consumer(bench: Bench) -> None:
         bench.sink.flush()
     assert caught.value.retry_after == 5
     assert 3 < bench.clock.now - begin < 4
+
+
+def test_the_sink_has_a_name_in_the_warning_of_quixstreams(bench: Bench) -> None:
+    warning = f'Backpressure for sink "{bench.sink}" is detected'
+    assert plain(warning) == warning == 'Backpressure for sink "lake" is detected'
 
 
 def test_a_flush_that_failed_holds_up_until_its_batches_are_in_the_lake(bench: Bench) -> None:

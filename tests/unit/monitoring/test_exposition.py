@@ -121,6 +121,25 @@ def test_before_the_first_commit_its_time_is_when_consuming_began() -> None:
     assert told() == 1_600
 
 
+def test_before_its_first_commit_the_time_of_a_partition_is_when_its_consuming_began() -> None:
+    now = 1_000.0
+    metrics = Metrics(lambda: now)
+    exposition = Exposition(lambda: IDENTITY, metrics.counts, Live)
+
+    def told() -> float:
+        scraped = Scraped(exposition.text())
+        return scraped.of(
+            "lake_sink_partition_last_commit_timestamp_seconds", topic=TP.topic, partition=str(TP.partition)
+        )
+
+    now = 1_030.0
+    metrics.begins(TP, 0)
+    now = 1_600.0
+    assert told() == 1_030
+    metrics.committed({TP: 5})
+    assert told() == 1_600
+
+
 def test_before_kafka_has_answered_its_time_is_when_consuming_began() -> None:
     now = 1_000.0
     metrics = Metrics(lambda: now)

@@ -16,7 +16,7 @@ from tests.support.status_views import CATALOG_AWAY, KAFKA_AWAY, STORE_AWAY, VIE
 def top(view: View) -> Headline:
     rows = worst_first(view.counts, view.live, view.now)
     done = progress(view.counts, rows, view.history, view.monotonic, view.identity.commit_interval)
-    return headline(view.live, view.counts, done, view.state_seconds)
+    return headline(view.live, view.counts, done)
 
 
 @pytest.mark.parametrize(

@@ -65,15 +65,6 @@ def test_get_and_head_tell_the_same(connection: HTTPConnection, path: str, code:
     assert head.headers["Content-Type"] == got.headers["Content-Type"]
 
 
-def test_one_connection_serves_many_requests(connection: HTTPConnection) -> None:
-    ask(connection, "GET", "/")
-    first = connection.sock
-    assert first is not None
-    for method in ("HEAD", "GET", "HEAD"):
-        ask(connection, method, "/sick")
-    assert connection.sock is first
-
-
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"])
 @pytest.mark.parametrize("path", ["/", "/nowhere"])
 def test_nothing_can_be_changed(connection: HTTPConnection, method: str, path: str) -> None:
@@ -158,14 +149,6 @@ def test_many_clients_at_once_are_all_served(port: int) -> None:
     with ThreadPoolExecutor(100, "client") as clients:
         codes = list(clients.map(lambda _: status(port), range(300)))
     assert codes == [200] * 300
-
-
-def test_many_requests_at_once_on_one_connection_are_answered_in_turn(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
-        client.sendall(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 99 + b"GET /sick HTTP/1.0\n\n")
-        answer = client.makefile("rb").read()
-    assert answer.count(b"HTTP/1.1 200 ") == 99
-    assert answer.endswith(b"no\n")
 
 
 @pytest.mark.parametrize(

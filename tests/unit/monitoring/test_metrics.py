@@ -120,12 +120,12 @@ def test_the_lag_is_what_is_not_committed() -> None:
     clock = Clock()
     metrics = Metrics(clock)
     metrics.begins(TP, 100)
-    assert metrics.counts().positions == {TP: Position(100, None, None)}
+    assert metrics.counts().positions == {TP: Position(100, begun_at=1_000.0)}
     metrics.reaches({TP: 250})
     assert metrics.counts().positions[TP].lag == 150
     metrics.committed({TP: 240})
     counts = metrics.counts()
-    assert counts.positions[TP] == Position(240, 1_000.0, 250, waits_since=1_000.0)
+    assert counts.positions[TP] == Position(240, 1_000.0, 250, waits_since=1_000.0, begun_at=1_000.0)
     assert (counts.lag, counts.last_commit) == (10, 1_000.0)
 
 

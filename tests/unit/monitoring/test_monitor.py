@@ -12,6 +12,7 @@ from app.model import TopicPartition
 from app.monitoring.metrics import Identity, Live, Metrics
 from app.monitoring.monitor import Ends, Monitor
 from app.monitoring.probes import Health
+from tests.fakes.clock import Clock
 
 TP = TopicPartition("sensors", 0)
 AWAY = RetryableError("asking Kafka for the ends of the partitions", "no answer within 10 s").of("Kafka")
@@ -21,19 +22,36 @@ class Bench:
     """A monitor whose thread does not run."""
 
     def __init__(self) -> None:
-        self.metrics = Metrics()
+        self.clock = Clock()
+        self.metrics = Metrics(self.clock, self.clock)
         self.metrics.begins(TP, 0)
+        self.end = 0
         self.live = Live("consuming")
         identity = Identity("sensors", "group", "s3://lake/data/t", "data/t", {}, 30.0)
         health = Health(loop_seconds=60.0, clock=time.monotonic)
-        self.monitor = Monitor(identity, self.metrics, health, self.look)
+        self.monitor = Monitor(identity, self.metrics, health, self.look, self.clock)
 
     def look(self) -> Live:
         return replace(self.live, waits=self.metrics.waits.current())
 
+    def live_for(self, seconds: int, *, commits: bool) -> None:
+        """Records come all the time. The monitor samples before each commit."""
+        for _ in range(0, seconds, 5):
+            self.clock.advance(5)
+            self.end += 50
+            self.metrics.reaches({TP: self.end})
+            self.monitor.sample()
+            if commits:
+                self.metrics.committed({TP: self.end})
+
     @property
     def page(self) -> str:
         return self.monitor._page().body.decode()
+
+    def shown(self, id: str) -> str:  # noqa: A002 - HTML's own name
+        found = re.search(rf'id="{id}">(.*?)<', self.page)
+        assert found
+        return found[1]
 
 
 @pytest.fixture
@@ -61,7 +79,7 @@ def test_kafka_is_away_until_it_answers(bench: Bench) -> None:
 
 
 def test_kafka_is_away_since_its_last_answer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.monitor._answered_at -= 50
+    bench.clock.advance(50)
     bench.monitor._ask(fails(AWAY))
     [trouble] = bench.metrics.waits.current()
     assert trouble.seconds >= 50
@@ -73,16 +91,31 @@ def test_a_fault_of_our_own_does_not_blame_kafka(bench: Bench) -> None:
 
 
 def test_the_page_says_since_when_the_state_is_what_it_is(bench: Bench) -> None:
-    def since() -> str:
-        found = re.search(r'id="since">for (.*?),', bench.page)
-        assert found
-        return found[1]
-
-    assert since() == "0 s"
-    bench.monitor._state_since -= 125
-    assert since() == "2 min 5 s"
+    bench.clock.advance(5)
+    bench.monitor.sample()
+    bench.clock.advance(125)
+    assert bench.shown("since").startswith("for 2 min 5 s,")
     bench.live = Live("stopping")
-    assert since() == "0 s"
+    assert bench.shown("since").startswith("for 0 s,")
+
+
+def test_a_lag_that_does_not_shrink_is_told_since_the_last_commit_of_all(bench: Bench) -> None:
+    bench.live_for(60, commits=True)
+    bench.live_for(120, commits=False)
+    assert bench.shown("headline") == "Running, but the lag does not shrink"
+    assert bench.shown("since").startswith("for 1 min 55 s,"), "the records that wait came 5 s after the last commit"
+    bench.live_for(60, commits=False)
+    assert bench.shown("since").startswith("for 2 min 55 s,")
+
+
+def test_what_an_outage_left_behind_is_no_lag_that_does_not_shrink(bench: Bench) -> None:
+    bench.live_for(60, commits=True)
+    bench.metrics.waits.failed("upload", RetryableError("uploading", "503").of("store"))
+    bench.live_for(120, commits=False)
+    assert bench.shown("headline") == "The store is not available"
+    bench.metrics.waits.over("upload")
+    bench.live_for(5, commits=False)
+    assert bench.shown("headline") == "Running: catching up"
 
 
 @pytest.mark.parametrize("serve", [Monitor._page, Monitor._partitions])

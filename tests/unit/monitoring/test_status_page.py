@@ -40,7 +40,7 @@ def view(
         now=NOW,
         monotonic=100.0,
         uptime=11_520.0,
-        state_seconds=90.0,
+        seconds=90.0,
         python_bytes=300 * 2**20,
         java_bytes=700 * 2**20,
     )

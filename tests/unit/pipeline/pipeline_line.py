@@ -57,6 +57,7 @@ class Line:
         writer_up: Future[None] | None = None,
         close_rules: CloseRules = UNBOUNDED,
         free_bytes: Callable[[Path], int] = lambda _: 2**40,
+        timings: Timings = HURRY,
     ) -> None:
         self.lake = tmp_path / "lake"
         self.scratch = tmp_path / "scratch"
@@ -79,7 +80,7 @@ class Line:
             ownership=ownership or AssignmentOwnership(lambda token: token not in self.ended),
             recreated=recreated,
             free_bytes=free_bytes,
-            timings=HURRY,
+            timings=timings,
         )
 
     def submit(self, *batches: Batch) -> None:

@@ -1,7 +1,9 @@
 """The pipeline while store or catalog is away, when assignments end meanwhile, and when it is stopped."""
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import Batch, TopicPartition
 from tests.support.batches import TP, batch, batch_of, row
-from tests.unit.pipeline.pipeline_line import Gate, Line, bad, one, own_threads, wait_until
+from tests.unit.pipeline.pipeline_line import HURRY, Gate, Line, bad, one, own_threads, wait_until
 
 OTHER = TopicPartition("sensors", 1)
 
@@ -76,6 +78,35 @@ def test_a_wait_names_the_system_that_is_away_and_ends_with_it(line: Line) -> No
     line.catalog.refuse = lambda: None
     assert line.delivered(1)
     assert waits() == []
+
+
+def test_an_answer_that_did_not_come_in_time_is_part_of_the_wait(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.pipeline.pipeline.OUTAGE_SECONDS", 0.1)
+
+    def refuse(key: str) -> ConnectorError:
+        time.sleep(0.2)
+        return RetryableError(f"uploading {key}", "no answer")
+
+    line.store.refuse = refuse
+    line.submit(one(1))
+    wait_until(lambda: line.pipeline.obstacle is not None)
+    [trouble] = line.pipeline._metrics.waits.current()
+    assert trouble.seconds >= 0.2
+    line.store.refuse = lambda _: None
+    assert line.delivered(1)
+
+
+def test_a_wait_is_no_part_of_a_steps_time(tmp_path: Path) -> None:
+    pause = 0.5
+    refusals = [RetryableError("uploading x", "503", retry_after=pause)]
+    line = Line(tmp_path, timings=replace(HURRY, longest_retry_seconds=pause))
+    line.store.refuse = lambda _: refusals.pop() if refusals else None
+    begin = time.monotonic()
+    line.submit(one(1))
+    assert line.delivered(1)
+    [delivered] = line.pipeline._metrics.counts().last_batches
+    assert sum(delivered.seconds.values()) < time.monotonic() - begin - pause
+    line.pipeline.stop()
 
 
 def test_a_lasting_error_after_a_passing_one_is_a_failure(line: Line) -> None:

@@ -23,7 +23,7 @@ class Connector:
 
     def __init__(self) -> None:
         self.bench = Bench()
-        self.metrics = Metrics()
+        self.metrics = Metrics(monotonic=self.bench.clock)
         self.java = SimpleNamespace(alive=True, is_up=True, jvm_pid=lambda: 17)
         self.loop = SimpleNamespace(
             has_claimed_all=True,
@@ -169,4 +169,16 @@ def test_the_probe_of_readiness_follows_the_outage(connector: Connector, tmp_pat
         connector.bench.sink.flush()
     assert not connector.health.ready().ok
     connector.bench.pipeline.deliver_all()
+    assert connector.health.ready().ok
+
+
+@pytest.mark.parametrize(("seconds", "is_ready"), [(15, True), (25, False)])
+def test_the_connector_is_not_ready_while_an_answer_takes_too_long(
+    connector: Connector, tmp_path: Path, seconds: int, *, is_ready: bool
+) -> None:
+    monitor = new_monitor(settings(tmp_path), connector.metrics, connector.health, connector.java)
+    oversee(settings(tmp_path), monitor, connector.parts)
+    with connector.metrics.waits.answer("journal", "store", "writing the journal", patience=20):
+        connector.bench.clock.advance(seconds)
+        assert connector.health.ready().ok == is_ready
     assert connector.health.ready().ok

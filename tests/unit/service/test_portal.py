@@ -1,0 +1,70 @@
+"""What the connector says of a Quix platform that does not answer as quixstreams expects."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.config.settings import Settings
+from app.consumer.assignment import Assignments
+from app.consumer.broker import open_topic
+from app.errors import ConfigError
+from app.monitoring.metrics import Metrics
+from app.service.build import new_application
+from app.service.kafka import asking_for_topics
+from app.service.lake import new_location
+from app.service.stores import new_store
+from tests.fakes.canned_server import Answer, CannedServer
+from tests.support.environment import load
+
+BROKER = Answer(body=json.dumps({"bootstrap.servers": "localhost:9092", "sasl.password": "hush"}).encode())
+ODD = {
+    "a login page": Answer(body=b"<html>Sign in</html>"),
+    "nothing": Answer(),
+    "JSON that is cut": Answer(body=b'{"id": "acme-'),
+    "another document": Answer(body=b'{"sasl.password": "hush", "error": 1}'),
+    "a list": Answer(body=b"[]"),
+    "a text": Answer(body=b'"hush"'),
+    "a refusal": Answer(401, b"<html>Sign in</html>"),
+}
+odd = pytest.mark.parametrize("answer", ODD.values(), ids=ODD)
+
+
+@pytest.fixture(autouse=True)
+def _workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("Quix__Workspace__Id", "acme-prod")
+
+
+def settings_of(server: CannedServer, folder: Path) -> Settings:
+    platform = {"Quix__Sdk__Token": "t", "Quix__Portal__Api": server.url, "Quix__Workspace__Id": "acme-prod"}
+    return load(platform, input="sensors", STORAGE_URL=folder.as_uri())
+
+
+def ask(settings: Settings, folder: Path) -> None:
+    location = new_location(settings, new_store(settings), None)
+    application = new_application(settings, location, Assignments(), Metrics(), folder)
+    with asking_for_topics(settings):
+        open_topic(application, "sensors", [], variable="input", right="Read")
+
+
+def assert_names_what_to_check(error: ConfigError, server: CannedServer) -> None:
+    assert f"the Quix API at {server.url}" in str(error)
+    assert "Check Quix__Portal__Api" in str(error)
+    assert "hush" not in str(error)
+
+
+@odd
+def test_an_odd_answer_about_the_broker(answer: Answer, tmp_path: Path) -> None:
+    with CannedServer(answer) as server:
+        with pytest.raises(ConfigError) as caught:
+            ask(settings_of(server, tmp_path), tmp_path)
+        assert_names_what_to_check(caught.value, server)
+
+
+@odd
+def test_an_odd_answer_about_a_topic(answer: Answer, tmp_path: Path) -> None:
+    with CannedServer(BROKER, answer) as server:
+        with pytest.raises(ConfigError) as caught:
+            ask(settings_of(server, tmp_path), tmp_path)
+        assert_names_what_to_check(caught.value, server)
+        assert len(server.requests) > 1
