@@ -434,7 +434,7 @@ class Pipeline:
         patience = OUTAGE_SECONDS + sum(item.path.stat().st_size for item in upload_items) / _SLOWEST_UPLOAD
         uploaded = batch.timed("upload", lambda: self._until_it_works(batch, "upload", upload.run, patience))
         if uploaded is None:
-            if self._until_it_works("journal", partial(self._ownership.confirm, token)):
+            if self._until_it_works(batch, "journal", partial(self._ownership.confirm, token)):
                 raise FatalError("uploading files", "another object has the name of one of them", _FOREIGN_OBJECT)
             return None
         stats = to.stats(files if self._registrar.is_needed else [])
