@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "rows of a batch that is rolled back count as written",
         _LOG,
-        "partitions=tuple(each.changed(to=None) for each in self.partitions),",
+        "partitions=tuple(each.changed(first=None, to=None) for each in self.partitions),",
         "partitions=tuple(self._moved().values()),",
         _OF_JOURNAL,
     ),
@@ -171,6 +171,48 @@ MUTANTS = (
         "            self.register(document.current.files)\n"
         '        if document.current.state == "kept":\n',
         _OF_JOURNAL,
+    ),
+    Mutant(
+        "what was rolled back is deleted, and a late upload brings it back",
+        "app/journal/rolled_back.py",
+        "            self._fill([item.key for item in waiting])",
+        "            self._delete(waiting)",
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "a placeholder is deleted while its upload may be in the network",
+        "app/journal/rolled_back.py",
+        "            return now - item.since >= _PLACEHOLDER_SECONDS",
+        "            return True",
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "for one record that has expired the rows of all missing files are given up",
+        "app/journal/settle.py",
+        "or lost > expired:",
+        "or not expired:",
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "records that gave no row count as lost",
+        _LOG,
+        "first=max(end + 1, each.first)",
+        "first=end + 1",
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "a late upload overwrites a placeholder",
+        "app/storage/conditional.py",
+        "            return self._put_in_place_of(key, body, None)",
+        "            return self._put(key, body, WHATEVER_IS_THERE)",
+        ("tests/unit/storage/s3/test_store_replace.py",),
+    ),
+    Mutant(
+        "a refused upload counts as stored",
+        "app/pipeline/upload.py",
+        "            return None\n\n\ndef _error_of",
+        "            return StoredObject(item.key, 0, None)\n\n\ndef _error_of",
+        (*_OF_PIPELINE, "tests/unit/pipeline/test_upload.py"),
     ),
     Mutant(
         "a claim names a log that does not have the partition yet",
