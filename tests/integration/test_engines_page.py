@@ -12,10 +12,12 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
+from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore
 from app.table.layout import PartitionSpec
 from app.table.null_folder import HIVE_NULL
+from app.table.placeholder import Placeholders
 from tests.integration.lake_writer import TABLE, LakeWriter
 from tests.services.spark import started_spark
 from tests.support.batches import NOON
@@ -104,9 +106,11 @@ def written(folder: Path, writer: SparkWriter, types: dict[str, pa.DataType]) ->
     store.connect("")
     lake = LakeWriter(store, writer, folder, types, PARTITIONS)
     for n, batch in enumerate(BATCHES):
-        lake.write(*({"ts_ms": NOON + n, **row} for row, _ in batch))
+        keys = lake.write(*({"ts_ms": NOON + n, **row} for row, _ in batch))
     table = folder / "lake" / TABLE
     assert len(list(table.rglob(".vidx/*.parquet"))) == len(BATCHES)
+    # As of a batch that was rolled back.
+    Placeholders(store, TABLE, DEAD_LETTER).put([key.replace("data_", "data_rolled-back-") for key in keys])
     return table
 
 
