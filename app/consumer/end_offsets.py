@@ -59,7 +59,9 @@ class EndOffsets:
         found, unknown = self._asked(latest)
         if unknown:  # the client's metadata is older than the partition
             for topic in {tp.topic for tp in tps}:
-                self._admin.list_topics(topic, timeout=_ANSWER_SECONDS)
+                error = self._admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].error
+                if error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise _away(f"topic {topic} does not exist").of("topic")
             found, _ = self._asked(latest)
         return found
 

@@ -255,7 +255,8 @@ def _failed(what: str, error: KafkaError) -> ConnectorError:
     if error.code() in _REFUSED:
         hint = "Allow Read on the topic and on the consumer group, which lets them be described too"
         return FatalError(f"asking Kafka for {what}", error.str(), hint).of("Kafka")
-    return _unknown(what, error.str())
+    unknown = _unknown(what, error.str())
+    return unknown.of("topic") if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else unknown
 
 
 def _unknown(what: str, cause: str) -> RetryableError:
