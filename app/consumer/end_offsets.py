@@ -71,7 +71,9 @@ class EndOffsets:
         unknown = False
         for asked, answer in self._admin.list_offsets(latest, request_timeout=_ANSWER_SECONDS).items():
             try:
-                found[TopicPartition(asked.topic, asked.partition)] = answer.result().offset
+                offset = answer.result().offset
+                if offset >= 0:  # it is negative, without an error, where the leader went away
+                    found[TopicPartition(asked.topic, asked.partition)] = offset
             except KafkaException as error:
                 unknown = unknown or error.args[0].code() in _UNKNOWN
                 logger.debug("%s[%d]: its end is not known (%s)", asked.topic, asked.partition, error.args[0].str())

@@ -197,6 +197,8 @@ class GroupOffsets:
             return {tp.partition: answer.result().offset for tp, answer in answers.items()}
 
         found: dict[int, int] = self._asked(f"the {what} of topic {topic}", ask)
+        if min(found.values(), default=0) < 0:  # without an error, where a leader went away
+            raise _unknown(f"the {what} of topic {topic}", "a leader does not answer")
         return found
 
     def _asked(self, what: str, question: Callable[[], Any], if_not_given: Any = _NO_DEFAULT) -> Any:

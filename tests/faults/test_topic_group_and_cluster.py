@@ -298,7 +298,7 @@ def test_a_client_that_waits_for_a_dead_broker_pauses_between_two_tries(other_ka
     connection = KafkaConnection.to(other_kafka.bootstrap_servers, {})
     admin = new_admin(connection, **{"stats_cb": note, "statistics.interval.ms": 500})
     ends, tps = EndOffsets(admin), [TopicPartition("tried", 0)]
-    assert ends.of(tps) == {tps[0]: 0}
+    assert "tried" in admin.list_topics(timeout=30).topics
     other_kafka.stop()
     with pytest.raises(RetryableError):
         ends.of(tps)
