@@ -56,7 +56,11 @@ SLOW: Mapping[str, Sequence[str]] = {
     "seconds each, while librdkafka tries again; the right ones are for every day": (
         "tests/integration/test_kafka_logins.py::test_a_wrong_login_names_its_variable",
     ),
+    "half a minute of an outage of Kafka": (
+        "tests/faults/test_topic_group_and_cluster.py::test_answers_that_come_late_after_an_outage",
+    ),
     "a minute of a real group that reads its topic's metadata anew": (
+        "tests/e2e/test_topics_and_groups.py::test_a_deleted_topic_stays_deleted",
         "tests/e2e/test_topics_and_groups.py::test_partitions_that_are_added_are_read_from_their_beginning",
     ),
     "hundreds of megabytes, or minutes of Java": (

@@ -13,7 +13,7 @@ from quixstreams.kafka import ConnectionConfig
 from quixstreams.models.topics import Topic
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
-from app.consumer.connection import client_words, token_failure
+from app.consumer.connection import EVERY_CLIENT, client_words, token_failure
 from app.consumer.login_errors import is_refused, login_hint
 from app.consumer.msk_token import MSK_HINT
 from app.container import with_own_address
@@ -38,7 +38,7 @@ def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
         ConfigError: librdkafka refuses the properties of the connection.
     """
     try:
-        client = AdminClient({**connection.as_librdkafka_dict(), "logger": logger, **options})
+        client = AdminClient({**EVERY_CLIENT, **connection.as_librdkafka_dict(), "logger": logger, **options})
     except (KafkaException, TypeError, ValueError) as error:
         cause = client_words(error)
         raise ConfigError("setting up the Kafka client", cause, login_hint(cause)) from None

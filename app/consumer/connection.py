@@ -16,6 +16,14 @@ from app.errors import ConfigError, one_line
 _silent = logging.getLogger(__name__)
 _silent.setLevel(logging.CRITICAL)
 
+# Of each client: consumers, producers and admin clients. KAFKA_CLIENT_CONFIG overrides them.
+EVERY_CLIENT: Mapping[str, Any] = {
+    # With librdkafka's default, a client with a waiting request reconnects to a dead broker without any pause.
+    "enable.sparse.connections": False,
+    # Asked for a topic that is gone, admin clients and producers would create it again.
+    "allow.auto.create.topics": False,
+}
+
 
 class KafkaConnection(ConnectionConfig):
     """The brokers, and further properties of librdkafka for all clients: consumers, producers and admin clients.

@@ -59,7 +59,9 @@ class EndOffsets:
         found, unknown = self._asked(latest)
         if unknown:  # the client's metadata is older than the partition
             for topic in {tp.topic for tp in tps}:
-                self._admin.list_topics(topic, timeout=_ANSWER_SECONDS)
+                error = self._admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].error
+                if error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise _away(f"topic {topic} does not exist").of("topic")
             found, _ = self._asked(latest)
         return found
 
@@ -69,7 +71,9 @@ class EndOffsets:
         unknown = False
         for asked, answer in self._admin.list_offsets(latest, request_timeout=_ANSWER_SECONDS).items():
             try:
-                found[TopicPartition(asked.topic, asked.partition)] = answer.result().offset
+                offset = answer.result().offset
+                if offset >= 0:  # it is negative, without an error, where the leader went away
+                    found[TopicPartition(asked.topic, asked.partition)] = offset
             except KafkaException as error:
                 unknown = unknown or error.args[0].code() in _UNKNOWN
                 logger.debug("%s[%d]: its end is not known (%s)", asked.topic, asked.partition, error.args[0].str())

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -14,6 +14,7 @@ from app.errors import FatalError, RetryableError
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 10.0
+_RIGHTS: Mapping[str, Any] = {"include_authorized_operations": True, "request_timeout": _ANSWER_SECONDS}
 _READ = frozenset({AclOperation.READ, AclOperation.ALL})
 _NOT_SHOWN = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _LOOKS = 3
@@ -113,17 +114,22 @@ def is_member(admin: AdminClient, group: str, member_id: str | None) -> bool:
     return bool(member_id) and any(member.id == member_id for member in _members(admin, group))
 
 
-def check_rights(admin: AdminClient, topic: str, group: str) -> None:
-    """Ask which operations are allowed: a consumer without a right would wait for ever without an error.
-
-    Passes if the broker does not say.
+def check_topic_rights(admin: AdminClient, topic: str) -> None:
+    """Ask which operations are allowed; passes if the broker does not say.
 
     Raises:
         FatalError: a right is missing.
     """
-    asked = {"include_authorized_operations": True, "request_timeout": _ANSWER_SECONDS}
-    _require_read(lambda: admin.describe_topics(TopicCollection([topic]), **asked)[topic], f"topic {topic}")
-    _require_read(lambda: admin.describe_consumer_groups([group], **asked)[group], f"consumer group {group}")
+    _require_read(lambda: admin.describe_topics(TopicCollection([topic]), **_RIGHTS)[topic], f"topic {topic}")
+
+
+def check_group_rights(admin: AdminClient, group: str) -> None:
+    """The same for the group. Not for a process that goes on: see ``_members``. A member learns it when it joins.
+
+    Raises:
+        FatalError: a right is missing.
+    """
+    _require_read(lambda: admin.describe_consumer_groups([group], **_RIGHTS)[group], f"consumer group {group}")
 
 
 def _other_tables(admin: AdminClient, group: str, own_client_id: str) -> list[str]:
@@ -144,8 +150,8 @@ def _other_tables(admin: AdminClient, group: str, own_client_id: str) -> list[st
 def _members(admin: AdminClient, group: str) -> list[Any]:
     """The members of the group; none where the user may not see them.
 
-    Asks all brokers with ``list_groups()``. The admin client's newer call aborts the process in C when the broker goes
-    away while it waits (librdkafka's issues 3663 and 4605).
+    Asks all brokers with ``list_groups()``. ``describe_consumer_groups()`` aborts the process in C when a broker that
+    went away while it waited is back (librdkafka's issues 3663 and 4605). So do all calls that ask the coordinator.
 
     Raises:
         RetryableError: Kafka does not answer.

@@ -197,6 +197,8 @@ class GroupOffsets:
             return {tp.partition: answer.result().offset for tp, answer in answers.items()}
 
         found: dict[int, int] = self._asked(f"the {what} of topic {topic}", ask)
+        if min(found.values(), default=0) < 0:  # without an error, where a leader went away
+            raise _unknown(f"the {what} of topic {topic}", "a leader does not answer")
         return found
 
     def _asked(self, what: str, question: Callable[[], Any], if_not_given: Any = _NO_DEFAULT) -> Any:
@@ -255,7 +257,8 @@ def _failed(what: str, error: KafkaError) -> ConnectorError:
     if error.code() in _REFUSED:
         hint = "Allow Read on the topic and on the consumer group, which lets them be described too"
         return FatalError(f"asking Kafka for {what}", error.str(), hint).of("Kafka")
-    return _unknown(what, error.str())
+    unknown = _unknown(what, error.str())
+    return unknown.of("topic") if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else unknown
 
 
 def _unknown(what: str, cause: str) -> RetryableError:

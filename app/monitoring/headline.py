@@ -18,18 +18,21 @@ TOO_LONG_SECONDS: Final = 600.0  # a wait from here on needs somebody; the alert
 _TRY_AGAIN: Final = 75  # the exit code
 _NAMES: Final[dict[System | None, str]] = {
     "Kafka": "Kafka",
+    "topic": "the input topic",
     "store": "the store",
     "catalog": "the catalog",
     "Spark": "Spark",
     None: "another system",
 }
 _CHECKS: Final[dict[System | None, str]] = {
+    "topic": "Create it again if it was not to be deleted. The connector then reads it from its first record",
     "Kafka": "Check that the brokers of KAFKA_BOOTSTRAP_SERVERS are up, and the network to them",
     "store": "Check that the store is up, that it has room, and the network to it",
     "catalog": "Check that the catalog is up, and the network to it",
 }
 _RETRY: Final[dict[System | None, str]] = {
     "Kafka": "The connector asks again every few seconds, and goes on by itself when Kafka answers",
+    "topic": "The process ends within two minutes. Each start ends too, as long as the topic does not exist",
     None: "The connector tries again, at the latest after 30 s, and goes on by itself",
 }
 _UNANSWERED: Final = "The connector waits for the answer, asks again after a minute or two, and goes on by itself"
@@ -157,7 +160,7 @@ def _waiting_for_others(live: Live, progress: Progress) -> Headline:
         reason=_reason(first),
         next=following,
         to_do=plain(first.hint) or _CHECKS.get(first.system, ""),
-        records=_kept(progress),
+        records=_kept(progress) if first.system != "topic" else "Those that are not in the table are gone with it",
     )
 
 

@@ -15,7 +15,7 @@ from app.bad_records.refusals import ReadMessage
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
-from app.consumer.connection import check_properties, uses_callback
+from app.consumer.connection import EVERY_CLIENT, check_properties, uses_callback
 from app.consumer.group import OtherTables, client_id, is_member
 from app.consumer.msk_token import poll_in_background
 from app.consumer.sink import SinkLimits
@@ -273,6 +273,7 @@ def new_application(
         ConfigError: the Kafka client refuses its settings, or the platform does not name a broker.
     """
     of_consumer = {
+        **EVERY_CLIENT,
         "client.id": new_client_id(settings, location),
         "session.timeout.ms": int(timings.session_seconds * 1000),
         "heartbeat.interval.ms": _HEARTBEAT_MS,
@@ -293,6 +294,7 @@ def new_application(
         # Claims decide where to begin. An offset that Kafka has lost later must not be passed over without a word.
         "auto_offset_reset": "error",
         "consumer_extra_config": of_consumer,
+        "producer_extra_config": {**EVERY_CLIENT},
         "commit_interval": settings.commit_interval,
         "state_dir": QUIX_ENVIRONMENT.state_dir or scratch / "state",
         "consumer_poll_timeout": 0.25,  # a signal is noticed between two polls

@@ -20,7 +20,7 @@ from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.broker import find_topics, open_topic
 from app.consumer.exact_json import new_deserializer
-from app.consumer.group import check_members, check_rights
+from app.consumer.group import check_members, check_topic_rights
 from app.consumer.loop import new_loop
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.rejections import MessageReader
@@ -346,7 +346,7 @@ class _Service:
             self._announcer = stream_timeouts.new_announcer(application, visible)
         application.current.keep_of(topic)
         group = application.config.consumer_group
-        check_rights(application.admin, topic.name, group)
+        check_topic_rights(application.admin, topic.name)
         own_id = new_client_id(self._settings, location)
         patiently("Kafka", lambda: check_members(application.admin, group, own_id), self._timings, waits)
         return topic

@@ -37,6 +37,8 @@ ELSEWHERE = {
     ("az",): "needs an account of Azure",
     ("gcloud",): "needs an account of Google",
     ("kubectl",): "needs a cluster; test_deploy_documents.py checks the manifest",
+    ("kcat",): "needs kcat",
+    ("kafka-consumer-groups.sh",): "needs the tools of Kafka; test_topic_group_and_cluster.py follows such an offset",
     ("mc",): "needs MinIO's client and a server; tests/e2e/test_check.py runs with the policy",
     ("cp", "dotenv.example", ".env"): "test_settings_documents.py starts with this file",
     (".venv/bin/python", "-m", "pytest", "test_transform.py"): "test_customise_page.py runs the test of that page",

@@ -107,6 +107,13 @@ class ConnectorProcess:
         except requests.ConnectionError:
             return None
 
+    def page(self) -> str:
+        """The status page, empty while nothing listens."""
+        try:
+            return requests.get(f"http://127.0.0.1:{self.http_port}/", timeout=60).text
+        except requests.ConnectionError:
+            return ""
+
     def java(self) -> int | None:
         """The pid of its Java process, ``None`` as long as (or as soon as) there is none."""
         return next((pid for pid, command in self._group() if command.rpartition("/")[2] == "java"), None)

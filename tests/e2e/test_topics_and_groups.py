@@ -1,14 +1,19 @@
 """Topics and consumer groups that change while a connector runs or rests: nothing is passed over or doubled."""
 
+from contextlib import closing
+from pathlib import Path
+
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dev.broker import QUIET
+from dev.kafka import LocalKafka
 from tests.e2e.conftest import NewScenario
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
 
+FATAL = 1
 RESTART = 75  # the exit code that a platform answers by a new start
 STARTS = 3
 
@@ -51,6 +56,22 @@ def test_a_topic_recreated_and_refilled_while_the_connector_runs(scenario: Scena
     assert scenario.lake.numbers() == list(range(2_500))
 
 
+def test_a_deleted_topic_stays_deleted_and_the_status_page_says_so(tmp_path: Path) -> None:
+    """Though the broker creates topics for clients that ask for them, as Kafka does by default."""
+    with (
+        LocalKafka(settings={"auto.create.topics.enable": "true"}) as kafka,
+        closing(Scenario(kafka, tmp_path)) as scenario,
+    ):
+        connector = scenario.connector()
+        scenario.produce(records(100))
+        scenario.wait_until_committed(100, connector)
+        admin = delete(scenario)
+
+        connector.wait_until(lambda: ">The input topic is not available<" in connector.page(), "the page to say it")
+        assert connector.wait() == FATAL
+        assert scenario.topic not in admin.list_topics(timeout=30).topics
+
+
 def test_offsets_that_another_program_has_committed_are_told(scenario: Scenario) -> None:
     scenario.produce(records(300))
     first = scenario.connector()
@@ -88,9 +109,14 @@ def add_partitions(scenario: Scenario, count: int) -> None:
     scenario.partitions = count
 
 
-def recreate(scenario: Scenario) -> None:
+def delete(scenario: Scenario) -> AdminClient:
     admin = AdminClient({"bootstrap.servers": scenario.kafka.bootstrap_servers, **QUIET})
     admin.delete_topics([scenario.topic])[scenario.topic].result(30)
+    return admin
+
+
+def recreate(scenario: Scenario) -> None:
+    delete(scenario)
     scenario.kafka.create_topic(scenario.topic, scenario.partitions)
 
 

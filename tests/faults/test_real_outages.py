@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import requests
 
 from dev.kafka import LocalKafka
 from dev.minio import LocalMinio
@@ -112,13 +111,8 @@ def test_what_is_away_is_waited_for(
 
 def headline(connector: ConnectorProcess) -> str:
     """The first words of the status page; empty as long as nobody answers."""
-    try:
-        page = requests.get(f"http://127.0.0.1:{connector.http_port}/", timeout=60).text
-    except requests.ConnectionError:
-        return ""
-    found = re.search(r'id="headline">([^<]*)<', page)
-    assert found
-    return found[1]
+    found = re.search(r'id="headline">([^<]*)<', connector.page())
+    return found[1] if found else ""
 
 
 @pytest.mark.parametrize("what", OUTAGES)

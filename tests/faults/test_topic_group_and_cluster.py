@@ -1,19 +1,27 @@
 """Whether topic, group and cluster are the ones we think, on a real Kafka: what changes is found out."""
 
+import json
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from app.consumer.broker import new_admin
+from app.consumer.connection import KafkaConnection
 from app.consumer.end_offsets import EndOffsets
-from app.consumer.group import check_members
+from app.consumer.group import check_members, check_topic_rights
 from app.errors import ConfigError, RetryableError
 from app.journal.group_offsets import CommitMark, read_mark
 from app.model import TopicPartition
+from dev.broker import QUIET
 from dev.kafka import LocalKafka
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import PATIENCE, ConnectorThread, Place, Transform
@@ -278,6 +286,48 @@ class TestTwoTablesStartedTogether:
 def other_kafka() -> Iterator[LocalKafka]:
     with LocalKafka() as broker:
         yield broker
+
+
+def test_a_client_that_waits_for_a_dead_broker_pauses_between_two_tries(other_kafka: LocalKafka) -> None:
+    tries = []
+
+    def note(statistics: str) -> None:
+        tries.append(sum(broker["connects"] for broker in json.loads(statistics)["brokers"].values()))
+
+    other_kafka.create_topic("tried", 1)
+    connection = KafkaConnection.to(other_kafka.bootstrap_servers, {})
+    admin = new_admin(connection, **{"stats_cb": note, "statistics.interval.ms": 500})
+    ends, tps = EndOffsets(admin), [TopicPartition("tried", 0)]
+    assert "tried" in admin.list_topics(timeout=30).topics
+    other_kafka.stop()
+    with pytest.raises(RetryableError):
+        ends.of(tps)
+    admin.poll(0)
+    other_kafka.start()
+    assert tries[-1] < 100
+
+
+def _ask_as_a_start(servers: str, asked: Connection) -> None:
+    admin = new_admin(KafkaConnection.to(servers, {}))
+    check_topic_rights(admin, "readings")
+    check_members(admin, "sink", "")
+    asked.send(None)
+    time.sleep(10)  # Kafka is back, and late answers come in
+
+
+def test_answers_that_come_late_after_an_outage_do_not_end_a_process_that_has_started(other_kafka: LocalKafka) -> None:
+    with closing(Consumer({"bootstrap.servers": other_kafka.bootstrap_servers, "group.id": "sink", **QUIET})) as one:
+        one.committed([KafkaTopicPartition("readings", 0)], timeout=30)  # from then on there are coordinators
+    processes = multiprocessing.get_context("spawn")
+    told, asked = processes.Pipe(duplex=False)
+    other_kafka.pause()
+    asking = processes.Process(target=_ask_as_a_start, args=(other_kafka.bootstrap_servers, asked))
+    asking.start()
+    asked.close()
+    told.poll(PATIENCE)
+    other_kafka.resume()
+    asking.join(PATIENCE)
+    assert asking.exitcode == 0
 
 
 class TestAnotherCluster:

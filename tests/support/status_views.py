@@ -41,6 +41,9 @@ IDENTITY = Identity(
 KAFKA_AWAY = Trouble.of(
     RetryableError("asking Kafka for the ends of the partitions", "Local: Broker transport failure").of("Kafka"), 125
 )
+TOPIC_GONE = Trouble.of(
+    RetryableError("asking Kafka for the ends of the partitions", "topic sensor-data does not exist").of("topic"), 12
+)
 STORE_AWAY = Trouble.of(
     RetryableError(
         "uploading s3://my-lake/data/sensor-data/year=2023/data_sensor-data-3_17.parquet",
@@ -248,6 +251,7 @@ VIEWS: Mapping[str, Callable[[], View]] = {
     "taking over": _taking_over,
     "running": running,
     "Kafka away": lambda: _away(KAFKA_AWAY, "waiting"),
+    "topic gone": lambda: _away(TOPIC_GONE, "waiting"),
     "store away": lambda: _away(STORE_AWAY, "paused"),
     "catalog away": lambda: _away(CATALOG_AWAY, "paused"),
     "Spark lost": lambda: _failing(

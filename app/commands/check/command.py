@@ -19,7 +19,7 @@ from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.broker import find_topics, open_topic
-from app.consumer.group import check_members, check_rights
+from app.consumer.group import check_group_rights, check_members, check_topic_rights
 from app.formatting import counted
 from app.monitoring.hosts import AllowedHosts
 from app.monitoring.http_server import HttpServer
@@ -160,7 +160,8 @@ class _Attempts:
         application = self._connected
         group = application.config.consumer_group
         assert self._topic is not None, "it was opened before"  # noqa: S101
-        check_rights(application.admin, self._topic.name, group)
+        check_topic_rights(application.admin, self._topic.name)
+        check_group_rights(application.admin, group)
         check_members(application.admin, group, new_client_id(self._settings, self._location))
         return "may read the topic, and no member writes another table"
 

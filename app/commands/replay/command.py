@@ -17,7 +17,7 @@ from app.commands.replay.options import new_parser
 from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
 from app.consumer.broker import find_topics
-from app.consumer.connection import check_properties
+from app.consumer.connection import EVERY_CLIENT, check_properties
 from app.formatting import counted
 from app.journal.survey import survey
 from app.service.kafka import kafka_client_refused, kafka_connection
@@ -143,7 +143,7 @@ def _new_sender(settings: Settings, to: str | None, scratch: Path, broker_second
             broker_address=kafka_connection(settings),
             quix_sdk_token=settings.sdk_token.get_secret_value() if settings.sdk_token else None,
             quix_portal_api=settings.portal_api,
-            producer_extra_config=PRODUCER_SETTINGS,
+            producer_extra_config={**EVERY_CLIENT, **PRODUCER_SETTINGS},
             state_dir=scratch / "state",
             auto_create_topics=False,
             loglevel=None,  # logging is set up already

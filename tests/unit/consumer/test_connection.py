@@ -24,6 +24,11 @@ def test_every_client_gets_the_properties_and_no_text_shows_them() -> None:
     assert application._consumer._consumer_config["linger.ms"] == "5"
 
 
+def test_a_property_of_the_user_replaces_the_one_of_every_client() -> None:
+    with pytest.raises(ConfigError, match=r"enable\.sparse\.connections"):
+        new_admin(KafkaConnection.to("127.0.0.1:1", {"enable.sparse.connections": "neither"}))
+
+
 @pytest.mark.parametrize(
     ("properties", "told"),
     [

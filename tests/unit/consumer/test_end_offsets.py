@@ -17,15 +17,20 @@ P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 class Admin:
     """Answers each question with the end of a partition or the code of an error."""
 
-    def __init__(self, ends: dict[int, int] | None = None, error: int | None = None) -> None:
+    def __init__(self, ends: dict[int, int] | None = None, error: int | None = None, *, has_topic: bool = True) -> None:
         self.ends = ends or {}
         self.error = error
+        self.has_topic = has_topic
 
     def poll(self, seconds: float) -> None:
         """Nothing to log."""
 
     def list_offsets(self, asked: Any, request_timeout: float) -> dict[Any, Any]:
         return {tp: self._answer(self.ends.get(tp.partition)) for tp in asked}
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        error = None if self.has_topic else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=error)})
 
     def describe_cluster(self, request_timeout: float) -> Any:
         return self._answer(None if self.error else 1)
@@ -55,3 +60,9 @@ def test_without_partitions_an_outage_is_noticed_too() -> None:
     with pytest.raises(RetryableError) as caught:
         EndOffsets(Admin(error=KafkaError._TRANSPORT)).of([])
     assert caught.value.system == "Kafka"
+
+
+def test_a_topic_that_is_gone_is_no_outage_of_kafka() -> None:
+    with pytest.raises(RetryableError, match="topic sensors does not exist") as caught:
+        EndOffsets(Admin(error=KafkaError._NOENT, has_topic=False)).of([P0, P1])
+    assert caught.value.system == "topic"

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from app.consumer.group import check_rights
+from app.consumer.group import check_group_rights, check_topic_rights
 from app.errors import FatalError
 
 Answer = list[AclOperation] | int | None
@@ -38,7 +38,9 @@ def _answer(answer: Answer) -> Future[Any]:
 
 
 def check(topic: Answer, group: Answer) -> None:
-    check_rights(cast(AdminClient, _Admin(topic, group)), "sensors", "sink")
+    admin = cast(AdminClient, _Admin(topic, group))
+    check_topic_rights(admin, "sensors")
+    check_group_rights(admin, "sink")
 
 
 ALLOWED: list[Answer] = [[AclOperation.READ, AclOperation.DESCRIBE], [AclOperation.ALL]]

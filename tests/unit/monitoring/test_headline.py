@@ -28,6 +28,7 @@ def top(view: View) -> Headline:
         ("taking over", "quiet", "Taking over 11 partitions"),
         ("running", "good", "Running: the table is up to date"),
         ("Kafka away", "wait", "Kafka is not available"),
+        ("topic gone", "wait", "The input topic is not available"),
         ("store away", "wait", "The store is not available"),
         ("catalog away", "bad", "The catalog is not available"),
         ("Spark lost", "bad", "Spark is gone"),
