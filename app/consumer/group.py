@@ -124,7 +124,7 @@ def check_topic_rights(admin: AdminClient, topic: str) -> None:
 
 
 def check_group_rights(admin: AdminClient, group: str) -> None:
-    """The same for the group. Not for a process that goes on: see ``_members``. A member learns it when it joins.
+    """The same for the group. Not for a process that goes on: see ``_members``. A member asks for its offsets instead.
 
     Raises:
         FatalError: a right is missing.

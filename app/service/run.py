@@ -27,7 +27,10 @@ from app.consumer.rejections import MessageReader
 from app.consumer.sink import LakeSink
 from app.errors import ConnectorError, FatalError, RetryableError, SparkLostError
 from app.journal.claims import Claims
+from app.journal.group_offsets import GroupOffsets
+from app.journal.kafka_watch import TopicIds
 from app.journal.rolled_back import Sweeper
+from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
@@ -167,7 +170,7 @@ class _Service:
             spark_up.result()  # what is known to fail need not join the group
 
         ownership = new_ownership(settings, assignments, timings)
-        positions, topic_ids = new_group_offsets(application, timings)
+        positions, topic_ids = self._open_group(application, topic)
         self._pipeline = pipeline = Pipeline(
             writer=self._spark,
             writer_up=spark_up,
@@ -350,6 +353,13 @@ class _Service:
         own_id = new_client_id(self._settings, location)
         patiently("Kafka", lambda: check_members(application.admin, group, own_id), self._timings, waits)
         return topic
+
+    def _open_group(self, application: LakeApplication, topic: Topic) -> tuple[GroupOffsets, TopicIds]:
+        """Ask for an offset once: a missing right on the group shows before the process says that it is connected."""
+        positions, topic_ids = new_group_offsets(application, self._timings)
+        first = TopicPartition(topic.name, 0)
+        patiently("Kafka", lambda: positions.of(first), self._timings, self._metrics.waits)
+        return positions, topic_ids
 
 
 def _log_settings(settings: Settings) -> None:

@@ -65,7 +65,9 @@ class Lake:
         self.folder = folder
 
     def files(self) -> list[Path]:
-        return sorted(path for path in self.folder.rglob("*.parquet") if path.is_file())
+        """Those with rows: after a crash, placeholders may have the names of files that were undone."""
+        found = sorted(path for path in self.folder.rglob("*.parquet") if path.is_file())
+        return [path for path in found if pq.read_metadata(path).num_rows]
 
     def numbers(self) -> list[int]:
         """The numbers of all records in the lake, sorted, doubled ones twice."""

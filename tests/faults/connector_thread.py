@@ -413,7 +413,9 @@ class Place:
         return self.store_folder / "data" / name
 
     def files(self, table: str = "readings") -> list[Path]:
-        return sorted(path for path in self.table(table).rglob("data_*.parquet") if path.is_file())
+        """Those with rows: after a crash, placeholders may have the names of files that were undone."""
+        found = sorted(path for path in self.table(table).rglob("data_*.parquet") if path.is_file())
+        return [path for path in found if pq.read_metadata(path).num_rows]
 
     def numbers(self, table: str = "readings") -> list[int]:
         """The numbers of all records in the table, sorted, doubled ones twice."""

@@ -149,7 +149,8 @@ def _place_of(key: str) -> str:
 
 def _values_in(body: bytes) -> list[str]:
     """The values of a Parquet file's rows."""
-    return [str(value) for value in pq.read_table(io.BytesIO(body), columns=["v"]).column("v").to_pylist()]
+    table = pq.read_table(io.BytesIO(body))
+    return [str(value) for value in table.column("v").to_pylist()] if len(table) else []
 
 
 def value_of(tp: TopicPartition, offset: int) -> str:

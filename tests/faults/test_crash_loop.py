@@ -6,7 +6,6 @@ The short form runs with all other tests. ``make chaos`` runs the long one; ``CH
 
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -165,7 +164,6 @@ def test_every_row_is_there_once_whoever_dies(group: Group, s3_server: LocalMini
     group.wait_until(lambda: sum(scenario.committed()) >= total, f"{total:,} records committed")
     for member in group.members:
         assert member.stop() == 0, member.log[-6000:]
-    sweep(group)
 
     lake = mirror(s3_server, bucket, tmp_path / "mirror")
     counted = Counter(n for path in lake.files() for n in pq.ParquetFile(path).read(["n"])["n"].to_pylist())
@@ -182,18 +180,6 @@ def test_every_row_is_there_once_whoever_dies(group: Group, s3_server: LocalMini
     assert registered == stored, "the catalog holds exactly the files of the table"
     audited = audit(group)
     assert audited.returncode == 0, audited.stdout
-
-
-def sweep(group: Group) -> None:
-    """Let one member more claim everything: that deletes again what was undone and appeared later."""
-    last = group.scenario.connector(group.settings)
-    last.wait_until(lambda: len(_claimed(last.log)) == PARTITIONS, "a claim of each partition")
-    assert last.stop() == 0
-
-
-def _claimed(log: str) -> set[str]:
-    """Partitions that were claimed by now: together or one after the other."""
-    return {tp for line in re.findall("claimed: (.*)", log) for tp in re.findall(r"(\S+) from \d+", line)}
 
 
 def audit(group: Group) -> subprocess.CompletedProcess[str]:
