@@ -105,6 +105,11 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/faults/test_what_happens_when.py::TestTopicMadeAnew::test_between_two_runs[shorter]",
         "tests/faults/test_what_happens_when.py::test_a_new_group_at_the_latest_that_dies_before_its_first_commit_skips_nothing[at-least-once]",
     ),
+    "half a minute each; a killed owner and an expired record are for every day": (
+        "tests/faults/test_half_uploaded_batches.py::test_a_record_that_expired_and_gives_no_row",
+        "tests/faults/test_half_uploaded_batches.py::test_an_upload_that_comes_after_the_next_owner_has_begun_doubles_nothing[frozen",
+        "tests/faults/test_half_uploaded_batches.py::test_an_upload_that_outlasts_a_revocation",
+    ),
     "a process that stops; test_living_with_quixstreams.py has it in this one": (
         "tests/e2e/test_outages.py::test_a_stop_while_the_store_is_away_tells_that_rows_were_left_behind",
     ),
