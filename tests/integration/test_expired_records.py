@@ -85,7 +85,7 @@ def test_a_file_of_an_incomplete_batch_stays_where_kafka_cannot_give_its_records
     former.intend(intent("1", "2", end=39))
     bench.journals.store_files("1")
     if what == "expire":
-        topic.expire(25)
+        topic.expire(38)
     elif what == "recreate":
         topic.recreate()
 
