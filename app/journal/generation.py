@@ -17,22 +17,19 @@ late uploads (``app.journal.rolled_back``). If Kafka still assigns the partition
 again as a new generation. The next generation inherits the list of what was rolled back.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import FatalError, RetryableError
 from app.journal.document import Document, FencedError, LogClosedError, UnreadableError
 from app.journal.entry import JournaledFile, RolledBack
 from app.journal.log import GenerationLog, Progress, parse_log
 from app.journal.rolled_back import RolledBackObjects
 from app.model import OffsetRange, TopicPartition
 from app.storage.base import ChangedError, ObjectStore
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +84,7 @@ class Generation:
         self._clock = clock
         self._verified_at = -float("inf")
         self._fenced: FencedError | None = None
+        self._announced: frozenset[str] = frozenset()  # objects of the last batch
         self._lock = threading.RLock()
         self._rolled_back = RolledBackObjects(store, fill, each, now)
 
@@ -146,6 +144,7 @@ class Generation:
                 cause = f"it has rows of {', '.join(map(str, sorted(foreign)))}, which the generation has not claimed"
                 raise FatalError("announcing a batch", cause, "Nothing of it was uploaded; please report this as a bug")
             still = self._rolled_back.still(log.revoked)
+            self._announced = frozenset((*(file.key for file in intent.files), *intent.also))
             pending = log.pending(intent.batch, intent.offsets, intent.files, intent.also)
             self._write(pending.model_copy(update={"revoked": still}))
 
@@ -184,6 +183,17 @@ class Generation:
             if log.state == "done" and moved != log.partitions:
                 still = self._rolled_back.still(log.revoked)
                 self._write(log.changed(partitions=moved, revoked=still))
+
+    def abandon(self) -> None:
+        """Delete what the last batch has stored after it was rolled back, where no placeholder refused it any more.
+
+        That is so after the machine slept for an hour amid an upload. Called once all uploads of the batch have ended.
+        """
+        with self._lock:
+            found = self._document.read()
+        for item in found.revoked if found else ():
+            if item.key in self._announced and self._rolled_back.may_be_back(item):
+                self._store.delete(item.key)
 
     def sweep(self, *, is_last: bool = False) -> None:
         """Delete the rolled-back objects that are due; ``is_last`` when the process ends."""
@@ -225,7 +235,7 @@ class Generation:
         """Take over a later version of our own, from a write that got no answer.
 
         Raises:
-            FencedError: the version is not ours. Deletes first what we may have uploaded after it was rolled back.
+            FencedError: the version is not ours.
         """
         before = self.log
         try:
@@ -238,18 +248,8 @@ class Generation:
             raise self._fenced
         if found.writer == self.token and not found.closed and (before is None or found.seq > before.seq):
             return
-        if before is not None and before.state == "pending":
-            for item in found.revoked:
-                if item.key in before.objects and self._rolled_back.may_be_back(item):
-                    self._delete_if_possible(item.key)
         if not found.closed:  # nobody else writes an open version: an older one was brought back, as from a backup
             self._fenced = FencedError(f"{self._document.where} was overwritten by something else")
             raise self._fenced
         self._fenced = LogClosedError(f"{self._document.where} was closed by another member of the consumer group")
         raise self._fenced
-
-    def _delete_if_possible(self, key: str) -> None:
-        try:
-            self._store.delete(key)
-        except ConnectorError as error:  # of any kind: we are about to end this generation anyway
-            logger.info("%s; the next owner deletes it too", error)

@@ -36,6 +36,10 @@ class Ownership(Protocol):
         """Note that the batch is in the lake and registered. Sends no request to the store."""
         ...
 
+    def abandon(self) -> None:
+        """Tidy up after a batch whose generation may not write any more; its uploads have ended."""
+        ...
+
     def done(self) -> None:
         """Write the registered batch as done, unless the next batch's intent already says it; at any time."""
         ...
@@ -66,6 +70,9 @@ class AssignmentOwnership:
     def registered(self, token: str, batch: int) -> None:
         """Nothing to note down."""
 
+    def abandon(self) -> None:
+        """Nothing was announced."""
+
     def done(self) -> None:
         """Nothing to note down."""
 
@@ -89,6 +96,7 @@ class JournalOwnership:
         self._lock = threading.Lock()
         self._generations: Mapping[str, Generation] = {}  # replaced as a whole: other threads may iterate over it
         self._registered: tuple[str, int] | None = None  # the batch that may be noted down as done
+        self._writer: Generation | None = None  # of the last batch; it may be fenced or have ended since
 
     # --- by the claims ----------------------------------------------------------------------------------------------
 
@@ -111,8 +119,13 @@ class JournalOwnership:
 
     def intend(self, token: str, intent: Intent) -> bool:
         """As ``Ownership``."""
-        generation = self._owned(token)
+        self._writer = generation = self._owned(token)
         return generation is not None and self._try(generation, lambda: generation.intend(intent))
+
+    def abandon(self) -> None:
+        """As ``Ownership``."""
+        if self._writer is not None:
+            self._writer.abandon()
 
     def confirm(self, token: str) -> bool:
         """As ``Ownership``."""

@@ -56,7 +56,9 @@ class RolledBackObjects:
             self._fill([item.key for item in waiting])
         else:
             self._delete(waiting)
-        self._removed |= {item.key for item in waiting}
+        keys = {item.key for item in waiting}
+        self._removed |= keys
+        self._forgotten -= keys  # of a sweep that came before the placeholders
 
     def sweep(self, listed: Sequence[RolledBack], *, is_last: bool = False) -> None:
         """Delete what is due; may raise the store's errors.
@@ -66,7 +68,7 @@ class RolledBackObjects:
             is_last: whether the process ends. What a late upload may have brought back is then due.
         """
         again = is_last and not self._store.refuses_overwrites
-        self._delete([item for item in listed if again or self._is_due(item)])
+        self._delete([item for item in listed if item.key not in self._forgotten and (again or self._is_due(item))])
 
     def may_be_back(self, item: RolledBack) -> bool:
         """Whether a late upload can have brought the object back: no placeholder refuses it, or none does any more."""

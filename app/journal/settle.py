@@ -108,14 +108,15 @@ class Settlement:
         lost = sum(records[key] for key in missing)
         if len(missing) == len(batch.objects) or lost > expired:
             return None
-        named = [f"{span.tp} {span.first} to {span.last}" for span in spans]
-        logger.error(
-            "%s: %s of offsets %s are lost: Kafka no longer has all of these, and a former owner died before it had "
-            "stored all of its files. Raise the topic's retention",
-            where,
-            counted(lost, "row"),
-            _listed(named),
-        )
+        if lost:
+            named = [f"{span.tp} {span.first} to {span.last}" for span in spans]
+            logger.error(
+                "%s: %s of offsets %s are lost: Kafka no longer has all of these, and a former owner died before it "
+                "had stored all of its files. Raise the topic's retention",
+                where,
+                counted(lost, "row"),
+                _listed(named),
+            )
         since = int(self.now())
         files = tuple(file for file in batch.files if file.key not in missing)
         return batch.kept(files, (RolledBack(key=key, since=since) for key in missing))

@@ -391,6 +391,12 @@ class Pipeline:
         except ConnectorError as error:
             logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
 
+    def _abandon(self) -> None:
+        try:
+            self._ownership.abandon()
+        except ConnectorError as error:
+            logger.info("%s; it is a file of a batch that was undone", error)
+
     def _deliver(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
         if batch.parts:
             self._store(batch, files)
@@ -410,6 +416,8 @@ class Pipeline:
         stored = self._store_announced(batch, intent, files, upload_items) if intent else []
         if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
             batch.timed("done", lambda: self._until_it_works(batch, "journal", self._ownership.done))
+        if stored is None:
+            self._abandon()
         dropped = len(upload_items) if stored is None else 0
         self._metrics.delivered(batch.delivered(stored or [], dropped))
 

@@ -124,9 +124,9 @@ class ConditionalWriter(Generic[_Body, _Stored]):
             return True
         return False
 
-    def do_without_conditions(self) -> None:
-        """Read and check before each write from now on."""
-        self._conditions = False
+    def rely_on_conditions(self, hold: bool) -> None:
+        """What a probe has found; without conditions, this reads and checks before each write from now on."""
+        self._conditions = self._are_proven = hold
 
     def _put_in_place_of(self, key: str, body: _Body, replaces: str | None) -> _Stored:
         if self._conditions:
@@ -143,7 +143,7 @@ class ConditionalWriter(Generic[_Body, _Stored]):
         return self._put(key, body, WHATEVER_IS_THERE)
 
     def _warn_and_do_without_conditions(self) -> None:
-        self.do_without_conditions()
+        self._conditions = False
         logger.warning(
             "%s knows no conditional writes. Objects are read and checked before they are written instead: "
             "two writers in the same instant could overwrite each other. Let one replica write to a table",

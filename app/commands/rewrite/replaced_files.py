@@ -118,7 +118,7 @@ class ReplacedFiles:
         index = path.with_name("index.parquet")
         done = True
         if set(changed).intersection(self._virtual) and write_index(path, self._virtual, partition_values, index):
-            done = patiently(lambda: self._store.upload(index, index_key(stored.key)))
+            done = patiently(lambda: self._store.overwrite(index_key(stored.key), index.read_bytes()))
         if self._registrar.is_needed:
             metadata = pq.read_metadata(path)
             file = StoredFile(

@@ -75,8 +75,7 @@ class AzureStore:
     def probe_conditions(self, prefix: str) -> None:
         """Try conditional writes on an object of our own, and delete it again: rights to write are missed here."""
         with own_object(prefix, self.delete) as key:
-            if not self._documents.probe(key, b"{}", b'{"second": true}'):
-                self._files.do_without_conditions()
+            self._files.rely_on_conditions(self._documents.probe(key, b"{}", b'{"second": true}'))
 
     @property
     def refuses_overwrites(self) -> bool:

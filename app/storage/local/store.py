@@ -88,9 +88,10 @@ class LocalStore:
                 try:
                     return _stored_object(key, _put_in_place(source, target, self._place))
                 except FileExistsError:
-                    if _etag_of_file(target) != _etag_of_file(path):
-                        raise self._changed(key) from None
-            return _stored_object(key, target.stat())
+                    with suppress(FileNotFoundError):  # a placeholder that was deleted meanwhile
+                        if _etag_of_file(target) == _etag_of_file(path):
+                            return _stored_object(key, target.stat())
+                    raise self._changed(key) from None
 
     def overwrite(self, key: str, body: bytes) -> None:
         """Put a small file in place of whatever is there."""

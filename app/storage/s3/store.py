@@ -29,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 _US_EAST_1 = "us-east-1"
 _NO_LISTING = "the answer is not the listing of a bucket"
+_NOT_IN_PARTS = (
+    "%s ignores conditions where an upload in parts is completed. Files of batches that were rolled back are deleted "
+    "repeatedly instead: their rows may be there twice for up to ten minutes after a crash"
+)
 
 
 class S3Store:
@@ -97,10 +101,12 @@ class S3Store:
     def probe_conditions(self, prefix: str) -> None:
         """Try conditional writes on an object of our own, and all rights that are needed; then delete it again."""
         with own_object(prefix, self.delete) as key:
-            if not self._documents.probe(key, b"{}", b'{"second": true}'):
-                self._files.do_without_conditions()
+            hold = self._documents.probe(key, b"{}", b'{"second": true}')
+            hold_in_parts = self._sender.refuses_parts(key)
+            if hold and not hold_in_parts:
+                logger.warning(_NOT_IN_PARTS, self.uri)
+            self._files.rely_on_conditions(hold and hold_in_parts)
             self.read(key)
-            self._sender.check_abort(key)
 
     @property
     def refuses_overwrites(self) -> bool:

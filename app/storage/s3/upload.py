@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypedDict, cast
 
 from botocore.exceptions import ClientError
 from s3transfer.utils import ReadFileChunk
 
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import ConnectorError, RetryableError
 from app.storage.base import ChangedError, content_type
 from app.storage.conditional import WHATEVER_IS_THERE, NoConditionsError, Replaces
 from app.storage.os_errors import os_translated
@@ -102,21 +103,24 @@ class Sender:
                 return self._send_in_parts(doing, key, path, size, replaces)
             return self._put(doing, key, file, size, replaces)
 
-    def check_abort(self, key: str) -> None:
-        """Warn if uploads in parts may not be given up: parts of failed ones would stay, and be paid for.
+    def refuses_parts(self, key: str) -> bool:
+        """Whether an upload in parts is refused where an object is; the upload is then given up.
 
-        An upload that never was is given up. Where that is allowed, the answer is that there is none.
+        Warns if uploads may not be given up: parts of failed ones would stay, and be paid for.
+
+        Args:
+            key: of an object that is there; a store that does not refuse replaces it.
         """
-        doing = f"giving up an upload to s3://{self._bucket}/{key}"
-        try:
-            with self._asking(doing, key):
-                try:
-                    self._client().abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId="none")
-                except ClientError as error:
-                    if status_of(error) == HTTPStatus.FORBIDDEN:
-                        raise
-        except FatalError as error:
-            logger.warning(_PARTS_STAY, error)
+        with NamedTemporaryFile() as file:
+            file.write(b"{}")
+            file.flush()
+            try:
+                self._send_in_parts(f"writing s3://{self._bucket}/{key} in parts", key, Path(file.name), 2, None)
+            except ChangedError:
+                return True
+            except NoConditionsError:
+                return False
+        return False
 
     def _put(self, doing: str, key: str, body: bytes | BinaryIO, size: int, replaces: Replaces) -> Sent:
         with self._asking(doing, key), _conditions_heeded(f"s3://{self._bucket}/{key}", replaces):
