@@ -65,7 +65,7 @@ class GenerationLog(Stored):
         revoked: objects that were rolled back, also in former generations: they never belong to the table.
     """
 
-    version: Literal[2] = 2
+    version: Literal[1] = 1
     seq: int = Field(ge=1)
     owner: str
     writer: str
