@@ -118,9 +118,8 @@ class StoredFile:
 class BatchPart:
     """The part of a batch, or of a portion of one, that is of one topic-partition.
 
-    ``owner`` is the token of the generation (24 hex digits; of earlier releases 8). ``number`` is that of the portion,
-    and of the batch once this is closed. Together they make file names that no other attempt, member or life of the
-    topic ever writes again.
+    ``owner`` is the token of the generation (24 hex digits). ``number`` is that of the portion, and of the batch once
+    this is closed. Together they make file names that no other attempt, member or life of the topic ever writes again.
     """
 
     offsets: OffsetRange

@@ -35,7 +35,6 @@ SCHEMA = pa.schema(
         ("value_size", pa.int64()),
     ]
 )
-_LATER = frozenset({"truncated", "value_size"})  # columns that the files of older releases lack
 _UNKNOWN_SIZE = -1
 _ROWS_AT_ONCE = 1024  # when reading: a record may have a megabyte
 
@@ -74,7 +73,7 @@ def read(path: Path) -> Iterator[DeadLetter]:
     doing = f"reading {path.name} of the dead letter"
     try:
         with pq.ParquetFile(path) as file:
-            if not set(SCHEMA.names) - _LATER <= set(file.schema_arrow.names) <= set(SCHEMA.names):
+            if set(file.schema_arrow.names) != set(SCHEMA.names):
                 cause = f"it has the columns {', '.join(file.schema_arrow.names)}"
                 raise DataError(doing, cause, "Move files that the connector did not write out of this folder")
             for batch in file.iter_batches(_ROWS_AT_ONCE):
@@ -141,7 +140,7 @@ def _dead_letter(row: dict[str, Any]) -> DeadLetter:
 
 
 def _value_size(row: dict[str, Any]) -> int | None:
-    if not row.get("truncated"):
+    if not row["truncated"]:
         return None
     return _UNKNOWN_SIZE if row["value_size"] is None else int(row["value_size"])
 

@@ -17,7 +17,7 @@ class PartitionClaim(Stored):
         cluster_id: of the Kafka cluster of the topic; empty if the broker does not give it.
     """
 
-    version: Literal[2] = 2
+    version: Literal[1] = 1
     seq: int = Field(ge=1)
     owner: str
     state: Literal["on", "off"] = "on"
@@ -32,6 +32,6 @@ def parse_claim(body: bytes, roots: tuple[str, ...]) -> PartitionClaim:  # noqa:
     """Read a claim; ``roots`` as for every document of the journal.
 
     Raises:
-        ValueError: it is damaged or of another release; the message says which.
+        ValueError: it is damaged or of a newer release; the message says which.
     """
     return parse(PartitionClaim, body)

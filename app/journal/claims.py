@@ -331,11 +331,7 @@ class Claims:
 
 
 def _progress(tp: TopicPartition, former: Progress | None, start: Start, kafka: PartitionOffsets) -> Progress:
-    """How far the partition is written as it begins; an id that Kafka does not give is the former one.
-
-    Kafka keeps an offset without a mark, of a former release for example, until the start is committed. That commit may
-    fail, or the assignment may end before: the next claim must not ascribe it to another program.
-    """
+    """How far the partition is written as it begins; an id that Kafka does not give is the former one."""
     goes_on = former is not None and former.end == start.in_table
     return Progress(
         topic=tp.topic,
@@ -343,7 +339,6 @@ def _progress(tp: TopicPartition, former: Progress | None, start: Start, kafka: 
         end=start.in_table,
         topic_id=kafka.topic_id or (former.topic_id if former and goes_on else ""),
         cluster_id=kafka.cluster_id or (former.cluster_id if former else ""),
-        marks_commits=not kafka.is_led_by_others(start.in_table) or (former is not None and former.marks_commits),
     )
 
 

@@ -25,13 +25,11 @@ import time
 from collections.abc import Callable, Collection
 from typing import Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.formatting import counted
 from app.journal.claim import parse_claim
 from app.journal.document import read_document
-from app.journal.entry import ids_differ, topic_folder
+from app.journal.entry import Stored, ids_differ, parse, topic_folder
 from app.journal.group_offsets import PartitionOffsets
 from app.model import TopicPartition
 from app.storage.base import ChangedError, ObjectStore
@@ -50,10 +48,8 @@ class TopicOffsets(Protocol):
     def beginnings(self, topic: str) -> dict[int, int]: ...
 
 
-class _GroupBeginning(BaseModel):
+class _GroupBeginning(Stored):
     """The offsets at which the group began, by partition; ``since``: when, in seconds since the epoch."""
-
-    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
 
     version: Literal[1] = 1
     topic_id: str
@@ -157,11 +153,11 @@ class FirstOffsets:
         if found is None:
             return None
         try:
-            return _GroupBeginning.model_validate_json(found.body), found.etag
-        except ValidationError as error:
+            return parse(_GroupBeginning, found.body), found.etag
+        except ValueError as error:
             raise FatalError(
                 f"reading {self._store.uri}/{self._key(topic)}",
-                str(error.errors(include_url=False, include_context=False, include_input=False)[0]["msg"]),
+                str(error),
                 "If a newer release wrote it, update this one. Else delete it: partitions that the consumer group has "
                 "not read yet then begin with their first record",
             ) from None

@@ -91,10 +91,6 @@ class PartitionOffsets:
         """Whether the group's offset belongs to another topic of this name: a deleted one, or in another cluster."""
         return _is_of_another(self.mark, self.topic_id)
 
-    def is_led_by_others(self, in_table: int) -> bool:
-        """Whether another program has committed an offset beyond the last one in the table."""
-        return self.has_foreign_offset and self.committed is not None and self.committed > in_table + 1
-
 
 class GroupOffsets:
     """Asks with a consumer of its own, which never subscribes: closing the other consumer does not affect it.

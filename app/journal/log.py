@@ -22,7 +22,6 @@ class Progress(Stored):
         first, to: its first and last offset with a record in the pending batch; ``None`` if that has none of it.
         topic_id: of the topic of these offsets; empty if the broker does not give it.
         cluster_id: of the Kafka cluster of these offsets; empty if the broker does not give it.
-        marks_commits: whether the group's offsets have the connector's mark (``app.journal.group_offsets``).
     """
 
     topic: str
@@ -32,7 +31,6 @@ class Progress(Stored):
     to: int | None = None
     topic_id: str = ""
     cluster_id: str = ""
-    marks_commits: bool = False
 
     @field_validator("topic_id")
     @classmethod
@@ -67,7 +65,7 @@ class GenerationLog(Stored):
         revoked: objects that were rolled back, also in former generations: they never belong to the table.
     """
 
-    version: Literal[2] = 2
+    version: Literal[1] = 1
     seq: int = Field(ge=1)
     owner: str
     writer: str

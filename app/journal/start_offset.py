@@ -130,21 +130,13 @@ def _after_journal(
     if kafka.has_offset_of_deleted_topic:  # the journal begun for the new topic was not followed by a commit
         kafka = replace(kafka, committed=None, mark=None)
     remark = ""
-    if kafka.is_led_by_others(progress.end) and kafka.committed is not None and kafka.committed <= kafka.high:
-        who = "another program" if progress.marks_commits else "another program, or a former release,"
+    if kafka.has_foreign_offset and kafka.committed is not None and progress.end + 1 < kafka.committed <= kafka.high:
         remark = (
-            f"offsets {progress.end + 1} to {kafka.committed - 1} are not in the table by its journal, and {who} has "
+            f"offsets {progress.end + 1} to {kafka.committed - 1} are not in the table by its journal, and another "
+            "program has committed them for the consumer group"
         )
-        remark += "committed them for the consumer group"
-        if start_from == "auto" and progress.marks_commits:
+        if start_from == "auto":
             raise _gone_on(tp, remark)
-        if start_from == "auto" and keeps_state and kafka.committed >= kafka.low:
-            # A former release committed offsets that gave no rows, of an open window: the state would have them twice.
-            return Start(
-                kafka.committed,
-                f"{remark}: they are not read again, for what transform() does beside rows is as far as that. If it "
-                f"was another program, set the group's offset back to {progress.end + 1} and START_FROM=committed",
-            )
         keeps_state = False  # they are not in the state either
     if (
         keeps_state

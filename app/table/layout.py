@@ -27,13 +27,12 @@ _INDEX_FOLDER = ".vidx"
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 
-# A file's name is read from its end: no part after the topic can hold what separates it from the next, so there is one
-# way to read it. Owners' tokens of earlier releases had 8 digits.
+# A file's name is read from its end: no part after the topic can hold what separates it from the next.
 _TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,120}(?:~[0-9a-f]{8})?)"
 _NUMBER = "(?:0|[1-9][0-9]{0,18})"
 _FILE_NAME = re.compile(
     rf"data_{_TOPIC}-(?P<partition>{_NUMBER})_(?P<first>[0-9]{{19}})-(?P<last>{_NUMBER})"
-    rf"_(?P<owner>[0-9a-f]{{24}}|[0-9a-f]{{8}})-(?P<number>{_NUMBER})\.parquet"
+    rf"_(?P<owner>[0-9a-f]{{24}})-(?P<number>{_NUMBER})\.parquet"
 )
 # Before the owner the other form has digits, so no name has both.
 _SHARED_FILE_NAME = re.compile(rf"data_{_TOPIC}_batch_(?P<owner>[0-9a-f]{{24}})-(?P<number>{_NUMBER})\.parquet")

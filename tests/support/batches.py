@@ -17,7 +17,7 @@ from tests.fakes.memory_schema import MemorySchema
 
 TP = TopicPartition("sensors", 0)
 NOON = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
-OWNER = "0a1b2c3d"
+OWNER = "0a1b2c3d4e5f607100000003"
 
 
 def row(value: dict[str, Any], offset: int = 0, key: Any = None, timestamp: int = NOON) -> Row:

@@ -157,7 +157,7 @@ def test_a_partition_that_was_added_begins_with_its_first_record(group: Group, *
 
 @at_least_once
 def test_a_partition_is_new_to_a_group_that_has_committed_others(group: Group, *, keeps_journals: bool) -> None:
-    """It began with another release, with ``earliest``, or with another program."""
+    """It began with ``earliest``, or with another program."""
     group.kafka.committed = {0}
     assert group.first(P1, keeps_journals=keeps_journals) == 7
 
@@ -248,9 +248,10 @@ def test_it_is_no_journal(group: Group) -> None:
     assert survey(group.store, "data/t").pending == frozenset()
 
 
-def test_an_object_that_cannot_be_parsed_is_fatal(group: Group, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("body", "wrong"), [("", "Invalid JSON"), ("{}", "topic_id"), ('{"version": 2}', "version")])
+def test_an_object_that_cannot_be_parsed_is_fatal(group: Group, tmp_path: Path, body: str, wrong: str) -> None:
     group.first(P0)
     (path,) = tmp_path.rglob("first-offsets")
-    path.write_text("{}")
-    with pytest.raises(FatalError, match=r"reading .*first-offsets: .*Else delete it"):
+    path.write_text(body)
+    with pytest.raises(FatalError, match=rf"reading .*/sensors/first-offsets: {wrong}.*Else delete it"):
         group.first(P1)

@@ -97,7 +97,7 @@ def test_an_offset_of_the_group_that_is_ahead_does_not_count() -> None:
 
 @pytest.mark.parametrize("committed", [None, 100, 500, 700])
 def test_records_gone_before_they_were_read_are_a_loss_and_never_skip_to_the_latest(committed: int | None) -> None:
-    start = begin(entry(499), kafka(committed, low=501, high=2_000), "latest")
+    start = begin(entry(499), kafka(committed, low=501, high=2_000, of="id"), "latest")
     assert (start.offset, start.is_loss) == (501, True)
     assert "offsets 500 to 500 (1 records) are not in the table" in start.remark
 
@@ -217,11 +217,6 @@ def test_offsets_moved_by_hand_are_written_again_also_with_state() -> None:
 # --- another program in the group ------------------------------------------------------------------------------------
 
 
-def marked(end: int) -> Progress:
-    """A journal since which the connector marks what it commits."""
-    return entry(end).changed(marks_commits=True)
-
-
 @pytest.mark.parametrize("keeps_state", [True, False])
 @pytest.mark.parametrize(("committed", "low"), [(501, 0), (1_000, 0), (700, 600)])
 def test_what_another_program_went_on_with_is_neither_skipped_nor_written_without_a_word(
@@ -230,43 +225,29 @@ def test_what_another_program_went_on_with_is_neither_skipped_nor_written_withou
     with pytest.raises(
         ConfigError, match=f"claiming sensors.0.: offsets 500 to {committed - 1} are not in the table"
     ) as raised:
-        begin(marked(499), kafka(committed, low=low), keeps_state=keeps_state)
+        begin(entry(499), kafka(committed, low=low), keeps_state=keeps_state)
     assert "START_FROM=committed" in raised.value.hint
     assert "START_FROM=journal" in raised.value.hint
 
 
 @pytest.mark.parametrize("keeps_state", [True, False])
 def test_each_answer_leads_on(*, keeps_state: bool) -> None:
-    again = begin(marked(499), kafka(800), start_from="journal", keeps_state=keeps_state)
+    again = begin(entry(499), kafka(800), start_from="journal", keeps_state=keeps_state)
     assert (again.offset, again.moves_group) == (500, True)
     assert "another program has committed them for the consumer group: they are written now" in again.remark
-    after = begin(marked(499), kafka(800), start_from="committed", keeps_state=keeps_state)
+    after = begin(entry(499), kafka(800), start_from="committed", keeps_state=keeps_state)
     assert (after.offset, after.moves_group) == (800, True)
 
 
 @pytest.mark.parametrize("committed", [400, 500, 501, 1_000])
 def test_what_the_connector_has_committed_itself_is_no_other_program(committed: int) -> None:
     """Rows that were filtered out, or a member that had lost the partition already."""
-    assert begin(marked(499), kafka(committed, of="id")).remark == ""
+    assert begin(entry(499), kafka(committed, of="id")).remark == ""
 
 
 @pytest.mark.parametrize("committed", [None, 0, 400, 500])
 def test_an_offset_that_is_not_ahead_is_nothing_to_ask_about(committed: int | None) -> None:
-    assert begin(marked(499), kafka(committed)).offset == 500
-
-
-def test_what_a_former_release_has_committed_is_written_with_a_warning() -> None:
-    start = begin(entry(499), kafka(700))
-    assert start.offset == 500
-    assert "another program, or a former release, has committed them" in start.remark
-
-
-@pytest.mark.parametrize(("committed", "low"), [(501, 0), (700, 0), (1_000, 0), (700, 600)])
-def test_what_a_former_release_has_committed_is_in_the_state_already(committed: int, low: int) -> None:
-    start = begin(entry(499), kafka(committed, low=low), keeps_state=True)
-    assert (start.offset, start.is_loss) == (committed, False)
-    assert "they are not read again" in start.remark
-    assert begin(entry(499), kafka(700), keeps_state=True, start_from="journal").offset == 500
+    assert begin(entry(499), kafka(committed)).offset == 500
 
 
 # --- offsets of a topic that is gone ---------------------------------------------------------------------------------
@@ -332,6 +313,7 @@ offsets = st.integers(0, 60)
     bounds=st.tuples(offsets, offsets),
     ids=st.sampled_from([("id", "id"), ("id", "new"), ("", "id"), ("", "")]),
     reset=st.sampled_from(["earliest", "latest"]),
+    is_marked=st.booleans(),
 )
 def test_a_journal_of_the_same_topic_loses_and_doubles_nothing_that_kafka_still_has(
     end: int,
@@ -339,9 +321,12 @@ def test_a_journal_of_the_same_topic_loses_and_doubles_nothing_that_kafka_still_
     bounds: tuple[int, int],
     ids: tuple[str, str],
     reset: Literal["earliest", "latest"],
+    *,
+    is_marked: bool,
 ) -> None:
     low, high = sorted(bounds)
-    start = begin(entry(end, ids[0]), PartitionOffsets(committed, low, high, ids[1]), reset)
+    position = PartitionOffsets(committed, low, high, ids[1], mark=CommitMark(ids[0]) if is_marked else None)
+    start = begin(entry(end, ids[0]), position, reset, start_from="auto" if is_marked else "journal")
     assert low <= start.offset <= high
     if "recreated" in start.remark:
         assert start.offset == low

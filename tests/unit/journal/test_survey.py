@@ -51,6 +51,6 @@ def test_a_table_without_journals_has_nothing_unfinished(bench: Bench) -> None:
 
 def test_a_log_that_cannot_be_understood_is_refused(bench: Bench) -> None:
     below = "group/generations.d/aaaaaaaa.json"
-    bench.overwrite(f"{ROOT}/_journal/{below}", b'{"version": 3}')
+    bench.overwrite(f"{ROOT}/_journal/{below}", b'{"version": 2}')
     with pytest.raises(FatalError, match=rf"reading the journal .*/{below}: .*update this one"):
         survey(bench.store, ROOT)

@@ -32,7 +32,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
 def test_rows_reach_the_lake_and_their_files_the_catalog(line: Line) -> None:
     line.submit(batch({"p": "a", "v": 1}, {"p": "b", "v": 2}, {"p": "a", "v": 3}, first=40))
     assert line.delivered(1)
-    name = "data_sensors-0_0000000000000000040-42_0a1b2c3d-1.parquet"
+    name = "data_sensors-0_0000000000000000040-42_0a1b2c3d4e5f607100000003-1.parquet"
     assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
     assert [values["v"] for values in line.rows()] == [1, 3, 2]
     assert [(file.rows, dict(file.partition_values)) for file in line.catalog.requests[0]] == [
@@ -136,7 +136,7 @@ def test_portions_are_gathered_into_the_files_of_one_batch(line: Line) -> None:
     assert not line.pipeline.wait_delivered(1, 0.0)
     line.submit(portion(3, {"p": "a", "v": 4}, reason="enough"))
     assert line.delivered(3)
-    name = "data_sensors-0_0000000000000000010-30_0a1b2c3d-1.parquet"
+    name = "data_sensors-0_0000000000000000010-30_0a1b2c3d4e5f607100000003-1.parquet"
     assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
     assert line.values() == [1, 2, 3, 4]
     assert line.pipeline.under_way == 0
@@ -191,7 +191,7 @@ def test_partitions_share_a_file_that_names_the_topic_and_has_the_offsets_in_its
     line.submit(batch_of({other: [row({"p": "a", "v": 1}, 7)], TP: [row({"p": "a", "v": 2}, 40)]}))
     assert line.delivered(1)
     [key] = line.catalog.keys
-    assert key == f"{ROOT}/p=a/data_sensors_batch_0a1b2c3d-1.parquet"
+    assert key == f"{ROOT}/p=a/data_sensors_batch_0a1b2c3d4e5f607100000003-1.parquet"
     offsets = read_batch_offsets(pq.read_metadata(line.lake / key).metadata)
     assert offsets == (OffsetRange(TP, 40, 40), OffsetRange(other, 7, 7))
     assert line.values() == [1, 2]

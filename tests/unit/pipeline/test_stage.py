@@ -82,9 +82,9 @@ def test_files_are_named_after_offsets_only_where_they_have_rows_of_one_topic_pa
     rows = {TP: [row({"p": "a"}, 5), row({"p": "b"}, 8)], OTHER: [row({"p": "b"}, 100), row({"p": "c"}, 101)]}
     file = staged(batch_of(rows, number=3), spec("p"), path)
     assert [file_name(group.parts) for group in file.groups] == [
-        "data_sensors-0_0000000000000000005-8_0a1b2c3d-3.parquet",
-        "data_sensors_batch_0a1b2c3d-3.parquet",
-        "data_sensors-1_0000000000000000100-101_0a1b2c3d-3.parquet",
+        "data_sensors-0_0000000000000000005-8_0a1b2c3d4e5f607100000003-3.parquet",
+        "data_sensors_batch_0a1b2c3d4e5f607100000003-3.parquet",
+        "data_sensors-1_0000000000000000100-101_0a1b2c3d4e5f607100000003-3.parquet",
     ]
 
 

@@ -91,7 +91,7 @@ def test_a_batch_is_announced_with_the_last_offset_of_each_partition_and_all_its
     files = written(tmp_path, "a", "b")
     items = [destination.data_file(file) for file in files] + [UploadItem(tmp_path / "x", "data/dead letter", 4)]
     parts = [part(last=9, number=3), part(OTHER, last=20, number=3)]
-    name = "data_sensors-0_0000000000000000000-9_0a1b2c3d-0.parquet"
+    name = "data_sensors-0_0000000000000000000-9_0a1b2c3d4e5f607100000003-0.parquet"
     assert destination.intent(parts, files, items) == Intent(
         3,
         [each.offsets for each in parts],
@@ -112,7 +112,7 @@ def test_a_batch_without_anything_to_store_is_not_announced(store: MoodyStore) -
 
 def test_all_files_are_stored_under_their_keys(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
     stored = Shipment(written(tmp_path, "NYC", "a%2Fb"), store, pool).run()
-    name = "data_sensors-0_0000000000000000000-9_0a1b2c3d-0.parquet"
+    name = "data_sensors-0_0000000000000000000-9_0a1b2c3d4e5f607100000003-0.parquet"
     assert stored is not None
     assert [file.key for file in stored] == [f"{ROOT}/place=NYC/{name}", f"{ROOT}/place=a%252Fb/{name}"]
     assert [file.uri for file in stored] == [f"{store.uri}/{file.key}" for file in stored]

@@ -24,7 +24,7 @@ from tests.support.environment import load
 from tests.support.journals import keep_journal
 
 TP = TopicPartition("readings", 3)
-A, B = "aaaaaaaa", "bbbbbbbb"
+A, B = "a" * 24, "b" * 24
 
 
 class Table:
@@ -261,8 +261,8 @@ def test_a_person_reads_aligned_columns_and_what_to_do(table: Table, run: Audit)
             "",
             "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets.",
             "If the files have the column __offset (METADATA_COLUMNS), audit --offsets checks it exactly.",
-            "               offsets  count       batch       batch",
-            "  readings[3]  500-999    500  aaaaaaaa-0  bbbbbbbb-0",
+            f"               offsets  count  {'batch':>26}  {'batch':>26}",
+            f"  readings[3]  500-999    500  {A}-0  {B}-0",
             "",
             "Missing: 1 offset, 0 of them in the dead letter. Gaps come, too, from",
             "records that transform() drops, and from transactions and compaction of the topic.",
