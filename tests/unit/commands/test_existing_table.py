@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from app import commands
 from app.errors import FatalError
 from app.storage.base import StoredObject
 from app.storage.local.store import LocalStore
+from tests.support.commands import run_command
 from tests.support.environment import load
 
 
 def run(lake: Path, command: str, table: str) -> int:
     settings = load({"STORAGE_URL": f"file://{lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, TABLE_NAME=table)
-    return commands.run(command, settings, [])
+    return run_command(settings, command)
 
 
 def put(lake: Path, key: str) -> None:
