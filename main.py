@@ -11,6 +11,7 @@ for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda *_: os._exit(130 if sys.argv[1:] else 0))
 
 import logging
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,22 +27,18 @@ def main(arguments: Sequence[str]) -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - of those that have not read requires-python
         return _not_installed(f"Python 3.11 or newer is needed, and {sys.executable} is {sys.version.split()[0]}")
 
-    from app import commands  # noqa: PLC0415 - see above: the handler comes first
-    from app.errors import ConfigError  # noqa: PLC0415
+    from app.commands.command_line import new_parser  # noqa: PLC0415 - see above: the handler comes first
 
+    options = new_parser().parse_args(arguments)
     try:
-        command = commands.read(arguments)
-    except ConfigError as error:
-        return commands.failed(str(error), error.exit_code)
-    try:
-        return _run(command, arguments[1:])
+        return _run(options)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "app":
             raise
         return _not_installed(f"the package {error.name.partition('.')[0]!r} is not installed for {sys.executable}")
 
 
-def _run(command: str | None, arguments: Sequence[str]) -> int:
+def _run(options: Namespace) -> int:
     """Load what was installed, read the settings, and run the command, or the connector without one."""
     from dotenv import load_dotenv  # noqa: PLC0415
 
@@ -50,19 +47,16 @@ def _run(command: str | None, arguments: Sequence[str]) -> int:
     from app.errors import ConfigError  # noqa: PLC0415
 
     load_dotenv(Path(__file__).with_name(".env"))  # for local runs; the environment wins
-    needs = commands.COMMANDS[command] if command else None
     try:
-        settings = load_settings(
-            needs_broker=needs is None or needs.needs_broker, needs_store=needs is None or needs.needs_store
-        )
+        settings = load_settings(needs_broker=options.needs_broker, needs_store=options.needs_store)
     except ConfigError as error:
         logs.announce_failure(error)
         return error.exit_code
     logs.set_up_logging(settings.loglevel, settings.log_format)
     for line in remarks():
         logging.getLogger("app.config").warning("%s", line)
-    if command:
-        return commands.run(command, settings, arguments)
+    if options.command:
+        return commands.run(settings, options)
     from app.service.run import run  # noqa: PLC0415
 
     return run(settings)

@@ -19,6 +19,7 @@ from tests.faults.members import BATCHES, Member, Site, Table
 from tests.faults.proxy import Request, Rule, Say, on
 from tests.faults.steps import leave_behind, s3_error
 from tests.services.minio_rights import restricted_keys
+from tests.support.commands import options
 from tests.support.environment import load
 
 POLICY = Path(__file__).parents[2] / "docs/deploy/iam-policy.json"
@@ -153,7 +154,7 @@ def test_audit_reads_alone(quiet_site: Site, tmp_path: Path, missing: str, capsy
 
     if missing:
         with pytest.raises(ConnectorError, match=f"Allow {missing}"):
-            audit(settings, ["--offsets"])
+            audit(settings, options("audit", "--offsets"))
     else:
-        assert audit(settings, ["--offsets"]) == 0
+        assert audit(settings, options("audit", "--offsets")) == 0
         assert "sensors" in capsys.readouterr().out

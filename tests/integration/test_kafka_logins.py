@@ -14,7 +14,6 @@ from unittest.mock import patch
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from app import commands
 from app.config.settings import Settings, load_settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
@@ -30,6 +29,7 @@ from app.service.stores import new_store
 from app.timings import Timings
 from tests.fakes.token_server import CLIENT, SCOPE, SECRET, unsigned_token
 from tests.services.secured_kafka import KEY_PASSWORD, PASSWORD, USER, SecuredKafka, secured_kafka
+from tests.support.commands import run_command
 
 TOPIC = "readings"
 
@@ -319,7 +319,7 @@ def test_kerberos_says_that_this_client_is_built_without(secured: SecuredKafka, 
 
 def test_the_command_check_tells_it(secured: SecuredKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = settings_of(oidc(secured, KAFKA_SASL_PASSWORD="wrong-secret"), tmp_path)
-    assert commands.run("check", wrong, ["--without", "spark"]) == 1
+    assert run_command(wrong, "check", "--without", "spark") == 1
 
     told = capsys.readouterr().out
     [line] = [line for line in told.splitlines() if line.startswith("FAIL")]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import app
-from app import commands
 from app.config.variables import Variables
 from tests.e2e.connector import REPO
 from tests.e2e.scenario import customised
+from tests.support.commands import run_command
 from tests.support.environment import load
 
 GOOD = '{"ts_ms": 1704067200000, "n": 1}\n'
@@ -105,7 +105,7 @@ def test_a_mistake_is_one_message_with_its_line(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
     before = signal.getsignal(signal.SIGTERM)
     try:
-        code = commands.run("try", load(), [])
+        code = run_command(load(), "try")
     finally:
         signal.signal(signal.SIGTERM, before)
         sys.modules.pop("app.transform", None)
@@ -248,7 +248,6 @@ def test_other_deserializers_and_an_envelope(tmp_path: Path) -> None:
         (["--envelope"], '{"value": 1, "headers": ["x"]}', 'its headers are ["x"], no object'),
         (["--envelope"], '{"value": 1, "key": "\\ud800"}', "reading line 1: 'utf-8' codec can't encode"),
         (["--envelope"], "[" * 100_000, "reading line 1: maximum recursion depth"),
-        (["--wrong"], "", "unrecognized arguments: --wrong"),
     ],
 )
 def test_what_is_no_record_is_told(arguments: list[str], records: str, message: str) -> None:

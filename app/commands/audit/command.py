@@ -1,6 +1,7 @@
 """``python main.py audit``: shows which offsets are in the table, which are there twice, which are missing."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
@@ -9,11 +10,10 @@ from app.commands.audit.file_ledger import FileLedger, ListedFile
 from app.commands.audit.offset_ranges import Range, ranges_of
 from app.commands.audit.offset_reader import OffsetReader, read_offsets
 from app.commands.audit.offsets import DeadLetters, Findings, HeldBatch, Listing, PartitionAudit
-from app.commands.audit.options import new_parser
 from app.commands.audit.report import Report, as_json, as_text
 from app.commands.audit.shared_files import SharedFiles
-from app.commands.command_line import print_line
 from app.commands.existing_table import require_table
+from app.commands.output import print_line
 from app.config.settings import Settings
 from app.journal.survey import survey
 from app.model import TopicPartition
@@ -22,7 +22,7 @@ from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, is_data_file, part_of, shared_file_of
 
 
-def audit(settings: Settings, arguments: Sequence[str]) -> int:
+def audit(settings: Settings, options: Namespace) -> int:
     """Print which offsets the table's files hold.
 
     Returns:
@@ -32,7 +32,6 @@ def audit(settings: Settings, arguments: Sequence[str]) -> int:
         ConfigError: there is no such table.
         ConnectorError: the store fails, or a file cannot be read.
     """
-    options = new_parser().parse_args(arguments)
     store, location = find_table(settings)
     require_table(store, location)
     root = location.root

@@ -6,6 +6,7 @@ import secrets
 import shutil
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -13,8 +14,7 @@ from typing import Final
 from quixstreams.models.topics import Topic
 
 from app.commands.check.checks import Check, as_json, line, run
-from app.commands.check.options import SPARK, new_parser
-from app.commands.command_line import log_warnings_only, print_line
+from app.commands.output import log_warnings_only, print_line
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
@@ -48,13 +48,12 @@ _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
 _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
 
 
-def check(settings: Settings, arguments: Sequence[str]) -> int:
+def check(settings: Settings, options: Namespace) -> int:
     """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for.
 
     Returns:
         1 if anything failed, else 0.
     """
-    options = new_parser().parse_args(arguments)
     log_warnings_only()
     if settings.memory_warning:
         logger.warning("%s", settings.memory_warning)
@@ -118,7 +117,7 @@ class _Attempts:
         if settings.http_port:
             checks.append(Check("port", f"HTTP_PORT={settings.http_port}", self._try_port, _ANSWER_SECONDS))
         spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
-        return [*checks, Check(SPARK, spark, self._start_spark, _SPARK_SECONDS)]
+        return [*checks, Check("spark", spark, self._start_spark, _SPARK_SECONDS)]
 
     def close(self) -> None:
         """End Java, and remove what the attempts have left on this machine."""

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -12,8 +13,7 @@ from tempfile import TemporaryDirectory
 from quixstreams import Application
 
 from app.bad_records.dead_letter import DeadLetter, read
-from app.commands.command_line import print_line
-from app.commands.replay.options import new_parser
+from app.commands.output import print_line
 from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
 from app.consumer.broker import find_topics
@@ -28,20 +28,19 @@ from app.table.layout import dead_letter_root
 logger = logging.getLogger(__name__)
 
 
-def replay(settings: Settings, arguments: Sequence[str], broker_seconds: float = 10.0) -> int:
+def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0) -> int:
     """Send the selected records of the table's dead letter to Kafka, or count them.
 
     A file is deleted only after the broker has acknowledged all of its records, and only when asked to.
 
     Args:
         settings: the connector's settings.
-        arguments: of the command line.
+        options: of the command line.
         broker_seconds: how long to wait for a broker that does not answer; short, because a person waits.
 
     Raises:
         ConnectorError: the store or Kafka fails; files whose records are not all acknowledged stay.
     """
-    options = new_parser().parse_args(arguments)
     store, location = find_table(settings)
     folder = f"{dead_letter_root(location.root)}/"
     # Listed to the end first: what comes back is rejected again by an unchanged connector, and must not be found.

@@ -1,6 +1,7 @@
 """``python main.py rewrite``: brings old files of the table to the table's schema."""
 
 import logging
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -8,9 +9,8 @@ from functools import partial
 import pyarrow as pa
 
 from app.catalog.base import Catalog
-from app.commands.command_line import print_line
 from app.commands.existing_table import require_table
-from app.commands.rewrite.options import new_parser
+from app.commands.output import print_line
 from app.commands.rewrite.replaced_files import ReplacedFiles, notes
 from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
 from app.commands.rewrite.schema_differences import differences
@@ -35,14 +35,13 @@ from app.table.schema_store import SchemaStore
 logger = logging.getLogger(__name__)
 
 
-def rewrite(settings: Settings, arguments: Sequence[str]) -> int:
+def rewrite(settings: Settings, options: Namespace) -> int:
     """Rewrite the files that keep readers from the table's schema, or list them.
 
     Raises:
         ConfigError: there is no such table.
         ConnectorError: the store, the catalog or Spark fails, or files had to be left as they are.
     """
-    options = new_parser().parse_args(arguments)
     store, catalog = new_store(settings), new_catalog(settings)
     known = catalog.check() if catalog else None
     location = new_location(settings, store, known)

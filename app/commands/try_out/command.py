@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,8 +13,7 @@ import pyarrow.parquet as pq
 from quixstreams.context import message_context
 
 from app.bad_records.policy import BadRecords
-from app.commands.command_line import log_warnings_only, print_line
-from app.commands.try_out.options import new_parser
+from app.commands.output import log_warnings_only, print_line
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
@@ -39,7 +39,7 @@ _OFFSET: Final = "__offset"
 _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
 
 
-def try_out(settings: Settings, arguments: Sequence[str]) -> int:
+def try_out(settings: Settings, options: Namespace) -> int:
     """Put the records of standard input, or of a file, through all steps but Spark's.
 
     Returns:
@@ -48,11 +48,10 @@ def try_out(settings: Settings, arguments: Sequence[str]) -> int:
     Raises:
         ConfigError: ``app/transform.py`` is wrong, or a line is no record.
     """
-    given = new_parser().parse_args(arguments)
     log_warnings_only()
     with scratch_folder() as scratch:
-        lines = list(_lines(given.file))
-        records = list(_records(lines, settings, envelope=given.envelope))
+        lines = list(_lines(options.file))
+        records = list(_records(lines, settings, envelope=options.envelope))
         return _Trial(settings, scratch, records, [number for number, _ in lines]).run()
 
 

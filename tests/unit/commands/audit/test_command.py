@@ -13,13 +13,14 @@ import pytest
 from app.bad_records import dead_letter
 from app.commands.audit.command import audit
 from app.config.settings import Settings
-from app.errors import ConfigError, FatalError
+from app.errors import FatalError
 from app.model import OffsetRange, Rejected, TopicPartition
 from app.storage.base import StoredObject
 from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_key, file_name, topic_in_names
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.support.batches import part
+from tests.support.commands import options
 from tests.support.environment import load
 from tests.support.journals import keep_journal
 
@@ -117,11 +118,11 @@ class Audit:
         self._capsys = capsys
 
     def text(self, *arguments: str) -> tuple[int, list[str]]:
-        code = audit(self._table.settings, arguments)
+        code = audit(self._table.settings, options("audit", *arguments))
         return code, self._capsys.readouterr().out.splitlines()
 
     def json(self, *arguments: str) -> tuple[int, dict[str, Any]]:
-        code = audit(self._table.settings, [*arguments, "--json"])
+        code = audit(self._table.settings, options("audit", *arguments, "--json"))
         return code, json.loads(self._capsys.readouterr().out)
 
 
@@ -416,17 +417,11 @@ def test_one_footer_of_a_batch_is_read(table: Table, run: Audit, monkeypatch: py
     assert {key.split("/")[-2] for key in asked} == {"place=b"}, "the smallest"
 
 
-@pytest.mark.parametrize("number", ["-1", "many", "1.5"])
-def test_a_wrong_number_is_told(table: Table, number: str) -> None:
-    with pytest.raises(ConfigError, match="argument --most"):
-        audit(table.settings, [f"--most={number}"])
-
-
 def test_a_broken_file_is_named(table: Table) -> None:
     path = table.add(0, 9)
     path.write_bytes(b"broken")
     with pytest.raises(FatalError, match=f"reading the column __offset of .*{path.name}: it is no sound Parquet file"):
-        audit(table.settings, ["--offsets"])
+        audit(table.settings, options("audit", "--offsets"))
 
 
 def test_a_batch_undone_and_written_again_during_the_listing_is_not_there_twice(

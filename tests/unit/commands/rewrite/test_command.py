@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app import commands
 from app.commands.rewrite.command import _run
 from app.commands.rewrite.rewrite_file import Rewriter, Rewritten, SkippedError
 from app.commands.rewrite.stored_rows import NotPossibleError
@@ -17,6 +16,7 @@ from app.config.settings import Settings
 from app.errors import FatalError, RetryableError
 from app.table.schema import TableSchema
 from tests.fakes.memory_catalog import MemoryCatalog
+from tests.support.commands import run_command
 from tests.support.environment import load
 from tests.support.journals import keep_journal
 
@@ -44,7 +44,7 @@ def put_schema(lake: Path, schema: TableSchema) -> Path:
 
 
 def dry_run(lake: Path, capsys: pytest.CaptureFixture[str], *arguments: str, **variables: str) -> list[str]:
-    assert commands.run("rewrite", settings(lake, **variables), ["--dry-run", *arguments]) == 0
+    assert run_command(settings(lake, **variables), "rewrite", "--dry-run", *arguments) == 0
     return capsys.readouterr().out.splitlines()
 
 
@@ -91,7 +91,7 @@ def test_a_file_replaced_by_a_run_that_was_cut_off_is_told_to_the_catalog(
 
     assert dry_run(tmp_path, capsys)[0] == "1 file of a run that was cut off: the catalog would be updated for them"
     assert note.exists()
-    assert commands.run("rewrite", settings(tmp_path), []) == 0
+    assert run_command(settings(tmp_path), "rewrite") == 0
     assert capsys.readouterr().out.splitlines() == [
         "1 file of a run that was cut off: the catalog knows them now",
         f"nothing to do: the schema of each of 1 file in file://{tmp_path}/{ROOT} is the table's",
@@ -144,13 +144,13 @@ def test_folders_are_looked_at_once_each(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_folder_without_files_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path, "place=a/x.parquet", {"v": [1]})
-    assert commands.run("rewrite", settings(tmp_path), ["--folder", "place=x"]) == 2
+    assert run_command(settings(tmp_path), "rewrite", "--folder", "place=x") == 2
     assert f"listing file://{tmp_path}/{ROOT}/place=x/: there are no data files" in capsys.readouterr().err
 
 
 def test_where_all_is_well_nothing_is_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path, "place=a/x.parquet", {"v": [1]})
-    assert commands.run("rewrite", settings(tmp_path), []) == 0
+    assert run_command(settings(tmp_path), "rewrite") == 0
     said = capsys.readouterr().out
     assert said == f"nothing to do: the schema of each of 1 file in file://{tmp_path}/{ROOT} is the table's\n"
 
@@ -158,7 +158,7 @@ def test_where_all_is_well_nothing_is_started(tmp_path: Path, capsys: pytest.Cap
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(tmp_path, "place=a/x.parquet", {"v": [1]}).write_bytes(b"PAR1 not really, but long enough to be one PAR1")
     put_schema(tmp_path, DOUBLE)
-    assert commands.run("rewrite", settings(tmp_path), ["--dry-run"]) == 1
+    assert run_command(settings(tmp_path), "rewrite", "--dry-run") == 1
     assert f"{ROOT}/place=a/x.parquet: it is no Parquet file" in capsys.readouterr().err
 
 
