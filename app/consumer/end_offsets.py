@@ -18,7 +18,7 @@ from app.model import TopicPartition
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 10.0
-_UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT})
+_UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
 class EndOffsets:

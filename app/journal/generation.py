@@ -139,14 +139,15 @@ class Generation:
         with self._lock:
             log = self._own
             if log.state == "pending" and log.batch == intent.batch:
+                self._announced = frozenset(log.objects)
                 return
             if foreign := {each.tp for each in intent.offsets} - {each.tp for each in log.partitions}:
                 cause = f"it has rows of {', '.join(map(str, sorted(foreign)))}, which the generation has not claimed"
                 raise FatalError("announcing a batch", cause, "Nothing of it was uploaded; please report this as a bug")
             still = self._rolled_back.still(log.revoked)
-            self._announced = frozenset((*(file.key for file in intent.files), *intent.also))
             pending = log.pending(intent.batch, intent.offsets, intent.files, intent.also)
             self._write(pending.model_copy(update={"revoked": still}))
+            self._announced = frozenset(pending.objects)
 
     def verify_ownership(self) -> None:
         """Check that the stored log is our version.

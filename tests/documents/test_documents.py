@@ -160,9 +160,9 @@ def check_make(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 def check_container(line: Line) -> None:
     """The options fit the image: what it opens, what it may do, how long it takes to stop."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    for flag in ("--rm", "-i", "--read-only"):
+    for flag in ("--rm", "-i", "--read-only", "--detach"):
         parser.add_argument(flag, action="store_true")
-    for option in ("--env-file", "-p", "--stop-timeout", "--memory", "--tmpfs", "--cap-drop", "--restart"):
+    for option in ("--env-file", "-p", "--stop-timeout", "--memory", "--tmpfs", "--cap-drop", "--restart", "--name"):
         parser.add_argument(option)
     parser.add_argument("image")
     parser.add_argument("command", nargs=argparse.REMAINDER)

@@ -37,6 +37,14 @@ def ignoring_conditions(server: LocalMinio, *conditions: str) -> Iterator[FaultP
         yield proxy
 
 
+@contextmanager
+def ignoring_conditions_of_parts(server: LocalMinio) -> Iterator[FaultProxy]:
+    """A store that heeds conditions, but not where the parts of an upload are put together."""
+    with FaultProxy(server.endpoint_url) as proxy:
+        proxy.add(Rule(lambda request: request.method == "POST" and _is_conditional(request), _Unconditional(server)))
+        yield proxy
+
+
 def _is_conditional(request: Request) -> bool:
     return not _CONDITIONS.isdisjoint(request.headers)
 

@@ -141,6 +141,7 @@ def _doubled(report: Report) -> Iterator[str]:
     if report.by_column:
         yield "Doubled: two batches hold these offsets. The files of one, *_<batch>.parquet, can be deleted if others"
         yield "hold all of its offsets: one batch at a time, from the catalog too, with an audit after each."
+        yield "Keep both if the topic was recreated in between: they hold other records."
     else:
         yield "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets."
         yield "If the files have the column __offset (METADATA_COLUMNS), audit --offsets checks it exactly."

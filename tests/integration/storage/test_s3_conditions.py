@@ -7,7 +7,7 @@ import pytest
 from app.storage.base import ChangedError
 from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
-from tests.services.no_conditions import ignoring_conditions
+from tests.services.no_conditions import ignoring_conditions, ignoring_conditions_of_parts
 
 Make = Callable[..., S3Store]
 
@@ -29,6 +29,23 @@ def test_a_condition_that_is_ignored_is_noticed(
                 store.write("t/x", b"3", replaces=gone)
 
     assert [message for message in caplog.messages if "knows no conditional writes" in message]
+
+
+def test_a_condition_that_is_ignored_for_parts_is_noticed(
+    s3_store: Make, s3_server: LocalMinio, bucket: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The journal keeps to conditions; large files would overwrite placeholders."""
+    with ignoring_conditions_of_parts(s3_server) as proxy:
+        store = s3_store(bucket, endpoint_url=proxy.url)
+        store.probe_conditions("t/_journal/")
+
+        assert not store.refuses_overwrites
+        first = store.write("t/x", b"1", replaces=None)
+        with pytest.raises(ChangedError):
+            store.write("t/x", b"3", replaces=None)
+        assert store.write("t/x", b"2", replaces=first)
+    [warning] = caplog.messages
+    assert "ignores conditions where an upload in parts is completed" in warning
 
 
 def test_a_store_that_heeds_them_is_told_nothing_of(

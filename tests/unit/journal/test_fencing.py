@@ -129,6 +129,7 @@ def test_the_fenced_one_leaves_the_placeholders_to_the_new_owner(bench: Bench, s
     bench.claimed(THEIRS)
     with pytest.raises(FencedError):
         step(owner)
+    owner.abandon()
     assert bench.store.deleted == []
     bench.upload_late("1", "2")
     assert not bench.has("1")
@@ -150,10 +151,11 @@ def test_where_no_placeholder_refuses_the_fenced_one_deletes_its_own_late_upload
     if bench.store.refuses_overwrites:
         bench.epoch.advance(3600)
         heir.sweep()
-    bench.store_files("1", "letter", "old", "other")  # uploads that land late
     bench.store.deleted.clear()
     with pytest.raises(FencedError):
         step(owner)
+    bench.store_files("1", "letter", "old", "other")  # uploads that land late
+    owner.abandon()
     assert sorted(bench.store.deleted) == [key_of("1"), key_of("2"), key_of("letter")]
     assert not bench.has("1")
     assert not bench.has("letter")
@@ -171,18 +173,6 @@ def test_files_that_the_new_owner_keeps_are_left_alone_by_the_fenced_one(bench: 
     with pytest.raises(FencedError):
         owner.done(0)
     assert bench.rolled_back(THIRD) == [key_of("2")]
-    assert bench.has("1")
-
-
-def test_a_deletion_that_does_not_work_is_left_to_the_new_owner(bench: Bench) -> None:
-    owner = bench.begun()
-    owner.intend(intent("1", "2"))
-    bench.store.refuses_overwrites = False
-    bench.claimed()
-    bench.store_files("1", "2")
-    bench.store.refuse_removal = lambda key: RetryableError(f"deleting {key}", "503")
-    with pytest.raises(FencedError):
-        owner.verify_ownership()
     assert bench.has("1")
 
 

@@ -393,6 +393,31 @@ def test_placeholders_are_deleted_after_an_hour_and_leave_the_list(bench: Bench)
     assert bench.rolled_back(THEIRS) == []
 
 
+def test_placeholders_that_are_deleted_are_not_deleted_again_while_nothing_is_consumed(bench: Bench) -> None:
+    bench.begun().intend(intent("1", "2"))
+    owner = bench.claimed()
+    bench.epoch.advance(HOUR)
+    for _ in range(10):
+        owner.sweep()
+    assert bench.store.deleted == [key_of("1"), key_of("2")]
+
+
+def test_what_expired_and_arrives_while_it_is_looked_for_is_no_loss(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.begun(end=4).intend(intent("1", "2", end=9))
+    bench.store_files("1")
+
+    def of(_: TopicPartition) -> PartitionOffsets:
+        bench.store_files("2")
+        return PartitionOffsets(None, 7, 99, "id")
+
+    monkeypatch.setattr(bench, "of", of)
+    bench.claimed()
+    assert bench.registered == [[key_of("1"), key_of("2")]]
+    assert not [record for record in caplog.records if record.levelno == logging.ERROR]
+
+
 def test_the_next_owner_deletes_the_placeholders_of_those_before_it(bench: Bench) -> None:
     bench.begun().intend(intent("1"))
     owner = bench.claimed()

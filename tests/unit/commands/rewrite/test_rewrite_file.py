@@ -23,6 +23,7 @@ from app.spark.batch_offsets import read_batch_offsets
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.storage.local.store import LocalStore
 from app.table.catalog_table import TableProperties
+from app.table.layout import index_key
 from app.table.location import TableLocation
 from app.table.schema import TableSchema
 from app.timings import Timings
@@ -227,8 +228,11 @@ def test_a_file_without_the_rows_of_the_old_one_does_not_take_its_place(
     assert table.path.read_bytes() == before
 
 
-def test_the_index_of_a_virtual_partition_gets_the_new_type(table: Table) -> None:
+@pytest.mark.parametrize("has_index", [False, True])
+def test_the_index_of_a_virtual_partition_gets_the_new_type(table: Table, has_index: bool) -> None:
     table.virtual = ("v",)
+    if has_index:
+        table.store.overwrite(index_key(KEY), b"of the old file")
     table.rewriter().rewrite(KEY)
     sidecar = pq.ParquetFile(table.path.parent / ".vidx" / table.path.name).read()
     assert sorted(sidecar["v"].to_pylist()) == [1.0, 2.0]

@@ -118,7 +118,9 @@ def test_a_store_without_conditions_is_read_and_checked_first_and_told_once(
 
 def test_a_store_that_has_shown_conditions_is_not_written_without_them_whoever_says_that_it_has_none() -> None:
     refused = refusal(412, "PreconditionFailed")
-    probed = (WRITTEN, WRITTEN, refused, refused, HOLDS_OURS, refusal(404, "NoSuchUpload"), Answer(204))
+    begun = Answer(200, b"<InitiateMultipartUploadResult><UploadId>one</UploadId></InitiateMultipartUploadResult>")
+    in_parts = (begun, WRITTEN, refused, Answer(204))
+    probed = (WRITTEN, WRITTEN, refused, refused, *in_parts, HOLDS_OURS, Answer(204))
     with CannedServer(*probed, UNKNOWN, HOLDS_OLD) as server:
         client = store(server.url)
         client.probe_conditions("t/")
