@@ -2,10 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ValidationInfo, field_validator
-
 from app.config import parsers as parse
-from app.config.fields import env, option, parsed
+from app.config.fields import Contradictions, env, option, parsed
 from app.config.kafka_login import KafkaLoginVariables
 
 Deserializer = Literal["str", "string", "bytes", "double", "int", "integer", "json", "quix"]
@@ -31,11 +29,9 @@ class KafkaVariables(KafkaLoginVariables):
     stream_timeout_ms: Annotated[int | None, parsed(parse.milliseconds_or_off)] = env("STREAM_TIMEOUT_MS", None)
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", None)
 
-    @field_validator("stream_timeout_topic")
-    @classmethod
-    def _silence_has_a_length(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value and "stream_timeout_ms" in info.data and not info.data["stream_timeout_ms"]:
-            raise ValueError("has no effect without STREAM_TIMEOUT_MS")
-        if value and value == info.data.get("input_topic"):
-            raise ValueError("must be another topic than input: the events would be read as records")
-        return value
+    def contradictions(self) -> Contradictions:
+        yield from super().contradictions()
+        if self.stream_timeout_ms is None:
+            yield from self.refuse("has no effect without STREAM_TIMEOUT_MS", "STREAM_TIMEOUT_TOPIC")
+        if self.stream_timeout_topic == self.input_topic:
+            yield "STREAM_TIMEOUT_TOPIC", "must be another topic than input: the events would be read as records"

@@ -5,6 +5,7 @@ What the user sets wins over what the platform injects.
 
 import json
 import os
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -12,10 +13,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 
 from app.cgroup import MemoryLimit, memory_limit
-from app.config.fields import IN_QUOTES, is_quoted, is_secret
+from app.config.fields import IN_QUOTES, Contradictions, is_quoted, is_secret
 from app.config.kafka_login import KafkaLoginVariables, region_of_msk
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.misspelled import misspelled
@@ -64,19 +64,9 @@ class Settings(Variables):
     """
 
     @property
-    def broker_address(self) -> str | None:
-        """``host:port,…`` of the brokers; ``None`` when the platform's token leads to them."""
-        return self.bootstrap_servers or self.platform_broker_address
-
-    @property
     def msk_region(self) -> str:
         """The region to sign the IAM login of Amazon MSK for: that in the brokers' names, else ``AWS_REGION``."""
         return region_of_msk(self.broker_address or "") or self.aws_region
-
-    @property
-    def uses_platform_storage(self) -> bool:
-        """Whether the store comes from the platform's connection, because the user named none."""
-        return self.s3_bucket is None and self.storage_url is None
 
     @property
     def storage(self) -> StorageTarget:
@@ -157,6 +147,11 @@ class Settings(Variables):
         if token is None and self.platform_catalog_url and _origin(url) == _origin(self.platform_catalog_url):
             token = self.platform_catalog_token
         return CatalogTarget(url, _revealed(token))
+
+    def contradictions(self) -> Contradictions:
+        yield from super().contradictions()
+        if self.memory_limit_mb is not None and (shortage := self.memory.shortage(self.memory_limit_mb)):
+            yield "Quix__Deployment__Limits__Memory", shortage
 
     @cached_property
     def container_memory(self) -> MemoryLimit | None:
@@ -279,11 +274,28 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
     Raises:
         SettingsError: one or more of them are wrong; it names them all.
     """
+    problems: dict[str, str] = {}
     try:
-        return Settings(**_stand_ins(needs_broker=needs_broker, needs_store=needs_store))
+        settings = Settings()
     except ValidationError as error:
-        problems = tuple(_problem(details) for details in error.errors(include_input=False))
-    raise SettingsError(problems, remarks())  # outside the handler: the cause holds the values, secrets included
+        for details in error.errors(include_input=False):
+            problems[str(details["loc"][0])] = details["msg"].removeprefix("Value error, ")
+        unset: dict[str, Any] = dict.fromkeys(problems, "")
+        settings = Settings(**unset)
+    stand_ins = {}
+    if not needs_broker and not settings.names_broker:
+        stand_ins["bootstrap_servers"] = _NOWHERE
+    if not needs_store and settings.uses_platform_storage and settings.platform_connection is None:
+        stand_ins["s3_bucket"] = "offline"
+    settings = settings.model_copy(update=stand_ins)
+    for variable, problem in settings.contradictions():
+        if problems.keys().isdisjoint((variable, *re.findall(r"\w+", problem))):
+            problems[variable] = problem
+    if not problems:
+        return settings
+    # Outside the handler: the cause holds the values, secrets included.
+    in_order = (variable for variable in settings.by_variable() if variable in problems)
+    raise SettingsError(tuple(f"{name}{_as_set(name)}: {problems[name]}" for name in in_order), remarks())
 
 
 def remarks() -> tuple[str, ...]:
@@ -292,31 +304,6 @@ def remarks() -> tuple[str, ...]:
     lines = [f"{name} is set and not known: did you mean {known}?" for name, known in near.items()]
     quoted = [name for name in sorted(_secret_variables()) if is_quoted(os.environ.get(name, "").strip())]
     return (*lines, *(f"{variable}: {IN_QUOTES}, unless they belong to it" for variable in quoted))
-
-
-def _stand_ins(*, needs_broker: bool, needs_store: bool) -> dict[str, Any]:
-    """Values for variables that may be missing, by their names."""
-
-    def has(*variables: str) -> bool:
-        return all(os.environ.get(variable, "").strip() for variable in variables)
-
-    stand_ins: dict[str, Any] = {}
-    by_token = has("Quix__Sdk__Token", "Quix__Portal__Api")
-    if not needs_broker and not (has("KAFKA_BOOTSTRAP_SERVERS") or has("Quix__Broker__Address") or by_token):
-        stand_ins["KAFKA_BOOTSTRAP_SERVERS"] = _NOWHERE
-    if not needs_store and not any(map(has, ("S3_BUCKET", "STORAGE_URL", "Quix__BlobStorage__Connection__Json"))):
-        stand_ins["S3_BUCKET"] = "offline"
-    return stand_ins
-
-
-def _problem(details: ErrorDetails) -> str:
-    variable = details.get("ctx", {}).get("variable") or _variable(str(details["loc"][0]))
-    return f"{variable}{_as_set(variable)}: {details['msg'].removeprefix('Value error, ')}"
-
-
-def _variable(location: str) -> str:
-    field = Settings.model_fields.get(location)  # a default that does not fit is reported under the field's name
-    return str(field.validation_alias) if field else location
 
 
 def _as_set(variable: str) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import SecretStr, ValidationInfo, field_validator
+from pydantic import SecretStr
 from pydantic_settings import NoDecode
 
 from app.config import parsers as parse
-from app.config.fields import env, option, parsed, whole
+from app.config.fields import Contradictions, env, option, parsed, whole
 from app.config.store import StoreVariables
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
 from app.table.type_names import parse_column_types
@@ -41,26 +41,15 @@ class TableVariables(StoreVariables):
     auto_discover: Annotated[bool, parsed(parse.flag)] = env("AUTO_DISCOVER", True)
     catalog_namespace: Annotated[str, parsed(parse.name)] = env("CATALOG_NAMESPACE", "default")
 
-    @field_validator("table_name")
-    @classmethod
-    def _table_has_a_name(cls, value: str | None, info: ValidationInfo) -> str | None:
-        topic = info.data.get("input_topic")
-        if value is None and topic is not None and not parse.fits_as_name(topic):
-            raise ValueError(f'must be set, because the topic\'s name "{topic}" cannot name a table: {parse.NAME_RULE}')
-        return value
-
-    @field_validator("column_types")
-    @classmethod
-    def _rescued_data_is_text(cls, value: Mapping[str, pa.DataType]) -> Mapping[str, pa.DataType]:
-        if value.get(RESCUED_COLUMN, pa.string()) != pa.string():
-            raise ValueError(f"must leave out {RESCUED_COLUMN}, which is always text")
-        return value
-
-    @field_validator("timestamp_column")
-    @classmethod
-    def _time_is_kept(cls, value: str, info: ValidationInfo) -> str:
-        if value in TIME_COLUMNS and value in info.data.get("partitions", ()):
-            raise ValueError(
-                "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost"
+    def contradictions(self) -> Contradictions:
+        yield from super().contradictions()
+        if self.table_name is None and not parse.fits_as_name(self.input_topic):
+            reason = f'the topic\'s name "{self.input_topic}" cannot name a table: {parse.NAME_RULE}'
+            yield "TABLE_NAME", f"must be set, because {reason}"
+        if self.column_types.get(RESCUED_COLUMN, pa.string()) != pa.string():
+            yield "COLUMN_TYPES", f"must leave out {RESCUED_COLUMN}, which is always text"
+        if self.timestamp_column in TIME_COLUMNS and self.timestamp_column in self.partitions:
+            yield (
+                "TIMESTAMP_COLUMN",
+                "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost",
             )
-        return value

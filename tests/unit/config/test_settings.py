@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from app.cgroup import MemoryLimit
 from app.config.settings import Settings, SettingsError
 from app.storage.s3.target import S3Target
-from tests.support.environment import ENOUGH, ON_PLATFORM, load, problems
+from tests.support.environment import CONNECTION, ENOUGH, ON_PLATFORM, load, problems
 
 
 class TestDefaults:
@@ -95,6 +95,24 @@ class TestAllAtOnce:
     def test_a_value_of_several_lines_stays_on_one(self) -> None:
         (problem,) = problems(TABLE_NAME="a\nb")
         assert "\n" not in problem
+
+    @pytest.mark.parametrize(
+        ("wrong", "others"),
+        [
+            ({"KAFKA_SECURITY_PROTOCOL": "TLS"}, {"KAFKA_SSL_CA_LOCATION": __file__}),
+            ({"KAFKA_SASL_MECHANISM": "NTLM"}, {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "KAFKA_SASL_USERNAME": "u"}),
+            ({"STREAM_TIMEOUT_MS": "1m"}, {"STREAM_TIMEOUT_TOPIC": "quiet"}),
+            ({"S3_BUCKET": "s3://lake"}, {}),
+            ({"STORAGE_URL": "ftp://lake"}, {"S3_BUCKET": "", CONNECTION: "{}"}),
+            ({"AWS_ENDPOINT_URL": "minio:9000"}, {"AWS_REGION": "mars"}),
+            ({"S3_SSE": "x"}, {"S3_SSE_KMS_KEY_ID": "key"}),
+            ({"HIVE_COLUMNS": "year,year"}, {"TIMESTAMP_COLUMN": "year"}),
+            ({"MAX_BUFFER_MB": "x"}, {"Quix__Deployment__Limits__Memory": "1200", "SPARK_DRIVER_MEMORY": "1g"}),
+        ],
+    )
+    def test_nothing_is_compared_with_a_wrong_variable(self, wrong: dict[str, str], others: dict[str, str]) -> None:
+        (problem,) = problems(ENOUGH | others | wrong)
+        assert problem.startswith(next(iter(wrong)))
 
 
 class TestSecrets:
@@ -199,10 +217,10 @@ class TestLogin:
     @pytest.mark.parametrize(
         ("missing", "reported"),
         [
-            ("KAFKA_SECURITY_PROTOCOL", 'KAFKA_SASL_MECHANISM="scram-sha-512": needs KAFKA_SECURITY_PROTOCOL'),
+            ("KAFKA_SECURITY_PROTOCOL", 'KAFKA_SASL_MECHANISM="scram-sha-512": has no effect without KAFKA_SECURITY'),
             ("KAFKA_SASL_MECHANISM", "KAFKA_SASL_MECHANISM: must be set with this KAFKA_SECURITY_PROTOCOL"),
-            ("KAFKA_SASL_USERNAME", "KAFKA_SASL_USERNAME: must be set, because KAFKA_SASL_MECHANISM is"),
-            ("KAFKA_SASL_PASSWORD", "KAFKA_SASL_PASSWORD: must be set, because KAFKA_SASL_MECHANISM is"),
+            ("KAFKA_SASL_USERNAME", "KAFKA_SASL_USERNAME: goes together with KAFKA_SASL_MECHANISM"),
+            ("KAFKA_SASL_PASSWORD", "KAFKA_SASL_PASSWORD: goes together with KAFKA_SASL_MECHANISM"),
         ],
     )
     def test_needs_all_its_parts(self, missing: str, reported: str) -> None:
@@ -212,14 +230,14 @@ class TestLogin:
     @pytest.mark.parametrize("variable", ["KAFKA_SASL_USERNAME", "KAFKA_SASL_PASSWORD"])
     def test_without_a_mechanism(self, variable: str) -> None:
         (problem,) = problems(**{variable: "x"})
-        assert "has no effect without KAFKA_SASL_MECHANISM" in problem
+        assert "goes together with KAFKA_SASL_MECHANISM" in problem
 
     @pytest.mark.parametrize("protocol", ["", "PLAINTEXT"])
     def test_an_authority_needs_tls(self, tmp_path: Path, protocol: str) -> None:
         authority = tmp_path / "ca.pem"
         authority.touch()
         (problem,) = problems(KAFKA_SECURITY_PROTOCOL=protocol, KAFKA_SSL_CA_LOCATION=str(authority))
-        assert "needs KAFKA_SECURITY_PROTOCOL to be SSL or SASL_SSL" in problem
+        assert "has no effect without KAFKA_SECURITY_PROTOCOL=SSL or SASL_SSL" in problem
 
 
 class TestSilence:

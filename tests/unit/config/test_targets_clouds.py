@@ -116,7 +116,7 @@ class TestOtherStores:
     )
     def test_access_to_a_store_that_is_not_named(self, variables: dict[str, str]) -> None:
         (problem,) = problems(ON_PLATFORM, **variables)
-        assert "is for a store of your own: set STORAGE_URL as well" in problem
+        assert "is for a store of your own: set S3_BUCKET or STORAGE_URL as well" in problem
 
 
 class TestPlatform:

@@ -93,7 +93,7 @@ class TestSingleValues:
             ("STREAM_TIMEOUT_MS", "1m", "must be a whole number of milliseconds"),
             ("LOG_FORMAT", "xml", "must be one of text, json"),
             ("S3_SSE", "aws:c", "must be one of AES256, aws:kms"),
-            ("S3_SSE_KMS_KEY_ID", "key", "needs S3_SSE to be aws:kms"),
+            ("S3_SSE_KMS_KEY_ID", "key", "has no effect without S3_SSE=aws:kms"),
             ("AZURE_STORAGE_ACCOUNT", "https://acme", "must be the account's name alone"),
             ("AZURE_ENDPOINT_URL", "acme", "must be an address such as https://host:port/path"),
             ("S3_BUCKET", "s3://lake", "must be the bucket's name alone"),
