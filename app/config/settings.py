@@ -30,7 +30,6 @@ from app.storage.azure.target import AzureTarget
 from app.storage.gcs.target import GcsTarget
 from app.storage.local.target import LocalTarget
 from app.storage.s3.target import S3Target
-from app.table.layout import TIME_COLUMNS
 
 DEFAULT_PREFIX: Final = "data"
 PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
@@ -185,83 +184,18 @@ class Settings(Variables):
         address = StorageAddress("file", str(folder))
         return self.model_copy(update=changed | {"bootstrap_servers": _NOWHERE, "storage_url": address})
 
-    def summary(self) -> list[str]:
-        """Return the effective configuration in a few lines, without secrets."""
-        return [
-            f"input: topic {self.input_topic} of {self._broker_in_words()}",
-            f"consumer: group {self.consumer_group}, starts at {self.auto_offset_reset} when it has no offsets, "
-            f"{self.delivery_guarantee}",
-            f"records: key {self.key_deserializer}, value {self.value_deserializer}, bad ones: {self.on_bad_record}",
-            f"silence: {self._silence_in_words()}",
-            f"store: {self.storage.uri}/{self.root}/{self.table}, {self._access_in_words()}",
-            f"partitions: {self._partitions_in_words()}",
-            f"files: {self._files_in_words()}",
-            f"catalog: {self._catalog_in_words()}",
-            f"writing: batches of {self.batch_size:,} rows, commit every {self.commit_interval:g} s, "
-            f"{self.max_write_workers} uploads at once, buffer {self.memory.buffer_mb:,} MB",
-            f"spark: {self.spark_master}, heap {self.memory.heap_mb:,} MB",
-            f"memory: {self._memory_in_words()}",
-            f"health: {f'{self.http_host}:{self.http_port}' if self.http_port else 'off'}, log level {self.loglevel}"
-            + (", as JSON" if self.log_format == "json" else ""),
-        ]
-
-    def _broker_in_words(self) -> str:
-        if self.broker_address is None:
-            return "the Quix workspace"
-        login: list[str] = [word for word in (self.security_protocol, self.sasl_mechanism) if word]
-        if self.oauth_token_url:
-            login.append(f"tokens from {self.oauth_token_url.partition('?')[0]}")
-        if self.sasl_mechanism == "AWS_MSK_IAM":
-            login.append(f"region {self.msk_region}")
-        if self.ssl_certificate:
-            login.append("client certificate as set")
-        if self.client_config:
-            login.append(f"KAFKA_CLIENT_CONFIG sets {', '.join(self.client_properties) or 'nothing'}")
-        return self.broker_address + (f" ({', '.join(login)})" if login else "")
-
-    def _silence_in_words(self) -> str:
-        if self.stream_timeout_ms is None:
-            return "not watched"
-        event = f", announced on topic {self.stream_timeout_topic}" if self.stream_timeout_topic else ""
-        return f"a key is silent after {self.stream_timeout_ms:,} ms{event}"
-
-    def _access_in_words(self) -> str:
-        words = [_access_in_words(self.storage)]
-        if self.s3_sse:
-            words.append(f"encrypted with {self.s3_sse_kms_key_id or self.s3_sse}")
-        return ", ".join(words)
-
-    def _partitions_in_words(self) -> str:
-        if not self.partitions:
-            return "none"
-        words = [" / ".join(self.partitions)]
-        if self.hive_columns:
-            words.append(f"missing values in {self.null_partition}")
-        if any(column in TIME_COLUMNS for column in self.hive_columns):
-            words.append(f"time from {self.timestamp_column} in UTC")
-        return ", ".join(words)
-
-    def _files_in_words(self) -> str:
-        words = [self.parquet_compression, f"row groups of {self.row_group_rows:,} rows"]
-        if self.sort_column:
-            words.append(f"ordered by {self.sort_column}")
-        if self.column_types:
-            words.append(f"fixed types for {', '.join(self.column_types)}")
-        if self.metadata_columns:
-            words.append(f"with {', '.join(self.metadata_columns)}")
-        return ", ".join(words)
-
-    def _memory_in_words(self) -> str:
+    def summary(self) -> dict[str, str]:
+        """Return the table, the memory and every variable that has a value, without secrets."""
         limit = self.container_memory
-        words = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
-        return f"{words}, the settings need {self.memory.total_mb:,} MB"
-
-    def _catalog_in_words(self) -> str:
-        if self.catalog is None:
-            return "none"
-        access = "with a token" if self.catalog.token else "without a token"
-        registering = "tables are created and files registered" if self.auto_discover else "nothing is registered"
-        return f"{self.catalog.url}, {access}, namespace {self.catalog_namespace}, {registering}"
+        found = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
+        fitted = {"MAX_BUFFER_MB": self.memory.buffer_mb, "SPARK_DRIVER_MEMORY": f"{self.memory.heap_mb}m"}
+        values = (self.by_variable() | fitted).items()
+        return {
+            "table": f"{self.storage.uri}/{self.root}/{self.table}",
+            "store": str(self.storage),
+            "memory": f"{found}, the settings need {self.memory.total_mb:,} MB",
+            **{name: _shown(value) or "set" for name, value in values if value not in (None, (), {})},
+        }
 
 
 def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
@@ -309,9 +243,17 @@ def remarks() -> tuple[str, ...]:
 def _as_set(variable: str) -> str:
     """Return ``="value"`` as the user set it, where that can be shown."""
     value = os.environ.get(variable, "").strip()
-    if not value or variable in _secret_variables() or "@" in value or "?" in value:
-        return ""  # an address may hold user:password@host or ?token=…
-    return "=" + json.dumps(value[:_LONGEST_SHOWN] + ("…" if len(value) > _LONGEST_SHOWN else ""), ensure_ascii=False)
+    if not value or variable in _secret_variables():
+        return ""
+    shown = _shown(value[:_LONGEST_SHOWN] + ("…" if len(value) > _LONGEST_SHOWN else ""))
+    return shown and f"={shown}"
+
+
+def _shown(value: Any) -> str:
+    """The value as JSON; nothing for a secret, and for an address that may hold user:password@host or ?token=…."""
+    if isinstance(value, SecretStr) or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
+        return ""
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 def _fields_by_variable() -> dict[str, FieldInfo]:
@@ -320,24 +262,6 @@ def _fields_by_variable() -> dict[str, FieldInfo]:
 
 def _secret_variables() -> set[str]:
     return {name for name, field in _fields_by_variable().items() if is_secret(field)}
-
-
-def _access_in_words(storage: StorageTarget) -> str:
-    match storage:
-        case LocalTarget():
-            return "a local folder"
-        case S3Target():
-            keys = "keys as set" if storage.access_key else "keys from the machine's role or profile"
-            return f"{storage.endpoint_url or 'AWS'}, region {storage.region}, {keys}"
-        case GcsTarget():
-            return "credentials as set" if storage.credentials_json else "credentials from Google's default chain"
-        case AzureTarget(connection_string=str()):
-            return "connection string as set"
-        case AzureTarget():
-            keys = (
-                "key as set" if storage.key else "SAS token as set" if storage.sas_token else "the machine's identity"
-            )
-            return f"{storage.endpoint_url or f'account {storage.account}'}, {keys}"
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

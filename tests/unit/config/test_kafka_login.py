@@ -18,7 +18,6 @@ class TestMechanisms:
         settings = load(**OAUTH, KAFKA_OAUTH_EXTENSIONS="logicalCluster=lkc-1, identityPoolId=pool-1")
         assert settings.oauth_token_url == "https://login.example.com/o/token/"
         assert settings.oauth_extensions == "logicalCluster=lkc-1,identityPoolId=pool-1"
-        assert "OAUTHBEARER, tokens from https://login.example.com/o/token/)" in settings.summary()[0]
 
     def test_oauth_needs_an_address(self) -> None:
         (problem,) = problems(**(OAUTH | {"KAFKA_OAUTH_TOKEN_URL": ""}))
@@ -70,7 +69,6 @@ class TestRegion:
     def test_else_that_of_the_store(self) -> None:
         settings = load(KAFKA_SECURITY_PROTOCOL="SASL_SSL", KAFKA_SASL_MECHANISM="AWS_MSK_IAM", AWS_REGION="eu-west-3")
         assert settings.msk_region == "eu-west-3"
-        assert "(SASL_SSL, AWS_MSK_IAM, region eu-west-3)" in settings.summary()[0]
 
 
 class TestClientCertificate:
@@ -94,7 +92,6 @@ class TestClientCertificate:
     def test_as_files(self, files: Path) -> None:
         settings = load(**self.variables(files))
         assert settings.ssl_certificate == str(files / "client.pem")
-        assert "(SSL, client certificate as set)" in settings.summary()[0]
 
     def test_as_texts_on_one_line(self, files: Path) -> None:
         texts = {
@@ -103,7 +100,7 @@ class TestClientCertificate:
         }
         settings = load(**(self.variables(files) | texts))
         assert settings.ssl_certificate == (files / "client.pem").read_text() + "\n"
-        assert "PRIVATE KEY" not in repr(settings) + "\n".join(settings.summary())
+        assert "PRIVATE KEY" not in repr(settings) + str(settings.summary())
 
     def test_an_encrypted_key(self, files: Path) -> None:
         load(**self.variables(files, "encrypted.key", KAFKA_SSL_KEY_PASSWORD="hush"))
@@ -159,8 +156,7 @@ class TestClientConfig:
             "linger.ms": "5",
             "ssl.keystore.password": "hush",
         }
-        assert "KAFKA_CLIENT_CONFIG sets socket.keepalive.enable, linger.ms, ssl.keystore" in settings.summary()[0]
-        assert "hush" not in repr(settings) + "\n".join(settings.summary())
+        assert "hush" not in repr(settings) + str(settings.summary())
 
     @pytest.mark.parametrize(
         ("config", "told"),
