@@ -32,11 +32,6 @@ def whole(low: int, high: int | None = None) -> BeforeValidator:
     return parsed(parse.whole_number(low, high))
 
 
-def option(words: Any, fold: Callable[[str], str]) -> BeforeValidator:
-    """One of the words of a ``Literal``, after ``fold`` brought the text to their case."""
-    return parsed(parse.one_of(get_args(words), fold))
-
-
 def is_quoted(text: str) -> bool:
     """Whether the text begins and ends with the same quote."""
     return len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]
@@ -45,6 +40,12 @@ def is_quoted(text: str) -> bool:
 def is_secret(field: FieldInfo) -> bool:
     """Whether the variable's value must never be shown."""
     return field.annotation == (SecretStr | None)
+
+
+def _options(field: FieldInfo) -> list[str]:
+    """The words of a ``Literal``, which may be optional."""
+    kinds = (field.annotation, *get_args(field.annotation))
+    return [word for kind in kinds for word in get_args(kind) if isinstance(word, str)]
 
 
 class Area(BaseSettings):
@@ -71,6 +72,12 @@ class Area(BaseSettings):
         if isinstance(raw, str) and is_quoted(raw) and not is_secret(field):
             raise ValueError(IN_QUOTES)
         return raw
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _options_in_any_case(cls, raw: Any, info: ValidationInfo) -> Any:
+        options = _options(cls.model_fields[str(info.field_name)])
+        return next((word for word in options if word.lower() == str(raw).lower()), raw)
 
     def contradictions(self) -> Contradictions:
         """Yield what is wrong with variables that are right by themselves: each variable, and the problem.

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from app.config import parsers as parse
 from app.config.client_certificate import check_client_certificate
 from app.config.client_config import parse_client_config
-from app.config.fields import Area, Contradictions, checked, env, option, parsed
+from app.config.fields import Area, Contradictions, checked, env, parsed
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"]
@@ -27,12 +27,8 @@ class KafkaLoginVariables(Area):
     portal_api: str | None = env("Quix__Portal__Api", None)
 
     bootstrap_servers: Annotated[str | None, parsed(parse.brokers)] = env("KAFKA_BOOTSTRAP_SERVERS", None)
-    security_protocol: Annotated[SecurityProtocol | None, option(SecurityProtocol, str.upper)] = env(
-        "KAFKA_SECURITY_PROTOCOL", None
-    )
-    sasl_mechanism: Annotated[SaslMechanism | None, option(SaslMechanism, str.upper)] = env(
-        "KAFKA_SASL_MECHANISM", None
-    )
+    security_protocol: SecurityProtocol | None = env("KAFKA_SECURITY_PROTOCOL", None)
+    sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", None)
     sasl_username: str | None = env("KAFKA_SASL_USERNAME", None)
     sasl_password: SecretStr | None = env("KAFKA_SASL_PASSWORD", None)
     oauth_token_url: Annotated[str | None, parsed(parse.endpoint)] = env("KAFKA_OAUTH_TOKEN_URL", None)

@@ -114,11 +114,6 @@ class Settings(Variables):
         return f"{self.workspace_id}/{prefix}" if self.workspace_id else prefix
 
     @property
-    def table(self) -> str:
-        """The table's name: ``TABLE_NAME``, else the topic's."""
-        return self.table_name or self.input_topic
-
-    @property
     def hive_columns(self) -> tuple[str, ...]:
         """The partition columns that are folders, outermost first."""
         return tuple(entry for entry in self.partitions if not entry.startswith(VIRTUAL_MARK))
@@ -213,7 +208,8 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
         settings = Settings()
     except ValidationError as error:
         for details in error.errors(include_input=False):
-            problems[str(details["loc"][0])] = details["msg"].removeprefix("Value error, ")
+            problem = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+            problems[str(details["loc"][0])] = problem
         unset: dict[str, Any] = dict.fromkeys(problems, "")
         settings = Settings(**unset)
     stand_ins = {}

@@ -6,16 +6,12 @@ from pydantic import SecretStr
 from pydantic_settings import NoDecode
 
 from app.config import parsers as parse
-from app.config.fields import Contradictions, checked, env, option, parsed
+from app.config.fields import Contradictions, checked, env, parsed
 from app.config.kafka import KafkaVariables
 from app.config.platform_connection import parse_connection
 from app.config.storage_url import StorageAddress, parse_storage_url
 
 ServerSideEncryption = Literal["AES256", "aws:kms"]
-
-
-def _as_aws_writes_it(word: str) -> str:
-    return word.upper() if word.upper() == "AES256" else word.lower()
 
 
 class StoreVariables(KafkaVariables):
@@ -36,9 +32,7 @@ class StoreVariables(KafkaVariables):
     aws_session_token: SecretStr | None = env("AWS_SESSION_TOKEN", None)
     aws_endpoint_url: Annotated[str | None, parsed(parse.http_url)] = env("AWS_ENDPOINT_URL", None)
     aws_region: Annotated[str, parsed(parse.other_region)] = env("AWS_REGION", "us-east-1")
-    s3_sse: Annotated[ServerSideEncryption | None, option(ServerSideEncryption, _as_aws_writes_it)] = env(
-        "S3_SSE", None
-    )
+    s3_sse: ServerSideEncryption | None = env("S3_SSE", None)
     s3_sse_kms_key_id: str | None = env("S3_SSE_KMS_KEY_ID", None)
 
     # Google Cloud Storage

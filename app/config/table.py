@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from pydantic_settings import NoDecode
 
 from app.config import parsers as parse
-from app.config.fields import Contradictions, env, option, parsed, whole
+from app.config.fields import Contradictions, checked, env, parsed, whole
 from app.config.store import StoreVariables
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
 from app.table.type_names import parse_column_types
@@ -29,7 +29,7 @@ class TableVariables(StoreVariables):
     partitions: Annotated[tuple[str, ...], NoDecode, parsed(parse.partitions)] = env("HIVE_COLUMNS", "")
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
     null_partition: Annotated[str, parsed(parse.null_folder)] = env("NULL_PARTITION", "auto")
-    parquet_compression: Annotated[Compression, option(Compression, str.lower)] = env("PARQUET_COMPRESSION", "zstd")
+    parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
     row_group_rows: Annotated[int, whole(1)] = env("ROW_GROUP_ROWS", 1_000_000)
     column_types: Annotated[Mapping[str, pa.DataType], NoDecode, parsed(parse_column_types)] = env("COLUMN_TYPES", "")
     metadata_columns: Annotated[tuple[str, ...], NoDecode, parsed(parse.metadata_columns)] = env("METADATA_COLUMNS", "")
@@ -41,11 +41,15 @@ class TableVariables(StoreVariables):
     auto_discover: Annotated[bool, parsed(parse.flag)] = env("AUTO_DISCOVER", True)
     catalog_namespace: Annotated[str, parsed(parse.name)] = env("CATALOG_NAMESPACE", "default")
 
+    @property
+    def table(self) -> str:
+        """The table's name: ``TABLE_NAME``, else the topic's."""
+        return self.table_name or self.input_topic
+
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
-        if self.table_name is None and not parse.fits_as_name(self.input_topic):
-            reason = f'the topic\'s name "{self.input_topic}" cannot name a table: {parse.NAME_RULE}'
-            yield "TABLE_NAME", f"must be set, because {reason}"
+        for variable, problem in checked("TABLE_NAME", parse.name, self.table):
+            yield variable, f'must be set, because the topic\'s name "{self.table}" cannot name a table: it {problem}'
         if self.column_types.get(RESCUED_COLUMN, pa.string()) != pa.string():
             yield "COLUMN_TYPES", f"must leave out {RESCUED_COLUMN}, which is always text"
         if self.timestamp_column in TIME_COLUMNS and self.timestamp_column in self.partitions:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic_settings import NoDecode
 
 from app.config import parsers as parse
-from app.config.fields import env, option, parsed, whole
+from app.config.fields import env, parsed, whole
 from app.config.table import TableVariables
 from app.logs import LogFormat
 
@@ -35,5 +35,5 @@ class Variables(TableVariables):
     http_port: Annotated[int, whole(0, 65_535)] = env("HTTP_PORT", 8080)
     http_host: str = env("HTTP_HOST", "127.0.0.1")
     http_allowed_hosts: Annotated[tuple[str, ...], NoDecode, parsed(parse.host_names)] = env("HTTP_ALLOWED_HOSTS", "")
-    loglevel: Annotated[LogLevel, option(LogLevel, str.upper)] = env("LOGLEVEL", "INFO")
-    log_format: Annotated[LogFormat, option(LogFormat, str.lower)] = env("LOG_FORMAT", "text")
+    loglevel: LogLevel = env("LOGLEVEL", "INFO")
+    log_format: LogFormat = env("LOG_FORMAT", "text")

@@ -110,8 +110,8 @@ class TestClientCertificate:
         [
             ({"KAFKA_SSL_KEY": "other.key"}, "KAFKA_SSL_KEY: does not belong to KAFKA_SSL_CERTIFICATE"),
             ({"KAFKA_SSL_KEY": "client.pem"}, "KAFKA_SSL_KEY: must hold a private key in PEM"),
-            ({"KAFKA_SSL_KEY": "missing"}, "KAFKA_SSL_KEY: must be a file that exists where the connector runs"),
-            ({"KAFKA_SSL_KEY": "."}, "KAFKA_SSL_KEY: must be a file that can be read, or its text in PEM: Is a dir"),
+            ({"KAFKA_SSL_KEY": "missing"}, "KAFKA_SSL_KEY: must be a file that can be read where the connector runs"),
+            ({"KAFKA_SSL_KEY": "."}, "KAFKA_SSL_KEY: must be a file that can be read"),
             ({"KAFKA_SSL_KEY": "encrypted.key"}, "KAFKA_SSL_KEY_PASSWORD: must be set, because KAFKA_SSL_KEY is encr"),
         ],
     )
@@ -161,8 +161,8 @@ class TestClientConfig:
     @pytest.mark.parametrize(
         ("config", "told"),
         [
-            ('{"hush"', "must be a JSON object, and it is no JSON"),
-            ('["hush"]', "must be a JSON object, and it is another kind of value"),
+            ('{"hush"', "must be a JSON object"),
+            ('["hush"]', "must be a JSON object"),
             ('{"linger.ms": ["hush"]}', "must give linger.ms a text, a number, true or false"),
             ('{"linger.ms": null}', "must give linger.ms a text, a number, true or false"),
             ('{"sasl.password": "hush"}', "must not set sasl.password: KAFKA_SASL_PASSWORD does"),
