@@ -241,7 +241,9 @@ def _as_set(variable: str) -> str:
     value = os.environ.get(variable, "").strip()
     if not value or variable in _secret_variables():
         return ""
-    shown = _shown(value[:_LONGEST_SHOWN] + ("…" if len(value) > _LONGEST_SHOWN else ""))
+    shown = _shown(value)
+    if len(shown) > _LONGEST_SHOWN:
+        shown = f'{shown[:_LONGEST_SHOWN]}…"'
     return shown and f"={shown}"
 
 

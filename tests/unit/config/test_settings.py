@@ -167,6 +167,10 @@ class TestSecrets:
             Settings()
         assert "hush" not in str(caught.value)
 
+    def test_are_in_no_part_of_a_long_address(self) -> None:
+        (problem,) = problems(CATALOG_URL=f"https://user:{'hush' * 50}@catalog")
+        assert "hush" not in problem
+
     @pytest.mark.parametrize("variable", ["CATALOG_URL", "AWS_ENDPOINT_URL", "Quix__Lakehouse__Catalog__Url"])
     def test_do_not_belong_into_addresses(self, variable: str) -> None:
         assert problems(**{variable: "https://user:pw@host"}) == (f"{variable}: must not hold a user or password",)
