@@ -57,7 +57,6 @@ class KafkaLoginVariables(Area):
         return bool(self.broker_address or (self.sdk_token and self.portal_api))
 
     def contradictions(self) -> Contradictions:
-        yield from super().contradictions()
         if not self.names_broker:
             yield (
                 "KAFKA_BOOTSTRAP_SERVERS",
