@@ -1,6 +1,6 @@
 """Declares variables: name, default, and the parser of the text."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
@@ -10,6 +10,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from app.config import parsers as parse
 
 IN_QUOTES: Final = "the value is in quotes; docker's env files keep them: remove them"
+
+Contradictions = Iterator[tuple[str, str]]
 
 _Value = TypeVar("_Value")
 _QUOTES = ("'", '"')
@@ -30,26 +32,6 @@ def whole(low: int, high: int | None = None) -> BeforeValidator:
     return parsed(parse.whole_number(low, high))
 
 
-def option(words: Any, fold: Callable[[str], str]) -> BeforeValidator:
-    """One of the words of a ``Literal``, after ``fold`` brought the text to their case."""
-    return parsed(parse.one_of(get_args(words), fold))
-
-
-def together(value: _Value, info: ValidationInfo, other: str, variable: str) -> _Value:
-    """Return the value, if it and the field ``other``, which is read from ``variable``, are both set or both unset.
-
-    Raises:
-        ValueError: one of the two is missing.
-    """
-    if other not in info.data:
-        return value
-    if value is None and info.data[other] is not None:
-        raise ValueError(f"must be set, because {variable} is")
-    if value is not None and info.data[other] is None:
-        raise ValueError(f"has no effect without {variable}: set both or none")
-    return value
-
-
 def is_quoted(text: str) -> bool:
     """Whether the text begins and ends with the same quote."""
     return len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]
@@ -60,19 +42,21 @@ def is_secret(field: FieldInfo) -> bool:
     return field.annotation == (SecretStr | None)
 
 
-class Area(BaseSettings):
-    """Variables that belong together. Each area builds on the one before, whose fields its rules may look at.
+def _options(field: FieldInfo) -> list[str]:
+    """The words of a ``Literal``, which may be optional."""
+    kinds = (field.annotation, *get_args(field.annotation))
+    return [word for kind in kinds for word in get_args(kind) if isinstance(word, str)]
 
-    A validator that looks at several fields belongs to the one it complains about and sees those declared above it.
-    A field that is wrong itself is missing there and is not judged twice.
-    """
+
+class Area(BaseSettings):
+    """Variables that belong together. Each area builds on the one before, whose fields its rules may look at."""
 
     model_config = SettingsConfigDict(
         frozen=True,
         hide_input_in_errors=True,
         case_sensitive=True,
         arbitrary_types_allowed=True,  # of pyarrow
-        validate_default=True,  # the rules about what must be set look at defaults
+        validate_default=True,  # some are the text of a list
     )
 
     @model_validator(mode="before")
@@ -88,3 +72,40 @@ class Area(BaseSettings):
         if isinstance(raw, str) and is_quoted(raw) and not is_secret(field):
             raise ValueError(IN_QUOTES)
         return raw
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _options_in_any_case(cls, raw: Any, info: ValidationInfo) -> Any:
+        options = _options(cls.model_fields[str(info.field_name)])
+        return next((word for word in options if word.lower() == str(raw).lower()), raw)
+
+    def contradictions(self) -> Contradictions:
+        """Yield what is wrong with variables that are right by themselves: each variable, and the problem.
+
+        A problem names the other variables that it depends on. It does not count if one of those is wrong.
+        """
+        yield from ()
+
+    def by_variable(self) -> dict[str, Any]:
+        """The values by the names of their variables."""
+        return {str(field.validation_alias): getattr(self, name) for name, field in type(self).model_fields.items()}
+
+    def refuse(self, problem: str, *variables: str) -> Contradictions:
+        """Yield this problem for each of the variables that is set."""
+        values = self.by_variable()
+        yield from ((variable, problem) for variable in variables if values[variable] is not None)
+
+    def together(self, needed: str, *variables: str) -> Contradictions:
+        """Yield a problem for each of the variables that is set where ``needed`` is not, or the other way round."""
+        values = self.by_variable()
+        for variable in variables:
+            if (values[variable] is None) != (values[needed] is None):
+                yield variable, f"goes together with {needed}: set both or none"
+
+
+def checked(variable: str, parser: Callable[[str], Any], text: str) -> Contradictions:
+    """Yield what the parser says about the variable's text, if it refuses it."""
+    try:
+        parser(text)
+    except ValueError as error:
+        yield variable, str(error)

@@ -2,10 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ValidationInfo, field_validator
-
 from app.config import parsers as parse
-from app.config.fields import env, option, parsed
+from app.config.fields import Contradictions, env, parsed
 from app.config.kafka_login import KafkaLoginVariables
 
 Deserializer = Literal["str", "string", "bytes", "double", "int", "integer", "json", "quix"]
@@ -20,22 +18,18 @@ class KafkaVariables(KafkaLoginVariables):
 
     input_topic: str = env("input", "sensor-data")
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
-    auto_offset_reset: Annotated[OffsetReset, option(OffsetReset, str.lower)] = env("AUTO_OFFSET_RESET", "latest")
-    key_deserializer: Annotated[Deserializer, option(Deserializer, str.lower)] = env("KAFKA_KEY_DESERIALIZER", "str")
-    value_deserializer: Annotated[Deserializer, option(Deserializer, str.lower)] = env(
-        "KAFKA_VALUE_DESERIALIZER", "json"
-    )
-    delivery_guarantee: Annotated[Guarantee, option(Guarantee, str.lower)] = env("DELIVERY_GUARANTEE", "exactly-once")
-    start_from: Annotated[StartFrom, option(StartFrom, str.lower)] = env("START_FROM", "auto")
-    on_bad_record: Annotated[BadRecords, option(BadRecords, str.lower)] = env("ON_BAD_RECORD", "dead-letter")
+    auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")
+    key_deserializer: Deserializer = env("KAFKA_KEY_DESERIALIZER", "str")
+    value_deserializer: Deserializer = env("KAFKA_VALUE_DESERIALIZER", "json")
+    delivery_guarantee: Guarantee = env("DELIVERY_GUARANTEE", "exactly-once")
+    start_from: StartFrom = env("START_FROM", "auto")
+    on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
     stream_timeout_ms: Annotated[int | None, parsed(parse.milliseconds_or_off)] = env("STREAM_TIMEOUT_MS", None)
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", None)
 
-    @field_validator("stream_timeout_topic")
-    @classmethod
-    def _silence_has_a_length(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value and "stream_timeout_ms" in info.data and not info.data["stream_timeout_ms"]:
-            raise ValueError("has no effect without STREAM_TIMEOUT_MS")
-        if value and value == info.data.get("input_topic"):
-            raise ValueError("must be another topic than input: the events would be read as records")
-        return value
+    def contradictions(self) -> Contradictions:
+        yield from super().contradictions()
+        if self.stream_timeout_ms is None:
+            yield from self.refuse("has no effect without STREAM_TIMEOUT_MS", "STREAM_TIMEOUT_TOPIC")
+        if self.stream_timeout_topic == self.input_topic:
+            yield "STREAM_TIMEOUT_TOPIC", "must be another topic than input: the events would be read as records"

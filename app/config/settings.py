@@ -5,6 +5,7 @@ What the user sets wins over what the platform injects.
 
 import json
 import os
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -12,10 +13,9 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 
 from app.cgroup import MemoryLimit, memory_limit
-from app.config.fields import IN_QUOTES, is_quoted, is_secret
+from app.config.fields import IN_QUOTES, Contradictions, is_quoted, is_secret
 from app.config.kafka_login import KafkaLoginVariables, region_of_msk
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.misspelled import misspelled
@@ -30,7 +30,6 @@ from app.storage.azure.target import AzureTarget
 from app.storage.gcs.target import GcsTarget
 from app.storage.local.target import LocalTarget
 from app.storage.s3.target import S3Target
-from app.table.layout import TIME_COLUMNS
 
 DEFAULT_PREFIX: Final = "data"
 PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
@@ -64,19 +63,9 @@ class Settings(Variables):
     """
 
     @property
-    def broker_address(self) -> str | None:
-        """``host:port,…`` of the brokers; ``None`` when the platform's token leads to them."""
-        return self.bootstrap_servers or self.platform_broker_address
-
-    @property
     def msk_region(self) -> str:
         """The region to sign the IAM login of Amazon MSK for: that in the brokers' names, else ``AWS_REGION``."""
         return region_of_msk(self.broker_address or "") or self.aws_region
-
-    @property
-    def uses_platform_storage(self) -> bool:
-        """Whether the store comes from the platform's connection, because the user named none."""
-        return self.s3_bucket is None and self.storage_url is None
 
     @property
     def storage(self) -> StorageTarget:
@@ -125,11 +114,6 @@ class Settings(Variables):
         return f"{self.workspace_id}/{prefix}" if self.workspace_id else prefix
 
     @property
-    def table(self) -> str:
-        """The table's name: ``TABLE_NAME``, else the topic's."""
-        return self.table_name or self.input_topic
-
-    @property
     def hive_columns(self) -> tuple[str, ...]:
         """The partition columns that are folders, outermost first."""
         return tuple(entry for entry in self.partitions if not entry.startswith(VIRTUAL_MARK))
@@ -157,6 +141,11 @@ class Settings(Variables):
         if token is None and self.platform_catalog_url and _origin(url) == _origin(self.platform_catalog_url):
             token = self.platform_catalog_token
         return CatalogTarget(url, _revealed(token))
+
+    def contradictions(self) -> Contradictions:
+        yield from super().contradictions()
+        if self.memory_limit_mb is not None and (shortage := self.memory.shortage(self.memory_limit_mb)):
+            yield "Quix__Deployment__Limits__Memory", shortage
 
     @cached_property
     def container_memory(self) -> MemoryLimit | None:
@@ -190,83 +179,18 @@ class Settings(Variables):
         address = StorageAddress("file", str(folder))
         return self.model_copy(update=changed | {"bootstrap_servers": _NOWHERE, "storage_url": address})
 
-    def summary(self) -> list[str]:
-        """Return the effective configuration in a few lines, without secrets."""
-        return [
-            f"input: topic {self.input_topic} of {self._broker_in_words()}",
-            f"consumer: group {self.consumer_group}, starts at {self.auto_offset_reset} when it has no offsets, "
-            f"{self.delivery_guarantee}",
-            f"records: key {self.key_deserializer}, value {self.value_deserializer}, bad ones: {self.on_bad_record}",
-            f"silence: {self._silence_in_words()}",
-            f"store: {self.storage.uri}/{self.root}/{self.table}, {self._access_in_words()}",
-            f"partitions: {self._partitions_in_words()}",
-            f"files: {self._files_in_words()}",
-            f"catalog: {self._catalog_in_words()}",
-            f"writing: batches of {self.batch_size:,} rows, commit every {self.commit_interval:g} s, "
-            f"{self.max_write_workers} uploads at once, buffer {self.memory.buffer_mb:,} MB",
-            f"spark: {self.spark_master}, heap {self.memory.heap_mb:,} MB",
-            f"memory: {self._memory_in_words()}",
-            f"health: {f'{self.http_host}:{self.http_port}' if self.http_port else 'off'}, log level {self.loglevel}"
-            + (", as JSON" if self.log_format == "json" else ""),
-        ]
-
-    def _broker_in_words(self) -> str:
-        if self.broker_address is None:
-            return "the Quix workspace"
-        login: list[str] = [word for word in (self.security_protocol, self.sasl_mechanism) if word]
-        if self.oauth_token_url:
-            login.append(f"tokens from {self.oauth_token_url.partition('?')[0]}")
-        if self.sasl_mechanism == "AWS_MSK_IAM":
-            login.append(f"region {self.msk_region}")
-        if self.ssl_certificate:
-            login.append("client certificate as set")
-        if self.client_config:
-            login.append(f"KAFKA_CLIENT_CONFIG sets {', '.join(self.client_properties) or 'nothing'}")
-        return self.broker_address + (f" ({', '.join(login)})" if login else "")
-
-    def _silence_in_words(self) -> str:
-        if self.stream_timeout_ms is None:
-            return "not watched"
-        event = f", announced on topic {self.stream_timeout_topic}" if self.stream_timeout_topic else ""
-        return f"a key is silent after {self.stream_timeout_ms:,} ms{event}"
-
-    def _access_in_words(self) -> str:
-        words = [_access_in_words(self.storage)]
-        if self.s3_sse:
-            words.append(f"encrypted with {self.s3_sse_kms_key_id or self.s3_sse}")
-        return ", ".join(words)
-
-    def _partitions_in_words(self) -> str:
-        if not self.partitions:
-            return "none"
-        words = [" / ".join(self.partitions)]
-        if self.hive_columns:
-            words.append(f"missing values in {self.null_partition}")
-        if any(column in TIME_COLUMNS for column in self.hive_columns):
-            words.append(f"time from {self.timestamp_column} in UTC")
-        return ", ".join(words)
-
-    def _files_in_words(self) -> str:
-        words = [self.parquet_compression, f"row groups of {self.row_group_rows:,} rows"]
-        if self.sort_column:
-            words.append(f"ordered by {self.sort_column}")
-        if self.column_types:
-            words.append(f"fixed types for {', '.join(self.column_types)}")
-        if self.metadata_columns:
-            words.append(f"with {', '.join(self.metadata_columns)}")
-        return ", ".join(words)
-
-    def _memory_in_words(self) -> str:
+    def summary(self) -> dict[str, str]:
+        """Return the table, the memory and every variable that has a value, without secrets."""
         limit = self.container_memory
-        words = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
-        return f"{words}, the settings need {self.memory.total_mb:,} MB"
-
-    def _catalog_in_words(self) -> str:
-        if self.catalog is None:
-            return "none"
-        access = "with a token" if self.catalog.token else "without a token"
-        registering = "tables are created and files registered" if self.auto_discover else "nothing is registered"
-        return f"{self.catalog.url}, {access}, namespace {self.catalog_namespace}, {registering}"
+        found = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
+        fitted = {"MAX_BUFFER_MB": self.memory.buffer_mb, "SPARK_DRIVER_MEMORY": f"{self.memory.heap_mb}m"}
+        values = (self.by_variable() | fitted).items()
+        return {
+            "table": f"{self.storage.uri}/{self.root}/{self.table}",
+            "store": str(self.storage),
+            "memory": f"{found}, the settings need {self.memory.total_mb:,} MB",
+            **{name: _shown(value) or "set" for name, value in values if value not in (None, (), {})},
+        }
 
 
 def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
@@ -279,11 +203,29 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
     Raises:
         SettingsError: one or more of them are wrong; it names them all.
     """
+    problems: dict[str, str] = {}
     try:
-        return Settings(**_stand_ins(needs_broker=needs_broker, needs_store=needs_store))
+        settings = Settings()
     except ValidationError as error:
-        problems = tuple(_problem(details) for details in error.errors(include_input=False))
-    raise SettingsError(problems, remarks())  # outside the handler: the cause holds the values, secrets included
+        for details in error.errors(include_input=False):
+            problem = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+            problems[str(details["loc"][0])] = problem
+        unset: dict[str, Any] = dict.fromkeys(problems, "")
+        settings = Settings(**unset)
+    stand_ins = {}
+    if not needs_broker and not settings.names_broker:
+        stand_ins["bootstrap_servers"] = _NOWHERE
+    if not needs_store and settings.uses_platform_storage and settings.platform_connection is None:
+        stand_ins["s3_bucket"] = "offline"
+    settings = settings.model_copy(update=stand_ins)
+    for variable, problem in settings.contradictions():
+        if problems.keys().isdisjoint((variable, *re.findall(r"\w+", problem))):
+            problems[variable] = problem
+    if not problems:
+        return settings
+    # Outside the handler: the cause holds the values, secrets included.
+    in_order = (variable for variable in settings.by_variable() if variable in problems)
+    raise SettingsError(tuple(f"{name}{_as_set(name)}: {problems[name]}" for name in in_order), remarks())
 
 
 def remarks() -> tuple[str, ...]:
@@ -294,37 +236,22 @@ def remarks() -> tuple[str, ...]:
     return (*lines, *(f"{variable}: {IN_QUOTES}, unless they belong to it" for variable in quoted))
 
 
-def _stand_ins(*, needs_broker: bool, needs_store: bool) -> dict[str, Any]:
-    """Values for variables that may be missing, by their names."""
-
-    def has(*variables: str) -> bool:
-        return all(os.environ.get(variable, "").strip() for variable in variables)
-
-    stand_ins: dict[str, Any] = {}
-    by_token = has("Quix__Sdk__Token", "Quix__Portal__Api")
-    if not needs_broker and not (has("KAFKA_BOOTSTRAP_SERVERS") or has("Quix__Broker__Address") or by_token):
-        stand_ins["KAFKA_BOOTSTRAP_SERVERS"] = _NOWHERE
-    if not needs_store and not any(map(has, ("S3_BUCKET", "STORAGE_URL", "Quix__BlobStorage__Connection__Json"))):
-        stand_ins["S3_BUCKET"] = "offline"
-    return stand_ins
-
-
-def _problem(details: ErrorDetails) -> str:
-    variable = details.get("ctx", {}).get("variable") or _variable(str(details["loc"][0]))
-    return f"{variable}{_as_set(variable)}: {details['msg'].removeprefix('Value error, ')}"
-
-
-def _variable(location: str) -> str:
-    field = Settings.model_fields.get(location)  # a default that does not fit is reported under the field's name
-    return str(field.validation_alias) if field else location
-
-
 def _as_set(variable: str) -> str:
     """Return ``="value"`` as the user set it, where that can be shown."""
     value = os.environ.get(variable, "").strip()
-    if not value or variable in _secret_variables() or "@" in value or "?" in value:
-        return ""  # an address may hold user:password@host or ?token=…
-    return "=" + json.dumps(value[:_LONGEST_SHOWN] + ("…" if len(value) > _LONGEST_SHOWN else ""), ensure_ascii=False)
+    if not value or variable in _secret_variables():
+        return ""
+    shown = _shown(value)
+    if len(shown) > _LONGEST_SHOWN:
+        shown = f'{shown[:_LONGEST_SHOWN]}…"'
+    return shown and f"={shown}"
+
+
+def _shown(value: Any) -> str:
+    """The value as JSON; nothing for a secret, and for an address that may hold user:password@host or ?token=…."""
+    if isinstance(value, SecretStr) or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
+        return ""
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 def _fields_by_variable() -> dict[str, FieldInfo]:
@@ -333,24 +260,6 @@ def _fields_by_variable() -> dict[str, FieldInfo]:
 
 def _secret_variables() -> set[str]:
     return {name for name, field in _fields_by_variable().items() if is_secret(field)}
-
-
-def _access_in_words(storage: StorageTarget) -> str:
-    match storage:
-        case LocalTarget():
-            return "a local folder"
-        case S3Target():
-            keys = "keys as set" if storage.access_key else "keys from the machine's role or profile"
-            return f"{storage.endpoint_url or 'AWS'}, region {storage.region}, {keys}"
-        case GcsTarget():
-            return "credentials as set" if storage.credentials_json else "credentials from Google's default chain"
-        case AzureTarget(connection_string=str()):
-            return "connection string as set"
-        case AzureTarget():
-            keys = (
-                "key as set" if storage.key else "SAS token as set" if storage.sas_token else "the machine's identity"
-            )
-            return f"{storage.endpoint_url or f'account {storage.account}'}, {keys}"
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

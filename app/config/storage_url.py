@@ -16,6 +16,9 @@ class StorageAddress:
     scheme: Literal["s3", "gs", "az", "file"]
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.name}"
+
 
 def parse_storage_url(text: str) -> StorageAddress:
     """Parse ``STORAGE_URL``: ``s3://bucket``, ``gs://bucket``, ``az://container`` or ``file:///folder``.

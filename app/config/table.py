@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import SecretStr, ValidationInfo, field_validator
+from pydantic import SecretStr
 from pydantic_settings import NoDecode
 
 from app.config import parsers as parse
-from app.config.fields import env, option, parsed, whole
+from app.config.fields import Contradictions, checked, env, parsed, whole
 from app.config.store import StoreVariables
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
 from app.table.type_names import parse_column_types
@@ -29,7 +29,7 @@ class TableVariables(StoreVariables):
     partitions: Annotated[tuple[str, ...], NoDecode, parsed(parse.partitions)] = env("HIVE_COLUMNS", "")
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
     null_partition: Annotated[str, parsed(parse.null_folder)] = env("NULL_PARTITION", "auto")
-    parquet_compression: Annotated[Compression, option(Compression, str.lower)] = env("PARQUET_COMPRESSION", "zstd")
+    parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
     row_group_rows: Annotated[int, whole(1)] = env("ROW_GROUP_ROWS", 1_000_000)
     column_types: Annotated[Mapping[str, pa.DataType], NoDecode, parsed(parse_column_types)] = env("COLUMN_TYPES", "")
     metadata_columns: Annotated[tuple[str, ...], NoDecode, parsed(parse.metadata_columns)] = env("METADATA_COLUMNS", "")
@@ -41,26 +41,19 @@ class TableVariables(StoreVariables):
     auto_discover: Annotated[bool, parsed(parse.flag)] = env("AUTO_DISCOVER", True)
     catalog_namespace: Annotated[str, parsed(parse.name)] = env("CATALOG_NAMESPACE", "default")
 
-    @field_validator("table_name")
-    @classmethod
-    def _table_has_a_name(cls, value: str | None, info: ValidationInfo) -> str | None:
-        topic = info.data.get("input_topic")
-        if value is None and topic is not None and not parse.fits_as_name(topic):
-            raise ValueError(f'must be set, because the topic\'s name "{topic}" cannot name a table: {parse.NAME_RULE}')
-        return value
+    @property
+    def table(self) -> str:
+        """The table's name: ``TABLE_NAME``, else the topic's."""
+        return self.table_name or self.input_topic
 
-    @field_validator("column_types")
-    @classmethod
-    def _rescued_data_is_text(cls, value: Mapping[str, pa.DataType]) -> Mapping[str, pa.DataType]:
-        if value.get(RESCUED_COLUMN, pa.string()) != pa.string():
-            raise ValueError(f"must leave out {RESCUED_COLUMN}, which is always text")
-        return value
-
-    @field_validator("timestamp_column")
-    @classmethod
-    def _time_is_kept(cls, value: str, info: ValidationInfo) -> str:
-        if value in TIME_COLUMNS and value in info.data.get("partitions", ()):
-            raise ValueError(
-                "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost"
+    def contradictions(self) -> Contradictions:
+        yield from super().contradictions()
+        for variable, problem in checked("TABLE_NAME", parse.name, self.table):
+            yield variable, f'must be set, because the topic\'s name "{self.table}" cannot name a table: it {problem}'
+        if self.column_types.get(RESCUED_COLUMN, pa.string()) != pa.string():
+            yield "COLUMN_TYPES", f"must leave out {RESCUED_COLUMN}, which is always text"
+        if self.timestamp_column in TIME_COLUMNS and self.timestamp_column in self.partitions:
+            yield (
+                "TIMESTAMP_COLUMN",
+                "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost",
             )
-        return value

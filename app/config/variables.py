@@ -5,12 +5,10 @@ A variable that is empty counts as unset.
 
 from typing import Annotated, Literal
 
-from pydantic import ValidationInfo, field_validator
 from pydantic_settings import NoDecode
 
 from app.config import parsers as parse
-from app.config.fields import env, option, parsed, whole
-from app.config.memory import plan_memory
+from app.config.fields import env, parsed, whole
 from app.config.table import TableVariables
 from app.logs import LogFormat
 
@@ -37,15 +35,5 @@ class Variables(TableVariables):
     http_port: Annotated[int, whole(0, 65_535)] = env("HTTP_PORT", 8080)
     http_host: str = env("HTTP_HOST", "127.0.0.1")
     http_allowed_hosts: Annotated[tuple[str, ...], NoDecode, parsed(parse.host_names)] = env("HTTP_ALLOWED_HOSTS", "")
-    loglevel: Annotated[LogLevel, option(LogLevel, str.upper)] = env("LOGLEVEL", "INFO")
-    log_format: Annotated[LogFormat, option(LogFormat, str.lower)] = env("LOG_FORMAT", "text")
-
-    @field_validator("memory_limit_mb")
-    @classmethod
-    def _all_fits(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if "max_buffer_mb" in info.data and "spark_driver_memory" in info.data:
-            heap = info.data["spark_driver_memory"]
-            plan = plan_memory(value, info.data["max_buffer_mb"], heap and parse.megabytes(heap))
-            if value is not None and (shortage := plan.shortage(value)):
-                raise ValueError(shortage)
-        return value
+    loglevel: LogLevel = env("LOGLEVEL", "INFO")
+    log_format: LogFormat = env("LOG_FORMAT", "text")

@@ -68,7 +68,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java
         dead_letter=dead_letter_address(settings.storage.uri, root),
         target_file_mb=settings.target_file_mb,
         has_catalog=settings.catalog is not None,
-        settings=_effective(settings),
+        settings=tuple(settings.summary().items()),
     )
 
     def look() -> Live:
@@ -81,12 +81,6 @@ def replica_name(settings: Settings) -> str:
     """The names of deployment and replica where the platform gives them, else the name of the host."""
     names = (settings.deployment_name, settings.replica_name)
     return " / ".join(name for name in names if name) or socket.gethostname()
-
-
-def _effective(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """What the log of the start says: name and value of each line."""
-    lines = (line.partition(": ") for line in settings.summary())
-    return tuple((name, value) for name, _, value in lines)
 
 
 def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:

@@ -363,8 +363,8 @@ class _Service:
 
 
 def _log_settings(settings: Settings) -> None:
-    for line in settings.summary():
-        logger.info("%s", line)
+    for name, value in settings.summary().items():
+        logger.info("%s: %s", name, value)
     if settings.memory_warning:
         logger.warning("%s", settings.memory_warning)
 

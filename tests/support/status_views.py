@@ -28,13 +28,14 @@ IDENTITY = Identity(
     dead_letter="s3://my-lake/data/_dead_letter/sensor-data",
     has_catalog=True,
     settings=(
-        ("input", "topic sensor-data of kafka-1:9092,kafka-2:9092 (SASL_SSL, SCRAM-SHA-512)"),
-        ("consumer", "group sensor-data-to-lake, starts at latest when it has no offsets, exactly-once"),
-        ("store", f"{TABLE}, AWS, region eu-central-1, keys as set"),
-        ("partitions", "year / month / day, missing values in __HIVE_DEFAULT_PARTITION__, time from ts_ms in UTC"),
-        ("catalog", "https://catalog.example.com, with a token, namespace default, tables are created"),
-        ("writing", "batches of 1,000 rows, commit every 30 s, 10 uploads at once, buffer 256 MB"),
-        ("spark", "local[*], heap 1,024 MB"),
+        ("table", TABLE),
+        ("store", "S3Target(bucket='my-lake', region='eu-central-1', endpoint_url=None, may_create=False)"),
+        ("KAFKA_BOOTSTRAP_SERVERS", '"kafka-1:9092,kafka-2:9092"'),
+        ("KAFKA_SASL_PASSWORD", "set"),
+        ("CONSUMER_GROUP", '"sensor-data-to-lake"'),
+        ("HIVE_COLUMNS", '["year", "month", "day"]'),
+        ("COMMIT_INTERVAL", "30.0"),
+        ("SPARK_MASTER", '"local[*]"'),
     ),
 )
 

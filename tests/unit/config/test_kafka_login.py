@@ -18,7 +18,6 @@ class TestMechanisms:
         settings = load(**OAUTH, KAFKA_OAUTH_EXTENSIONS="logicalCluster=lkc-1, identityPoolId=pool-1")
         assert settings.oauth_token_url == "https://login.example.com/o/token/"
         assert settings.oauth_extensions == "logicalCluster=lkc-1,identityPoolId=pool-1"
-        assert "OAUTHBEARER, tokens from https://login.example.com/o/token/)" in settings.summary()[0]
 
     def test_oauth_needs_an_address(self) -> None:
         (problem,) = problems(**(OAUTH | {"KAFKA_OAUTH_TOKEN_URL": ""}))
@@ -70,7 +69,6 @@ class TestRegion:
     def test_else_that_of_the_store(self) -> None:
         settings = load(KAFKA_SECURITY_PROTOCOL="SASL_SSL", KAFKA_SASL_MECHANISM="AWS_MSK_IAM", AWS_REGION="eu-west-3")
         assert settings.msk_region == "eu-west-3"
-        assert "(SASL_SSL, AWS_MSK_IAM, region eu-west-3)" in settings.summary()[0]
 
 
 class TestClientCertificate:
@@ -94,7 +92,6 @@ class TestClientCertificate:
     def test_as_files(self, files: Path) -> None:
         settings = load(**self.variables(files))
         assert settings.ssl_certificate == str(files / "client.pem")
-        assert "(SSL, client certificate as set)" in settings.summary()[0]
 
     def test_as_texts_on_one_line(self, files: Path) -> None:
         texts = {
@@ -103,7 +100,7 @@ class TestClientCertificate:
         }
         settings = load(**(self.variables(files) | texts))
         assert settings.ssl_certificate == (files / "client.pem").read_text() + "\n"
-        assert "PRIVATE KEY" not in repr(settings) + "\n".join(settings.summary())
+        assert "PRIVATE KEY" not in repr(settings) + str(settings.summary())
 
     def test_an_encrypted_key(self, files: Path) -> None:
         load(**self.variables(files, "encrypted.key", KAFKA_SSL_KEY_PASSWORD="hush"))
@@ -113,8 +110,8 @@ class TestClientCertificate:
         [
             ({"KAFKA_SSL_KEY": "other.key"}, "KAFKA_SSL_KEY: does not belong to KAFKA_SSL_CERTIFICATE"),
             ({"KAFKA_SSL_KEY": "client.pem"}, "KAFKA_SSL_KEY: must hold a private key in PEM"),
-            ({"KAFKA_SSL_KEY": "missing"}, "KAFKA_SSL_KEY: must be a file that exists where the connector runs"),
-            ({"KAFKA_SSL_KEY": "."}, "KAFKA_SSL_KEY: must be a file that can be read, or its text in PEM: Is a dir"),
+            ({"KAFKA_SSL_KEY": "missing"}, "KAFKA_SSL_KEY: must be a file that can be read where the connector runs"),
+            ({"KAFKA_SSL_KEY": "."}, "KAFKA_SSL_KEY: must be a file that can be read"),
             ({"KAFKA_SSL_KEY": "encrypted.key"}, "KAFKA_SSL_KEY_PASSWORD: must be set, because KAFKA_SSL_KEY is encr"),
         ],
     )
@@ -134,8 +131,8 @@ class TestClientCertificate:
     @pytest.mark.parametrize(
         ("missing", "told"),
         [
-            ("KAFKA_SSL_KEY", "KAFKA_SSL_KEY: must be set, because KAFKA_SSL_CERTIFICATE is"),
-            ("KAFKA_SSL_CERTIFICATE", "KAFKA_SSL_KEY: has no effect without KAFKA_SSL_CERTIFICATE: set both or none"),
+            ("KAFKA_SSL_KEY", "KAFKA_SSL_KEY: goes together with KAFKA_SSL_CERTIFICATE: set both or none"),
+            ("KAFKA_SSL_CERTIFICATE", "KAFKA_SSL_KEY: goes together with KAFKA_SSL_CERTIFICATE: set both or none"),
         ],
     )
     def test_one_of_the_two(self, files: Path, missing: str, told: str) -> None:
@@ -147,7 +144,7 @@ class TestClientCertificate:
 
     def test_no_tls_no_certificate(self, files: Path) -> None:
         told = problems(**(self.variables(files) | {"KAFKA_SECURITY_PROTOCOL": "PLAINTEXT"}))
-        assert "needs KAFKA_SECURITY_PROTOCOL to be SSL or SASL_SSL" in told[0]
+        assert "has no effect without KAFKA_SECURITY_PROTOCOL=SSL or SASL_SSL" in told[0]
 
 
 class TestClientConfig:
@@ -159,20 +156,19 @@ class TestClientConfig:
             "linger.ms": "5",
             "ssl.keystore.password": "hush",
         }
-        assert "KAFKA_CLIENT_CONFIG sets socket.keepalive.enable, linger.ms, ssl.keystore" in settings.summary()[0]
-        assert "hush" not in repr(settings) + "\n".join(settings.summary())
+        assert "hush" not in repr(settings) + str(settings.summary())
 
     @pytest.mark.parametrize(
         ("config", "told"),
         [
-            ('{"hush"', "must be a JSON object, and it is no JSON"),
-            ('["hush"]', "must be a JSON object, and it is another kind of value"),
+            ('{"hush"', "must be a JSON object"),
+            ('["hush"]', "must be a JSON object"),
             ('{"linger.ms": ["hush"]}', "must give linger.ms a text, a number, true or false"),
             ('{"linger.ms": null}', "must give linger.ms a text, a number, true or false"),
             ('{"sasl.password": "hush"}', "must not set sasl.password: KAFKA_SASL_PASSWORD does"),
             ('{"group.id": "hush"}', "must not set group.id: CONSUMER_GROUP does"),
-            ('{"enable.auto.commit": true}', "must not set enable.auto.commit: offsets are committed only after their"),
-            ('{"isolation.level": "hush"}', "must not set isolation.level: rows of aborted transactions would be"),
+            ('{"enable.auto.commit": true}', "must not set enable.auto.commit: the connector needs its own value"),
+            ('{"isolation.level": "hush"}', "must not set isolation.level: the connector needs its own value"),
             ('{"oauth_cb": "hush"}', "must not set oauth_cb: it is no property of librdkafka with a text as its value"),
         ],
     )

@@ -32,7 +32,7 @@ ORDINARY = [name for line in LISTED if not line.startswith("#") for name in line
         ("S3BUCKET", "S3_BUCKET"),
         ("S3_BUKET", "S3_BUCKET"),
         ("AWS_ACCES_KEY_ID", "AWS_ACCESS_KEY_ID"),
-        ("AWS_SECRET_KEY_ACCESS_KEY", None),
+        ("AWS_SECRET_KEY_ACCESS_KEY", "AWS_SECRET_ACCESS_KEY"),
         ("AWS_ENDPOINT_URLS", "AWS_ENDPOINT_URL"),
         ("INPUT", "input"),
         ("LOG_LEVEL", "LOGLEVEL"),

@@ -71,7 +71,7 @@ class TestStore:
             ("az://My--lake", "must be a container's name"),
             ("az://" + 33 * "a-" + "a", "must be a container's name"),
             ("s3://lake/raw", "the path behind it goes into S3_PREFIX"),
-            ("s3://", "must be a bucket's name"),
+            ("s3://", "must be the bucket's name alone"),
             ("file://lake", "must name a folder by its full path"),
             ("file:///", "must name a folder by its full path"),
             ("file:///a/../b", "must name a folder by its full path"),
@@ -93,8 +93,8 @@ class TestStore:
     @pytest.mark.parametrize(
         ("variables", "reported"),
         [
-            ({"AWS_ACCESS_KEY_ID": "k"}, "AWS_SECRET_ACCESS_KEY: must be set, because AWS_ACCESS_KEY_ID is"),
-            ({"AWS_SECRET_ACCESS_KEY": "s"}, "AWS_SECRET_ACCESS_KEY: has no effect without AWS_ACCESS_KEY_ID"),
+            ({"AWS_ACCESS_KEY_ID": "k"}, "AWS_SECRET_ACCESS_KEY: goes together with AWS_ACCESS_KEY_ID"),
+            ({"AWS_SECRET_ACCESS_KEY": "s"}, "AWS_SECRET_ACCESS_KEY: goes together with AWS_ACCESS_KEY_ID"),
             ({"AWS_SESSION_TOKEN": "t"}, "AWS_SESSION_TOKEN: has no effect without AWS_ACCESS_KEY_ID"),
         ],
     )
@@ -137,7 +137,7 @@ class TestPlatformStorage:
     )
     def test_access_to_another_store_without_that_store(self, variables: dict[str, str]) -> None:
         (problem,) = problems(ON_PLATFORM, **variables)
-        assert "is for a store of your own: set S3_BUCKET as well" in problem
+        assert "is for a store of your own: set S3_BUCKET or STORAGE_URL as well" in problem
 
     def test_a_connection_that_is_wrong_is_the_only_problem(self) -> None:
         access = {"AWS_ENDPOINT_URL": "https://s3.example.com", CONNECTION: "{}"}
@@ -195,8 +195,8 @@ class TestPlatformStorage:
     @pytest.mark.parametrize(
         ("document", "reason"),
         [
-            ('{"Provider": "S3"', "must be a JSON object, and it is no JSON"),
-            ("[]", "must be a JSON object, and it is another kind of value"),
+            ('{"Provider": "S3"', "must be a JSON object"),
+            ("[]", "must be a JSON object"),
             ("{}", "must have a field Provider that is S3, Minio, S3Compatible, Gcp, Azure or Local"),
             ('{"Provider": "ftp"}', "must have a field Provider that is S3, Minio, S3Compatible, Gcp, Azure or Local"),
             ('{"Provider": "Azure"}', "must have an object AzureBlobStorage"),
@@ -219,7 +219,7 @@ class TestPlatformStorage:
         rest = {name: value for name, value in PLATFORM_BUCKET.items() if name != field}
         for section in (rest, {**rest, field: None}, {**rest, field: ""}):
             (problem,) = problems(ON_PLATFORM, **{CONNECTION: connection(S3Compatible=section)})
-            assert problem == f"{CONNECTION}: must have S3Compatible.{field}"
+            assert problem == f"{CONNECTION}: must have S3Compatible.{field}; or set S3_BUCKET or STORAGE_URL"
 
     def test_all_missing_fields_are_named(self) -> None:
         (problem,) = problems(ON_PLATFORM, **{CONNECTION: connection("S3", S3Compatible={})})
