@@ -89,7 +89,7 @@ class S3Store:
                 answer = self._list_one(prefix)
             except client.exceptions.NoSuchBucket as error:
                 if not self._target.may_create:
-                    hint = "Check S3_BUCKET or STORAGE_URL, and AWS_ENDPOINT_URL; create the bucket, or set CREATE_BUCKET=true"
+                    hint = "Check S3_BUCKET, STORAGE_URL and AWS_ENDPOINT_URL; create it, or set CREATE_BUCKET=true"
                     raise ConfigError(f"connecting to {self.uri}", "there is no such bucket", hint) from error
                 self._create_bucket()
                 answer = self._list_one(prefix)
