@@ -92,6 +92,15 @@ class Document(Generic[_D]):
         self.current, self._etag = found or (None, None)
         return self.current
 
+    def look(self) -> _D | None:
+        """The stored version, which unlike after ``read`` is not the one that a write replaces; ``None`` without one.
+
+        Raises:
+            UnreadableError: it cannot be parsed.
+        """
+        found = read_document(self._store, self._key, self._parse, self._roots)
+        return found[0] if found else None
+
     def write(self, document: _D) -> None:
         """Replace the stored version, if it is the one last read or written here.
 

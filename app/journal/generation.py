@@ -190,8 +190,7 @@ class Generation:
 
         That is so after the machine slept for an hour amid an upload. Called once all uploads of the batch have ended.
         """
-        with self._lock:
-            found = self._document.read()
+        found = self._document.look()
         for item in found.revoked if found else ():
             if item.key in self._announced and self._rolled_back.may_be_back(item):
                 self._store.delete(item.key)

@@ -136,6 +136,20 @@ def test_the_fenced_one_leaves_the_placeholders_to_the_new_owner(bench: Bench, s
     assert not bench.has("2")
 
 
+def test_one_that_has_looked_for_late_uploads_is_fenced_all_the_same(bench: Bench) -> None:
+    """It may not have asked for its log before."""
+    owner = bench.begun(OURS)
+    owner.intend(intent("1", "2", batch=0))
+    bench.claimed(THEIRS)
+    before = bench.documents()
+    owner.abandon()
+    with pytest.raises(FencedError):
+        owner.done(0)
+    with pytest.raises(FencedError):
+        owner.advance({P0: 99})
+    assert bench.documents() == before
+
+
 @pytest.mark.parametrize("step", STEPS_OF_A_BATCH)
 @pytest.mark.parametrize("reason", ["no conditional writes", "an hour later"])
 def test_where_no_placeholder_refuses_the_fenced_one_deletes_its_own_late_uploads(
