@@ -357,8 +357,10 @@ class _Service:
     def _open_group(self, application: LakeApplication, topic: Topic) -> tuple[GroupOffsets, TopicIds]:
         """Ask for an offset once: a missing right on the group shows before the process says that it is connected."""
         positions, topic_ids = new_group_offsets(application, self._timings)
-        first = TopicPartition(topic.name, 0)
-        patiently("Kafka", lambda: positions.of(first), self._timings, self._metrics.waits)
+        try:
+            positions.of(TopicPartition(topic.name, 0))
+        except RetryableError as error:  # as before Kafka's first group exists; claims ask again
+            logger.debug("%s", error)
         return positions, topic_ids
 
 
