@@ -205,15 +205,18 @@ def _list_levels(value: Any) -> int:
 
 def names(finding: Finding) -> bool:
     """Names that some readers refuse."""
-    is_long = len((finding.column or "").encode()) > LONGEST_NAME
-    has_empty = any(_has_empty_name(value) for value in values_of(finding))
-    kinds = ("cell", "rescued", "type", "bounds")
-    return finding.kind in kinds and finding.column in finding.rescued and (is_long or has_empty)
+    if finding.kind not in ("cell", "rescued", "type", "bounds") or finding.column not in finding.rescued:
+        return False
+    return _is_refused_name(finding.column or "") or any(_has_refused_name(value) for value in values_of(finding))
 
 
-def _has_empty_name(value: Any) -> bool:
+def _is_refused_name(name: str) -> bool:
+    return not name or "\0" in name or len(name.encode()) > LONGEST_NAME
+
+
+def _has_refused_name(value: Any) -> bool:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (isinstance(value, dict) and "" in value) or any(map(_has_empty_name, inner))
+    return (isinstance(value, dict) and any(map(_is_refused_name, value))) or any(map(_has_refused_name, inner))
 
 
 def virtual_lists(finding: Finding) -> bool:
