@@ -50,7 +50,9 @@ FLAT = (
     ),
     _case("many rows", [{"n": index, "s": f"text {index % 7}"} for index in range(2_000)]),
     _case(
-        "odd names", [{"": 1, " ": 2, "a b": 3, "a.b": 4, "ü": 5, "😀": 6, "x'y\"z": 7, "a/b": 8, "`": 9, "\x01": 10}]
+        "odd names",
+        [{"": 1, " ": 2, "a b": 3, "a.b": 4, "ü": 5, "😀": 6, "x'y\"z": 7, "a/b": 8, "`": 9, "\x01": 10}],
+        shows=("names of more than 255 bytes, empty names in objects",),
     ),
 )
 
