@@ -124,9 +124,12 @@ class ConnectorProcess:
     def wait(self, timeout: float = PATIENCE) -> int:
         """The exit code, waiting for the end."""
         try:
-            return self._process.wait(timeout)
+            code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {timeout:.0f} s\n{self._tail()}") from None
+        if code:
+            print(f"ended with code {code}; {self._tail()}")  # pytest shows it where the test expects another code
+        return code
 
     def stop(self) -> int:
         """Ask it to stop as a platform does, and return the exit code."""
