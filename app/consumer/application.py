@@ -269,6 +269,9 @@ class LakeApplication(Application):
         return self._loop.processing_failed(error, row)
 
     def _on_assign(self, consumer: Any, topic_partitions: list[KafkaTopicPartition]) -> None:
+        if self.is_stopping:
+            self._consumer.assign([])  # a member that leaves the group takes no partitions
+            return
         if self._other_sinks:
             self._other_sinks.refuse_late_flush()
         tps = _ours(self._of_input(topic_partitions))

@@ -44,13 +44,11 @@ _LASTING_CONSUMER_ERRORS = frozenset(
 
 
 def of_rebalance(error: PartitionAssignmentError) -> Exception:
-    """The error that the callback of a rebalance raised, as an error of the connector where it is known."""
+    """The error that the callback of a rebalance raised; the framework wraps it without its text."""
     cause = error.__cause__
-    if isinstance(cause, ConnectorError):
-        return cause
     if isinstance(cause, KafkaException) and cause.args[0].code() in PASSING_ERRORS:
         return RetryableError("joining the consumer group", cause.args[0].str())
-    return error
+    return cause if isinstance(cause, Exception) else error
 
 
 def cannot_be_decompressed(error: Exception) -> bool:

@@ -54,9 +54,20 @@ def test_a_coordinator_that_goes_away_in_a_rebalance_is_worth_a_restart(bench: B
         bench.turn(wrapped)
 
 
-def test_another_error_in_a_rebalance_is_kept(bench: Bench) -> None:
-    with pytest.raises(PartitionAssignmentError):
-        bench.turn(PartitionAssignmentError("Error during partition assignment"))
+def test_any_other_error_in_a_rebalance_comes_out_as_what_it_is(bench: Bench) -> None:
+    wrapped = PartitionAssignmentError("Error during partition assignment")
+    wrapped.__cause__ = RuntimeError("a bug")
+    with pytest.raises(RuntimeError, match="a bug"):
+        bench.turn(wrapped)
+
+
+def test_a_member_that_stops_takes_no_partitions(bench: Bench) -> None:
+    bench.application._on_revoke(None, PARTITIONS)
+    bench.application.request_stop()
+    bench.calls.clear()
+    bench.assign()
+    assert bench.calls == ["assign 0"]
+    assert not bench.assignments.tps
 
 
 def test_rows_of_lost_partitions_are_neither_written_nor_committed(
