@@ -128,7 +128,7 @@ class ConnectorProcess:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running after {timeout:.0f} s\n{self._tail()}") from None
         if code:
-            print(f"ended with code {code}; {self._tail()}")  # pytest shows it where the test expects another code
+            print(f"ended with code {code}; {self._tail()}")  # noqa: T201 - pytest shows it with a failure
         return code
 
     def stop(self) -> int:
