@@ -1,12 +1,10 @@
-"""Sets up logging and its two formats, keeps the last warnings, and prints what Quix Cloud's connection test reads."""
+"""Sets up logging and its two formats, and prints the line that Quix Cloud's connection test reads."""
 
 import json
 import logging
 import re
 import sys
 import threading
-from collections import deque
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import indent
@@ -148,38 +146,3 @@ def announce_connected() -> None:
 def announce_failure(error: ConnectorError) -> None:
     """Tell the platform's connection test, and everyone else, what is wrong and what to do."""
     print(f"ERROR! {error}", flush=True)  # noqa: T201
-
-
-_REMEMBERED = 10  # warnings and errors
-_LONGEST = 500  # characters of one of them
-
-
-@dataclass(frozen=True, slots=True)
-class Warned:
-    """A line of the log: seconds since the epoch, level, and what it says."""
-
-    at: float
-    level: str
-    message: str
-
-
-class RecentWarnings(logging.Handler):
-    """A handler for the root logger."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._last: deque[Warned] = deque(maxlen=_REMEMBERED)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
-        try:
-            message = record.getMessage()
-        except Exception:  # noqa: BLE001 - a library's words do not fit its values; whoever logs must not fail by it
-            self.handleError(record)
-            return
-        if len(message) > _LONGEST:
-            message = message[:_LONGEST] + "…"
-        self._last.append(Warned(record.created, record.levelname, message))
-
-    def newest_first(self) -> list[Warned]:
-        return list(self._last.copy())[::-1]

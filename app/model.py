@@ -1,8 +1,10 @@
 """The values that travel through the connector. All frozen: a batch handed on is never changed behind its back."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -46,6 +48,42 @@ class Message(Protocol):
     def headers(self) -> list[tuple[str, bytes]] | None: ...
     def set_headers(self, value: list[tuple[str, bytes]]) -> None: ...
     def error(self) -> Any: ...
+
+
+# methodcaller: any other call inspects the result, and not the error that came with it.
+_headers = methodcaller("headers")
+_UNREADABLE_NAME = "\ufffd"  # Unicode's replacement character
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes]] | None:
+    """Return the headers of a message, also those with a name that is not UTF-8. No other code may call ``headers()``.
+
+    For such a name Kafka's client raises and leaves a null pointer in its place. Any later use of that pointer ends the
+    process. This function replaces the name and keeps the value.
+    """
+    try:
+        headers: Any = _headers(message)
+    except SystemError:
+        headers = _headers(message)
+        readable = [(_UNREADABLE_NAME if _has_null(header) else header[0], header[1]) for header in headers]
+        message.set_headers(readable)
+        return readable
+    known: list[tuple[str, bytes]] | None = headers
+    return known
+
+
+def _has_null(header: Any) -> bool:
+    return repr(header).startswith("(<NULL>")  # the one safe way to see it
+
+
+def deep_size(value: Any) -> int:
+    """Bytes of a decoded value with all its parts; names of fields are shared between rows and not counted."""
+    size = sys.getsizeof(value)
+    if isinstance(value, dict):
+        return size + sum(map(deep_size, value.values()))
+    if isinstance(value, list | tuple):
+        return size + sum(map(deep_size, value))
+    return size
 
 
 class Row(NamedTuple):

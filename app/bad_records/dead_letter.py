@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from app.errors import DataError
 from app.lenient_json import to_json
-from app.message_headers import HEADERS
 from app.model import Headers, Rejected, TopicPartition
 
 _MS = pa.timestamp("ms", tz="UTC")
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()),

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.errors import cut
-from app.message_headers import headers_of
-from app.model import Headers, Message, Rejected, Row, TopicPartition, known_timestamp
+from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
 
 HINT_DESERIALIZERS = (
     "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from app.cgroup import MemoryLimit, memory_limit
 from app.config.fields import IN_QUOTES, Contradictions, is_quoted, is_secret
 from app.config.kafka_login import KafkaLoginVariables, region_of_msk
 from app.config.memory import MemoryPlan, plan_memory
@@ -24,6 +23,7 @@ from app.config.platform_connection import parse_connection
 from app.config.storage_url import StorageAddress
 from app.config.targets import CatalogTarget, StorageTarget
 from app.config.variables import Variables
+from app.container import MemoryLimit, memory_limit
 from app.errors import ConfigError
 from app.formatting import escape_control
 from app.storage.azure.target import AzureTarget

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from app.bad_records.refusals import BadRowsError
 from app.convert.columns import infer
-from app.errors import shown
+from app.convert.shown_values import shown
 
 _MOST_CELLS = 16 * 2**20  # places of columns: each takes 8 bytes, whether or not it has a value
 _FILLED = 16  # of so many places one has a value, or they are too many

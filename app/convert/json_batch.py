@@ -17,8 +17,7 @@ from app.convert.kafka_columns import in_form_of, lost_metadata, metadata_column
 from app.convert.partition_values import fill_null
 from app.convert.rows import Rules
 from app.convert.time_columns import time_parts_of_column
-from app.message_headers import headers_of
-from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, known_timestamp
+from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of, known_timestamp
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
 

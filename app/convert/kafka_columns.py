@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from app.message_headers import HEADERS
+from app.bad_records.dead_letter import HEADERS
 from app.model import Headers, TopicPartition, known_timestamp
 
 RESCUED_TIMESTAMP = "__kafka_timestamp"  # in _rescued_data: there __timestamp is the record's own field

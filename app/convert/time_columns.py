@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.refusals import BadRowsError
-from app.errors import shown
+from app.convert.shown_values import shown
 
 # |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from app.convert.scalars import coerce_scalar, to_python
-from app.errors import shown
+from app.convert.shown_values import shown
 from app.lenient_json import to_json
 from app.table.type_names import type_name
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 import pytest
 from pydantic import ValidationError
 
-from app.cgroup import MemoryLimit
 from app.config.settings import Settings, SettingsError
+from app.container import MemoryLimit
 from app.storage.s3.target import S3Target
 from tests.support.environment import CONNECTION, ENOUGH, ON_PLATFORM, load, problems
 
