@@ -7,6 +7,7 @@ import json
 import os
 import re
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -218,7 +219,7 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
     if not needs_store and settings.uses_platform_storage and settings.platform_connection is None:
         stand_ins["s3_bucket"] = "offline"
     settings = settings.model_copy(update=stand_ins)
-    for variable, problem in settings.contradictions():
+    for variable, problem in chain(settings.contradictions(), settings.without_effect()):
         if problems.keys().isdisjoint((variable, *re.findall(r"\w+", problem))):
             problems[variable] = problem
     if not problems:

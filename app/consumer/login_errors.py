@@ -76,7 +76,7 @@ _HINTS: Final[Sequence[tuple[tuple[str, ...], str]]] = (
     (("https.ca.",), "Check KAFKA_OAUTH_CA_LOCATION"),
     (("ssl.ca.",), "Check KAFKA_SSL_CA_LOCATION"),
     (("ssl.certificate.",), "Check KAFKA_SSL_CERTIFICATE"),
-    (("ssl.key.",), "Check KAFKA_SSL_KEY and KAFKA_SSL_KEY_PASSWORD"),
+    (("ssl.key.",), "Check KAFKA_SSL_KEY, that it belongs to KAFKA_SSL_CERTIFICATE, and KAFKA_SSL_KEY_PASSWORD"),
     (("unsupported sasl mechanism",), "Set KAFKA_SASL_MECHANISM to one that the brokers support"),
     (("authentication failed",), _USER),
 )

@@ -66,11 +66,11 @@ class TestStore:
         [
             ("ftp://lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
             ("lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
-            ("gs://lake/raw", "must be gs://bucket alone; the path behind it goes into S3_PREFIX"),
-            ("az://lake/raw", "must be az://container alone; the path behind it goes into S3_PREFIX"),
-            ("az://My--lake", "must be a container's name"),
-            ("az://" + 33 * "a-" + "a", "must be a container's name"),
-            ("s3://lake/raw", "the path behind it goes into S3_PREFIX"),
+            ("gs://lake/raw", "must be the bucket's name alone"),
+            ("az://lake/raw", "a path goes into S3_PREFIX"),
+            ("az://My--lake", "must be the container's name alone"),
+            ("az://" + 33 * "a-" + "a", "must be the container's name alone"),
+            ("s3://lake/raw", "a path goes into S3_PREFIX"),
             ("s3://", "must be the bucket's name alone"),
             ("file://lake", "must name a folder by its full path"),
             ("file:///", "must name a folder by its full path"),
@@ -93,8 +93,8 @@ class TestStore:
     @pytest.mark.parametrize(
         ("variables", "reported"),
         [
-            ({"AWS_ACCESS_KEY_ID": "k"}, "AWS_SECRET_ACCESS_KEY: goes together with AWS_ACCESS_KEY_ID"),
-            ({"AWS_SECRET_ACCESS_KEY": "s"}, "AWS_SECRET_ACCESS_KEY: goes together with AWS_ACCESS_KEY_ID"),
+            ({"AWS_ACCESS_KEY_ID": "k"}, "AWS_SECRET_ACCESS_KEY: must be set with AWS_ACCESS_KEY_ID"),
+            ({"AWS_SECRET_ACCESS_KEY": "s"}, "AWS_SECRET_ACCESS_KEY: has no effect without AWS_ACCESS_KEY_ID"),
             ({"AWS_SESSION_TOKEN": "t"}, "AWS_SESSION_TOKEN: has no effect without AWS_ACCESS_KEY_ID"),
         ],
     )

@@ -2,8 +2,11 @@
 
 import copy
 import logging
+from pathlib import Path
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization as form
 from quixstreams import Application
 
 from app.consumer.broker import new_admin
@@ -64,6 +67,41 @@ def test_an_admin_client_that_cannot_be_made_names_the_variable(name: str, value
     connection = KafkaConnection.to("127.0.0.1:1", {"security.protocol": "ssl", name: value})
     with pytest.raises(ConfigError, match=f"setting up the Kafka client: {told}"):
         new_admin(connection)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "password", "told"),
+    [
+        (
+            "client.pem",
+            "other.key",
+            None,
+            "ssl.key.location failed: .*key values mismatch. Check KAFKA_SSL_KEY",
+        ),
+        ("client.pem", "locked.key", None, "ssl.key.location failed: .* and KAFKA_SSL_KEY_PASSWORD"),
+        ("client.pem", "locked.key", "wrong", "ssl.key.location failed: .* and KAFKA_SSL_KEY_PASSWORD"),
+        ("client.key", "client.key", None, "ssl.certificate.location failed: .*Check KAFKA_SSL_CERTIFICATE"),
+    ],
+)
+def test_a_client_certificate_that_cannot_be_used(
+    tmp_path: Path, certificate: str, key: str, password: str | None, told: str
+) -> None:
+    authority = trustme.CA()
+    for name in ("client", "other"):
+        issued = authority.issue_cert(f"{name}@example.com")
+        issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
+        issued.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+    lock = form.BestAvailableEncryption(b"hush")
+    private = form.load_pem_private_key((tmp_path / "client.key").read_bytes(), None)
+    (tmp_path / "locked.key").write_bytes(private.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, lock))
+    properties = {
+        "security.protocol": "ssl",
+        "ssl.certificate.location": str(tmp_path / certificate),
+        "ssl.key.location": str(tmp_path / key),
+        "ssl.key.password": password,
+    }
+    with pytest.raises(ConfigError, match=f"setting up the Kafka client: {told}"):
+        new_admin(KafkaConnection.to("127.0.0.1:1", properties))
 
 
 @pytest.mark.parametrize(
