@@ -1,4 +1,4 @@
-"""What a container does to this process: the memory that its control groups leave, and the meaning of localhost."""
+"""The container around this process: its memory limit, and the host that ``localhost`` names in it."""
 
 import os
 import re
@@ -26,7 +26,7 @@ class MemoryLimit:
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit | None:
-    """Return the smallest limit of the process's own group and of those around it, for all of them apply.
+    """Return the smallest memory limit among the process's control group and its ancestors: all of them apply.
 
     A group without a limit and a file that cannot be read count as no limit.
 
@@ -45,7 +45,7 @@ def _limits(root: Path) -> Iterator[MemoryLimit]:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files that may hold a limit, innermost first. Those of the other version of control groups do not exist."""
+    """The files that may hold a limit, innermost first. Only the files of one version of control groups exist."""
     groups = ""
     with suppress(OSError, ValueError):
         groups = (root / _GROUPS).read_text()
@@ -63,8 +63,8 @@ def _files(root: Path) -> Iterator[Path]:
             continue
         for depth in range(len(folders), 0, -1):
             yield mount.joinpath(*folders[:depth], name)
-    # A container may see its own part of the tree alone, and know its group by the name outside. Then the top is its
-    # group, and those folders do not exist.
+    # A container may see only its own part of the tree, while /proc names its group as seen from outside. Those folders
+    # do not exist then, and the top of the tree is its group.
     yield root / _MOUNT / _FILE
     yield root / _OLD_MOUNT / _OLD_FILE
 

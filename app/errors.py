@@ -1,4 +1,4 @@
-"""Every error a user can meet: what was being done, why it failed, what to do about it; and the texts inside them.
+"""The errors that users meet: the action, the cause and the remedy. Functions that shorten the texts of others.
 
 SDK errors (boto3, requests, confluent_kafka, py4j) are translated into these in one place each, at the
 module that talks to the SDK. None of them derives from ``QuixException``: the framework may swallow those.
@@ -18,14 +18,14 @@ class ConnectorError(Exception):
     """Base of all errors with a message for the user.
 
     Args:
-        doing: what was being done, to which object, e.g. ``"uploading s3://lake/data/t/x.parquet"``.
-        cause: why it failed, in the words of the other side where it gave any.
-        hint: what to do about it; empty when there is nothing to do but wait.
+        doing: the action and its object, e.g. ``"uploading s3://lake/data/t/x.parquet"``.
+        cause: the reason, in the words of the other side if there are any.
+        hint: the remedy; empty if waiting is the only one.
 
-    The words of others may hold anything: control characters are escaped, so the message is one line.
+    Control characters are escaped, so the message is one line.
 
     Attributes:
-        system: the one that failed; ``None`` where nobody has said so, see ``of`` and ``blaming``.
+        system: the system that failed; ``None`` if unknown, see ``of`` and ``blaming``.
     """
 
     exit_code: ClassVar[int] = 1
@@ -91,7 +91,7 @@ class SparkLostError(ConnectorError):
 
 @contextmanager
 def blaming(system: System) -> Iterator[None]:
-    """Note in each error from inside that this system failed, unless the error names one."""
+    """Set this system on each error that is raised inside and names none."""
     try:
         yield
     except ConnectorError as error:
@@ -99,18 +99,18 @@ def blaming(system: System) -> Iterator[None]:
         raise
 
 
-# --- texts of others, made to fit into a message: on one line, and short ----------------------------------------------
+# --- texts of other systems, on one line and short ----------------------------------------------
 
 
 def innermost(error: BaseException) -> BaseException:
-    """The reason that requests wraps around urllib3's wrapping of what the system said."""
+    """The innermost exception of a chain such as requests around urllib3 around the system."""
     causes = (getattr(error, "reason", None), *error.args)
     inner = next((cause for cause in causes if isinstance(cause, BaseException)), None)
     return innermost(inner) if inner else error
 
 
 def last_words(error: BaseException) -> str:
-    """What the system itself said, without what each library has put before it."""
+    """The message of the innermost exception, without the prefixes that libraries add."""
     return str(innermost(error)).rpartition(": ")[2]
 
 

@@ -26,8 +26,8 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 class TextFormatter(logging.Formatter):
     """One line; that of an exception is followed by its traceback.
 
-    What comes from outside can neither begin a line nor steer a terminal: control characters are escaped, and the lines
-    of a traceback are indented.
+    Foreign text cannot begin a line or control a terminal: control characters are escaped, and the lines of a traceback
+    are indented.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """One object a line: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, and ``exception`` if any.
 
-    What a line gives as ``extra={"fields": {...}}`` is beside them.
+    ``extra={"fields": {...}}`` adds further fields.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -66,13 +66,13 @@ class JsonFormatter(logging.Formatter):
 
 
 def formatter(log_format: LogFormat) -> logging.Formatter:
-    """What makes lines of this kind."""
+    """The formatter of this format."""
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
 # These log a line for every request or call at INFO or DEBUG, which buries ours.
 _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "py4j", "s3transfer", "urllib3")
-# While a broker or the store is away, these say so several times a second or at every try.
+# During an outage, these log the same message several times a second.
 _REPETITIVE = (
     "app.consumer.broker",
     "app.consumer.login_errors",
@@ -87,7 +87,7 @@ _VARYING = re.compile(r" \(after .*|\d+")  # times and counters
 
 
 class _Repetitions(logging.Filter):
-    """Lets a message through once a minute; two that differ only in numbers are the same."""
+    """Passes a message once a minute; messages that differ only in numbers count as the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,8 +123,8 @@ def set_up_logging(level: str, log_format: LogFormat = "text") -> None:
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """What nobody caught, as a line of the log like all others."""
-    if isinstance(error, Exception):  # no Ctrl-C, and no end of a thread that was wanted
+    """Log an uncaught exception in the format of all other lines."""
+    if isinstance(error, Exception):  # neither Ctrl-C nor SystemExit
         logger.error("not caught: %r. Please report this as a bug", error, exc_info=(kind, error, trace))
 
 
@@ -133,7 +133,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _is_for_this_client(record: logging.LogRecord) -> bool:
-    """KAFKA_CLIENT_CONFIG is for all clients, and each warns of the properties that are for another kind."""
+    """Drop warnings about properties of KAFKA_CLIENT_CONFIG that only another kind of client uses."""
     message = record.getMessage()
     return not ("CONFWARN" in message and "will be ignored by this" in message)
 

@@ -14,7 +14,7 @@ _LOGGED_EVERY_SECONDS = 60.0
 
 
 class BadRecords:
-    """Applies the user's choice to each bad record, and logs them: one a minute at most, and their number at the end.
+    """Applies the user's choice to each bad record. Logs one a minute at most, and their number at the end.
 
     Args:
         choice: ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.

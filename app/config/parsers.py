@@ -1,7 +1,7 @@
 """Parses text from the environment into checked values.
 
-Every function takes the text of one variable and returns the value, or raises ``ValueError`` with the end of a
-sentence that begins with the variable's name: ``must be …``. Text that may hold a secret is never repeated there.
+Every function takes the text of one variable and returns the value, or raises ``ValueError``. Its message continues
+the variable's name: ``must be …``. It never repeats text that may hold a secret.
 """
 
 import json
@@ -22,7 +22,7 @@ NAME_RULE: Final = 'letters, digits, ".", "_" and "-", beginning with a letter o
 
 
 def matching(pattern: str, complaint: str) -> Callable[[str], str]:
-    """Return a parser for text of which all matches the regular expression ``pattern``."""
+    """Return a parser for text that fully matches the regular expression ``pattern``."""
     compiled = re.compile(pattern)
 
     def parse(text: str) -> str:
@@ -152,7 +152,7 @@ def oauth_extensions(text: str) -> str:
 
 
 def is_pem(text: str) -> bool:
-    """Return whether this is a text in PEM, and not the path of a file."""
+    """Whether this is a text in PEM instead of the path of a file."""
     return "-----BEGIN " in text
 
 

@@ -16,8 +16,8 @@ from app.bad_records.refusals import BadRowsError
 from app.convert.columns import infer
 from app.convert.shown_values import shown
 
-_MOST_CELLS = 16 * 2**20  # places of columns: each takes 8 bytes, whether or not it has a value
-_FILLED = 16  # of so many places one has a value, or they are too many
+_MOST_CELLS = 16 * 2**20  # cells: each takes 8 bytes, with or without a value
+_FILLED = 16  # more cells than this for one value are too many
 _NESTED = frozenset({dict, list})
 
 

@@ -1,4 +1,4 @@
-"""Shows a value in a message: as Python writes it, but short, and whatever it is."""
+"""Shows any value in a message, as the beginning of its ``repr()``."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,7 +7,7 @@ _LONGEST: Final = 80  # characters, enough to recognise a value
 
 
 def shown(value: object, longest: int = _LONGEST) -> str:
-    """A value as a message shows it: as Python writes it, cut; only what is shown is looked at."""
+    """The first ``longest`` characters of ``repr(value)``; never formats much more than these."""
     text = ""
     for piece in _pieces(value, longest, 0):
         text += piece
@@ -17,7 +17,7 @@ def shown(value: object, longest: int = _LONGEST) -> str:
 
 
 def _pieces(value: object, longest: int, depth: int) -> Iterator[str]:
-    """What ``repr()`` gives, piece by piece, and of each text and number no more than a message shows."""
+    """The ``repr()`` in parts; long texts are cut before they are formatted."""
     if depth > longest:
         yield "..."
     elif type(value) is dict:

@@ -23,7 +23,7 @@ _DEAD_LETTER_FOLDER = "_dead_letter"
 _JOURNAL_FOLDER = "_journal"
 _INDEX_FOLDER = ".vidx"
 
-# What Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no store can hold in a name.
+# The characters that Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no key can hold.
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 
@@ -68,7 +68,7 @@ class PartitionSpec:
 
 
 class SharedFile(NamedTuple):
-    """What the name says of a file with rows of several topic-partitions; ``topic`` is the first of theirs."""
+    """The name of a file with rows of several topic-partitions; ``topic`` is the first of their topics."""
 
     topic: str
     owner: str
@@ -121,7 +121,7 @@ def is_data_file(key: str, table_root: str) -> bool:
 
 
 def object_roots(table_root: str) -> tuple[str, str]:
-    """What the keys of all objects of a table start with: those in its folder, and its dead letters."""
+    """The prefixes of a table's keys: its folder, and the folder of its dead letter."""
     return f"{table_root}/", f"{dead_letter_root(table_root)}/"
 
 
@@ -172,7 +172,7 @@ def part_of(name: str) -> BatchPart | None:
     """Reads the name of a file of one topic-partition; a long topic stays as the name has it.
 
     Returns:
-        What the file holds a part of, or ``None`` for any other name.
+        The batch part that the file belongs to, or ``None`` for any other name.
     """
     found = _FILE_NAME.fullmatch(name)
     if found is None:
@@ -196,7 +196,7 @@ def shared_file_of(name: str) -> SharedFile | None:
 
 
 def topic_in_names(topic: str) -> str:
-    """A topic as file names show it. Kafka allows no ``~``: a topic that is cut looks like no other."""
+    """A topic as file names show it. A cut one ends in ``~``, which Kafka allows in no topic."""
     if len(topic) <= _MAX_TOPIC:
         return topic
     return topic[:_MAX_TOPIC] + "~" + hashlib.sha256(topic.encode()).hexdigest()[:8]

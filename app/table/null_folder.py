@@ -24,10 +24,10 @@ def default_null_folder(*, has_catalog: bool) -> str:
 
 
 def likely_meant(column: str, names: Iterable[str]) -> str:
-    """What was probably meant by a partition column that rows lack: one of these names, or a path into an object.
+    """Guess the intended name of a partition column that rows lack: a similar name, or a path into an object.
 
     Returns:
-        What to do, or nothing where there is no guess.
+        The advice, empty without a guess.
     """
     folded = {name.casefold(): name for name in names}
     near = difflib.get_close_matches(column.casefold(), folded, n=1, cutoff=_NEAR)

@@ -82,7 +82,7 @@ class SchemaStore:
         self.extend(self._fixed(found))
 
     def look(self) -> TableSchema:
-        """What ``open`` would make the schema, without writing anything; raises the same."""
+        """Return the schema that ``open`` would store, without writing it; raises the same."""
         found = self._find()
         return found.merge(self._fixed(found))
 
@@ -90,7 +90,7 @@ class SchemaStore:
         """Make the schema cover ``wanted``, as far as the types that are there allow.
 
         Returns:
-            What all members have agreed on: a column may have another type than wanted.
+            The schema that all members share: a column may have another type than wanted.
 
         Raises:
             ConfigError: another member has given a column a type that contradicts ``COLUMN_TYPES`` here.
@@ -117,11 +117,11 @@ class SchemaStore:
         return found
 
     def _fixed(self, schema: TableSchema) -> TableSchema:
-        """Those of the schema's columns that the settings fix."""
+        """The columns of the schema with a type fixed by the settings."""
         return TableSchema({name: kind for name, kind in self._types.items() if name in schema.columns})
 
     def _take_over(self) -> None:
-        """Go on from what another member has written; from what is known where the table was deleted meanwhile."""
+        """Take the schema of another member; keep the known one if the table was deleted meanwhile."""
         theirs = self._read()
         if theirs is not None:
             self._check(theirs)
