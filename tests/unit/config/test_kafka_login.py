@@ -124,14 +124,11 @@ class TestClientConfig:
         ("config", "told"),
         [
             ('{"hush"', "must be a JSON object"),
-            ('["hush"]', "must be a JSON object"),
             ('{"linger.ms": ["hush"]}', "must give linger.ms a text, a number, true or false"),
-            ('{"linger.ms": null}', "must give linger.ms a text, a number, true or false"),
-            ('{"sasl.password": "hush"}', "must not set sasl.password: KAFKA_SASL_PASSWORD does"),
-            ('{"group.id": "hush"}', "must not set group.id: CONSUMER_GROUP does"),
+            ('{"sasl.password": "hush"}', "must not set sasl.password: it has the variable KAFKA_SASL_PASSWORD"),
+            ('{"group.id": "hush"}', "must not set group.id: it has the variable CONSUMER_GROUP"),
             ('{"enable.auto.commit": true}', "must not set enable.auto.commit: the connector needs its own value"),
-            ('{"isolation.level": "hush"}', "must not set isolation.level: the connector needs its own value"),
-            ('{"oauth_cb": "hush"}', "must not set oauth_cb: it is no property of librdkafka with a text as its value"),
+            ('{"ssl.ca.pem": "hush"}', "must not set ssl.ca.pem: it has the variable KAFKA_SSL_CA_LOCATION"),
         ],
     )
     def test_refused(self, config: str, told: str) -> None:

@@ -53,7 +53,6 @@ class TestStore:
         ("url", "folder"),
         [
             ("file:///lake", "/lake"),
-            ("file:///a/b/", "/a/b"),
             ("file:///my%20lake", "/my lake"),
             ("file:///a b", "/a b"),
         ],
@@ -65,7 +64,6 @@ class TestStore:
         ("url", "reason"),
         [
             ("ftp://lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
-            ("lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
             ("gs://lake/raw", "must be the bucket's name alone"),
             ("az://lake/raw", "a path goes into S3_PREFIX"),
             ("az://My--lake", "must be the container's name alone"),
@@ -196,15 +194,10 @@ class TestPlatformStorage:
         ("document", "reason"),
         [
             ('{"Provider": "S3"', "must be a JSON object"),
-            ("[]", "must be a JSON object"),
             ("{}", "must have a field Provider that is S3, Minio, S3Compatible, Gcp, Azure or Local"),
-            ('{"Provider": "ftp"}', "must have a field Provider that is S3, Minio, S3Compatible, Gcp, Azure or Local"),
             ('{"Provider": "Azure"}', "must have an object AzureBlobStorage"),
             ('{"Provider": "Azure", "AzureBlobStorage": {}}', "must have AzureBlobStorage.ContainerName and"),
-            ('{"Provider": "GCP"}', "must have an object S3Compatible"),
-            ('{"Provider": "S3"}', "must have an object S3Compatible"),
             ('{"Provider": "S3", "S3Compatible": "x"}', "must have an object S3Compatible"),
-            ('{"Provider": "Local"}', "must have an object LocalStorage"),
             ('{"Provider": "Local", "LocalStorage": {}}', "must have LocalStorage.DirectoryPath"),
             ('{"Provider": "Local", "LocalStorage": {"DirectoryPath": "lake"}}', "wrong LocalStorage.DirectoryPath"),
         ],
@@ -220,11 +213,6 @@ class TestPlatformStorage:
         for section in (rest, {**rest, field: None}, {**rest, field: ""}):
             (problem,) = problems(ON_PLATFORM, **{CONNECTION: connection(S3Compatible=section)})
             assert problem == f"{CONNECTION}: must have S3Compatible.{field}; or set S3_BUCKET or STORAGE_URL"
-
-    def test_all_missing_fields_are_named(self) -> None:
-        (problem,) = problems(ON_PLATFORM, **{CONNECTION: connection("S3", S3Compatible={})})
-        for field in ("BucketName", "AccessKeyId", "SecretAccessKey"):
-            assert f"S3Compatible.{field}" in problem
 
     @pytest.mark.parametrize(
         ("field", "value"), [("ServiceUrl", "https://u:hush@gateway"), ("BucketName", "hush/x"), ("Region", "hush!")]

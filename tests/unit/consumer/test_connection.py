@@ -1,7 +1,6 @@
 """Properties of the connection: given to librdkafka, shown to nobody, and tried before a client is made."""
 
 import copy
-import logging
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from quixstreams import Application
 from app.consumer.broker import new_admin
 from app.consumer.connection import KafkaConnection, check_properties
 from app.errors import ConfigError
-from app.logs import _is_for_this_client
 
 
 def test_every_client_gets_the_properties_and_no_text_shows_them() -> None:
@@ -36,6 +34,7 @@ def test_a_property_of_the_user_replaces_the_one_of_every_client() -> None:
     ("properties", "told"),
     [
         ({"linger.msec": "5"}, 'No such configuration property: "linger.msec"'),
+        ({"oauth_cb": "hush"}, "expected oauth_cb property as a callable function"),
         ({"socket.timeout.ms": "hush"}, 'Invalid value for configuration property "socket.timeout.ms"'),
         ({"socket.timeout.ms": "1"}, 'property "socket.timeout.ms" value 1 is outside allowed range 10..300000'),
         ({"fetch.max.bytes": "10", "receive.message.max.bytes": "1000"}, "fetch.max.bytes"),
@@ -102,16 +101,3 @@ def test_a_client_certificate_that_cannot_be_used(
     }
     with pytest.raises(ConfigError, match=f"setting up the Kafka client: {told}"):
         new_admin(KafkaConnection.to("127.0.0.1:1", properties))
-
-
-@pytest.mark.parametrize(
-    ("message", "passes"),
-    [
-        ("CONFWARN [rdkafka#producer-2] Configuration property fetch.min.bytes is a consumer property and will be "
-         "ignored by this producer instance", False),
-        ("CONFWARN [rdkafka#producer-2] Configuration property x is deprecated", True),
-    ],
-)  # fmt: skip
-def test_a_property_for_another_kind_of_client_is_not_worth_a_warning(message: str, passes: bool) -> None:
-    record = logging.LogRecord("quixstreams.kafka.producer", logging.WARNING, "x.py", 1, message, (), None)
-    assert _is_for_this_client(record) is passes
