@@ -39,7 +39,7 @@ class BadRecords:
 
     @property
     def skipped(self) -> int:
-        """How many were left out since the start; safe from any thread."""
+        """The number of records skipped since the start; safe from any thread."""
         return self._count if self._choice == "skip" else 0
 
     def keep(self, rejected: Rejected, hint: str) -> bool:

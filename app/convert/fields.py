@@ -104,7 +104,7 @@ def _is_sparse(values: list[Any], rows: int) -> bool:
 
 
 def _may_be_sparse(values: list[Any], rows: int) -> bool:
-    """Whether there may be that many places: a rough count, level by level, one field after another."""
+    """Whether there may be that many cells: a rough count, level by level, one field after another."""
     paths = 0
     left = [(values, rows)]
     while left:

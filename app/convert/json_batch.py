@@ -158,7 +158,7 @@ class WholeBatches:
     def _completed(
         self, fields: Mapping[str, pa.Array], moments: pa.Array, known: Mapping[str, pa.DataType]
     ) -> Mapping[str, pa.Array]:
-        """The timestamp column of the file, where it comes from Kafka."""
+        """The timestamp column of the file, if Kafka's timestamps fill it."""
         name = self._rules.timestamp_column
         if name not in known or moments is fields[name]:
             return {}
@@ -216,7 +216,7 @@ def _keys(messages: Sequence[Message]) -> pa.Array:
 
 
 def _longest(texts: pa.Array) -> int:
-    """Bytes of the longest of them."""
+    """The length of the longest one in bytes."""
     return int(pc.max(pc.binary_length(texts)).as_py() or 0)
 
 

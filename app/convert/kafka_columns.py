@@ -1,4 +1,4 @@
-"""Makes columns of Kafka's metadata: METADATA_COLUMNS, and the timestamp of records that have none themselves."""
+"""Makes columns of Kafka's metadata: METADATA_COLUMNS, and the timestamp of records without one of their own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -73,7 +73,7 @@ def _timestamp(origin: Origin) -> int | None:
 
 
 def _headers(headers: Headers | None) -> list[dict[str, str | bytes | None]] | None:
-    """As Spark's own Kafka source shows them: in order, names may repeat."""
+    """Headers in the form of Spark's own Kafka source: in order, names may repeat."""
     if not headers:
         return None
     return [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in headers]

@@ -63,7 +63,7 @@ class PartitionSpec:
 
     @property
     def virtual(self) -> tuple[str, ...]:
-        """Levels that are no folders: columns of the records, also where they are named like a time part."""
+        """Levels without folders: columns of the records, even with the name of a time part."""
         return tuple(name for name in self.order if name not in self.columns)
 
 
@@ -143,7 +143,7 @@ def index_key(data_key: str) -> str:
 
 
 def journal_folder(table_root: str) -> str:
-    """Where a table's journals and schema lie, with a slash at the end. Deleting the table forgets them too."""
+    """The folder of a table's journals and schema, with a slash at the end. Deleting the table deletes them too."""
     return f"{table_root}/{_JOURNAL_FOLDER}/"
 
 
@@ -169,7 +169,7 @@ def file_name(parts: Sequence[BatchPart]) -> str:
 
 
 def part_of(name: str) -> BatchPart | None:
-    """Reads the name of a file of one topic-partition; a long topic stays as the name has it.
+    """Reads the name of a file of one topic-partition; a long topic stays cut, as in the name.
 
     Returns:
         The batch part that the file belongs to, or ``None`` for any other name.
@@ -184,7 +184,7 @@ def part_of(name: str) -> BatchPart | None:
 
 
 def shared_file_of(name: str) -> SharedFile | None:
-    """Reads the name of a file of several topic-partitions; a long topic stays as the name has it.
+    """Reads the name of a file of several topic-partitions; a long topic stays cut, as in the name.
 
     Returns:
         ``None`` for any other name.

@@ -1,4 +1,4 @@
-"""The folder of rows without a value in a partition column: its two names, and which of them a table has.
+"""The null folder, for rows without a value in a partition column: its two names, and the one a table uses.
 
 A table keeps the name that it has. A new one gets the name that its readers expect.
 """
@@ -13,13 +13,13 @@ _NEAR = 0.8  # locaton is near to location
 
 
 def null_folder_of(values: Iterable[str]) -> str | None:
-    """The name that a table with these partition values has; ``None`` if none of them is one."""
+    """The null folder's name among these partition values; ``None`` if there is none."""
     seen = set(values)
     return next((name for name in (QUIX_NULL, HIVE_NULL) if name in seen), None)
 
 
 def default_null_folder(*, has_catalog: bool) -> str:
-    """The name for a table that has none: Quix' readers look in the catalog, all others expect Hive's."""
+    """The name for a table without a null folder: Quix' own with a catalog, otherwise Hive's."""
     return QUIX_NULL if has_catalog else HIVE_NULL
 
 

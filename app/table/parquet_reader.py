@@ -71,4 +71,4 @@ class RangeFile:
         return self._at
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is held open."""
