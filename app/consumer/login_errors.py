@@ -98,12 +98,12 @@ _KINDS: Final = (
     _Kind(("ssl.ca.",), "Check KAFKA_SSL_CA_LOCATION"),
     _Kind(("ssl.certificate.",), "Check KAFKA_SSL_CERTIFICATE"),
     _Kind(("ssl.key.",), "Check KAFKA_SSL_KEY, that it belongs to KAFKA_SSL_CERTIFICATE, and KAFKA_SSL_KEY_PASSWORD"),
+    _Kind(("unsupported sasl mechanism",), "Set KAFKA_SASL_MECHANISM to one that the brokers support"),
+    _Kind(("authentication failed",), _USER),
     # Other properties of a login come from KAFKA_CLIENT_CONFIG alone.
     _Kind(("ssl.", " failed: "), "Check KAFKA_CLIENT_CONFIG"),
     _Kind(("ssl.keystore.",), "Check KAFKA_CLIENT_CONFIG"),
     _Kind(("sasl.kerberos.",), "Check KAFKA_CLIENT_CONFIG"),
-    _Kind(("unsupported sasl mechanism",), "Set KAFKA_SASL_MECHANISM to one that the brokers support"),
-    _Kind(("authentication failed",), _USER),
 )
 
 
