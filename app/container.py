@@ -1,12 +1,72 @@
-"""Whether this process runs in a container, and what that means for the addresses it is given."""
+"""The container around this process: its memory limit, and the host that ``localhost`` names in it."""
 
 import os
 import re
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 _MARKS: Final = (Path("/.dockerenv"), Path("/run/.containerenv"))  # of Docker, of Podman
 _OWN_ADDRESS = re.compile(r"(?<![\w.-])(localhost|127\.\d+\.\d+\.\d+|::1)(?![\w-]|\.\w)", re.IGNORECASE)
+
+_GROUPS: Final = "proc/self/cgroup"
+_MOUNT, _FILE = "sys/fs/cgroup", "memory.max"
+_OLD_MOUNT, _OLD_FILE = "sys/fs/cgroup/memory", "memory.limit_in_bytes"  # version 1 has a tree for each resource
+_NO_LIMIT: Final = 1 << 50  # version 1 has no word for it: 2**63 bytes, less a page
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """MB that the container may use; ``source`` is the file or the variable that says so."""
+
+    mb: int
+    source: str
+
+
+def memory_limit(root: Path = Path("/")) -> MemoryLimit | None:
+    """Return the smallest memory limit among the process's control group and its ancestors: all of them apply.
+
+    A group without a limit and a file that cannot be read count as no limit.
+
+    Args:
+        root: where ``/proc`` and ``/sys`` are.
+    """
+    return min(_limits(root), key=lambda limit: limit.mb, default=None)
+
+
+def _limits(root: Path) -> Iterator[MemoryLimit]:
+    for file in _files(root):
+        with suppress(OSError, ValueError):  # ValueError: the word "max"
+            limit = int(file.read_text())
+            if limit < _NO_LIMIT:
+                yield MemoryLimit(limit // 2**20, f"/{file.relative_to(root)}")
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """The files that may hold a limit, innermost first. Only the files of one version of control groups exist."""
+    groups = ""
+    with suppress(OSError, ValueError):
+        groups = (root / _GROUPS).read_text()
+    for line in groups.splitlines():  # "number:resources:/group"; version 2 names no resources
+        _, _, rest = line.partition(":")
+        resources, _, group = rest.partition(":")
+        if not resources:
+            mount, name = root / _MOUNT, _FILE
+        elif "memory" in resources.split(","):
+            mount, name = root / _OLD_MOUNT, _OLD_FILE
+        else:
+            continue
+        folders = PurePosixPath(group).parts[1:]
+        if ".." in folders:  # a group that this container cannot see
+            continue
+        for depth in range(len(folders), 0, -1):
+            yield mount.joinpath(*folders[:depth], name)
+    # A container may see only its own part of the tree, while /proc names its group as seen from outside. Those folders
+    # do not exist then, and the top of the tree is its group.
+    yield root / _MOUNT / _FILE
+    yield root / _OLD_MOUNT / _OLD_FILE
 
 
 def is_container() -> bool:

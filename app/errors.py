@@ -1,4 +1,4 @@
-"""Every error a user can meet: what was being done, why it failed, what to do about it; and the texts inside them.
+"""The errors that users meet: the action, the cause and the remedy. Functions that shorten the texts of others.
 
 SDK errors (boto3, requests, confluent_kafka, py4j) are translated into these in one place each, at the
 module that talks to the SDK. None of them derives from ``QuixException``: the framework may swallow those.
@@ -13,21 +13,19 @@ from app.model import TopicPartition
 
 System = Literal["Kafka", "topic", "store", "catalog", "Spark"]  # that the connector works with
 
-_SHOWN = 80  # characters of a value, enough to recognise it
-
 
 class ConnectorError(Exception):
     """Base of all errors with a message for the user.
 
     Args:
-        doing: what was being done, to which object, e.g. ``"uploading s3://lake/data/t/x.parquet"``.
-        cause: why it failed, in the words of the other side where it gave any.
-        hint: what to do about it; empty when there is nothing to do but wait.
+        doing: the action and its object, e.g. ``"uploading s3://lake/data/t/x.parquet"``.
+        cause: the reason, in the words of the other side if there are any.
+        hint: the remedy; empty if waiting is the only one.
 
-    The words of others may hold anything: control characters are escaped, so the message is one line.
+    Control characters are escaped, so the message is one line.
 
     Attributes:
-        system: the one that failed; ``None`` where nobody has said so, see ``of`` and ``blaming``.
+        system: the system that failed; ``None`` if unknown, see ``of`` and ``blaming``.
     """
 
     exit_code: ClassVar[int] = 1
@@ -93,7 +91,7 @@ class SparkLostError(ConnectorError):
 
 @contextmanager
 def blaming(system: System) -> Iterator[None]:
-    """Note in each error from inside that this system failed, unless the error names one."""
+    """Set this system on each error that is raised inside and names none."""
     try:
         yield
     except ConnectorError as error:
@@ -101,18 +99,18 @@ def blaming(system: System) -> Iterator[None]:
         raise
 
 
-# --- texts of others, made to fit into a message: on one line, and short ----------------------------------------------
+# --- texts of other systems, on one line and short ----------------------------------------------
 
 
 def innermost(error: BaseException) -> BaseException:
-    """The reason that requests wraps around urllib3's wrapping of what the system said."""
+    """The innermost exception of a chain such as requests around urllib3 around the system."""
     causes = (getattr(error, "reason", None), *error.args)
     inner = next((cause for cause in causes if isinstance(cause, BaseException)), None)
     return innermost(inner) if inner else error
 
 
 def last_words(error: BaseException) -> str:
-    """What the system itself said, without what each library has put before it."""
+    """The message of the innermost exception, without the prefixes that libraries add."""
     return str(innermost(error)).rpartition(": ")[2]
 
 
@@ -124,46 +122,3 @@ def one_line(message: str) -> str:
 def cut(text: str, longest: int) -> str:
     """The text, or its beginning."""
     return text if len(text) <= longest else text[: longest - 3] + "..."
-
-
-def shown(value: object, longest: int = _SHOWN) -> str:
-    """A value as a message shows it: as Python writes it, cut; only what is shown is looked at."""
-    text = ""
-    for piece in _pieces(value, longest, 0):
-        text += piece
-        if len(text) > longest:
-            return text[: longest - 3] + "..."
-    return text
-
-
-def _pieces(value: object, longest: int, depth: int) -> Iterator[str]:
-    """What ``repr()`` gives, piece by piece, and of each text and number no more than a message shows."""
-    if depth > longest:
-        yield "..."
-    elif type(value) is dict:
-        yield "{"
-        for number, (name, each) in enumerate(value.items()):
-            yield ", " if number else ""
-            yield from _pieces(name, longest, depth + 1)
-            yield ": "
-            yield from _pieces(each, longest, depth + 1)
-        yield "}"
-    elif type(value) is list:
-        yield "["
-        for number, each in enumerate(value):
-            yield ", " if number else ""
-            yield from _pieces(each, longest, depth + 1)
-        yield "]"
-    elif isinstance(value, str | bytes | bytearray):
-        yield repr(value[: longest + 1])
-    else:
-        yield _whole(value)
-
-
-def _whole(value: object) -> str:
-    try:
-        return repr(value)
-    except RecursionError:
-        return "a value of many levels"
-    except ValueError:  # Python writes no whole number of more than 4,300 digits
-        return f"a number of {value.bit_length():,} bits" if isinstance(value, int) else f"a {type(value).__name__}"

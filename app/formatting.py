@@ -7,8 +7,7 @@ _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")
 _LONG, _WIDE = 1_000, 100  # from here on: another unit; no decimals
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
-# Control characters, what changes the direction of text, ends of lines and paragraphs, and halves of characters, which
-# UTF-8 cannot encode.
+# Control characters, marks of text direction, ends of lines and paragraphs, and surrogates, which UTF-8 cannot encode.
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -47,7 +46,7 @@ def rate(a_second: float) -> str:
 
 
 def short(value: float) -> str:
-    """``0.2``, ``950``, ``1.5k``, ``200k``: for the axis of a picture."""
+    """``0.2``, ``950``, ``1.5k``, ``200k``: for the axis of a chart."""
     unit = _THOUSANDS[0]
     for unit in _THOUSANDS:
         if abs(value) < _LONG or unit == _THOUSANDS[-1]:
@@ -68,12 +67,12 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital at its begin, unless it begins with a name such as that of a file."""
+    """The text with its first letter in upper case, unless its first word is a name such as ``data.parquet``."""
     return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
 
 
 def escape_control(text: str) -> str:
-    r"""The text with ``\uXXXX`` in place of characters that are not seen and change what is.
+    r"""The text with ``\uXXXX`` in place of invisible characters that change the text around them.
 
     These are control characters (C0, DEL, C1), controls of direction, ends of lines and paragraphs, and surrogates.
     """
@@ -81,7 +80,7 @@ def escape_control(text: str) -> str:
 
 
 def escape_control_in_lines(text: str) -> str:
-    """The same for a text of several lines, which it keeps."""
+    """Escape control characters, but keep line ends."""
     return "\n".join(map(escape_control, text.split("\n")))
 
 

@@ -1,4 +1,4 @@
-"""Header values of HTTP: whether a secret fits into one, and how long an answer asks to wait."""
+"""HTTP headers: checks that a secret fits into one, and reads ``retry-after``."""
 
 import re
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ _SECONDS = re.compile(r"[0-9]{1,6}")
 def fits_header(value: str) -> bool:
     """Whether a key or token can travel in a header: visible ASCII without blanks.
 
-    HTTP clients refuse anything else with an error that quotes the value, so it is asked before they see a secret.
+    HTTP clients refuse other values with an error that quotes the value, so callers check secrets first.
     """
     return _ONE_WORD.fullmatch(value) is not None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait as the ``retry-after`` header asks (RFC 9110, 10.2.3), or ``None`` where it says nothing usable.
+    """Seconds to wait as the ``retry-after`` header asks (RFC 9110, 10.2.3), or ``None`` if it is unusable.
 
-    A date is counted from the answer's own ``date`` header: the two come from one clock, ours may be another.
+    A date is compared with the answer's own ``date`` header, because the two come from the same clock.
     """
     value = headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(value):

@@ -1,4 +1,4 @@
-"""JSON of any Python object, for records and values that are kept because they fit nowhere else."""
+"""Writes any Python object as JSON, for values that no column can store and for rejected records."""
 
 import base64
 import contextlib
@@ -10,11 +10,11 @@ from typing import Any
 
 
 def to_json(value: Any) -> str:
-    """JSON of any value, which any reader of JSON and any store takes. Never raises.
+    """JSON of any value, in UTF-8 and without NaN. Never raises.
 
     Dates and times are in ISO format, bytes in Base64, NaN and the infinities the texts ``NaN``, ``Infinity`` and
-    ``-Infinity``, integers of thousands of digits hexadecimal text, and what JSON has no form for is its ``str()``. So
-    is a list or mapping that contains itself, where it does. Keys become text.
+    ``-Infinity``, integers of thousands of digits hexadecimal text. Other values become their ``str()``, also a list or
+    mapping inside itself. Keys become text.
     """
     # The library is several times as fast, but refuses unusual keys, deep nesting and circles.
     for attempt in (_by_library, _by_hand):
@@ -34,7 +34,7 @@ def _by_hand(value: Any) -> str:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """The JSON piece by piece, with a stack of its own: nesting may be deeper than Python calls."""
+    """The JSON in parts, without recursion: nesting may be deeper than Python calls."""
     opened: list[tuple[int, str, Iterator[tuple[str, Any]]]] = []
     around: set[int] = set()
     prefix, item = "", value
@@ -75,7 +75,7 @@ def _key(key: Any) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """JSON of what has nothing inside, or is to be seen as if it had not."""
+    """JSON of a value without elements, or of a container as text."""
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(_text_of(value), ensure_ascii=False)
     if isinstance(value, float) and not math.isfinite(value):
@@ -99,5 +99,5 @@ def _other(value: Any) -> Any:
 def _text_of(value: Any) -> str:
     try:
         return str(value)
-    except Exception:  # noqa: BLE001 - code of whoever made the class, and their record must be kept all the same
+    except Exception:  # noqa: BLE001 - foreign code, and the record must be kept nevertheless
         return f"<{type(value).__name__} that cannot be shown>"

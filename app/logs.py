@@ -1,12 +1,10 @@
-"""Sets up logging and its two formats, keeps the last warnings, and prints what Quix Cloud's connection test reads."""
+"""Sets up logging and its two formats, and prints the line that Quix Cloud's connection test reads."""
 
 import json
 import logging
 import re
 import sys
 import threading
-from collections import deque
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import indent
@@ -28,8 +26,8 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 class TextFormatter(logging.Formatter):
     """One line; that of an exception is followed by its traceback.
 
-    What comes from outside can neither begin a line nor steer a terminal: control characters are escaped, and the lines
-    of a traceback are indented.
+    Foreign text cannot begin a line or control a terminal: control characters are escaped, and the lines of a traceback
+    are indented.
     """
 
     def __init__(self) -> None:
@@ -48,7 +46,7 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """One object a line: ``time`` (ISO 8601, UTC), ``level``, ``logger``, ``message``, and ``exception`` if any.
 
-    What a line gives as ``extra={"fields": {...}}`` is beside them.
+    ``extra={"fields": {...}}`` adds further fields.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -68,13 +66,13 @@ class JsonFormatter(logging.Formatter):
 
 
 def formatter(log_format: LogFormat) -> logging.Formatter:
-    """What makes lines of this kind."""
+    """The formatter of this format."""
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
 # These log a line for every request or call at INFO or DEBUG, which buries ours.
 _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "py4j", "s3transfer", "urllib3")
-# While a broker or the store is away, these say so several times a second or at every try.
+# During an outage, these log the same message several times a second.
 _REPETITIVE = (
     "app.consumer.broker",
     "app.consumer.login_errors",
@@ -89,7 +87,7 @@ _VARYING = re.compile(r" \(after .*|\d+")  # times and counters
 
 
 class _Repetitions(logging.Filter):
-    """Lets a message through once a minute; two that differ only in numbers are the same."""
+    """Passes a message once a minute; messages that differ only in numbers count as the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,8 +123,8 @@ def set_up_logging(level: str, log_format: LogFormat = "text") -> None:
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """What nobody caught, as a line of the log like all others."""
-    if isinstance(error, Exception):  # no Ctrl-C, and no end of a thread that was wanted
+    """Log an uncaught exception in the format of all other lines."""
+    if isinstance(error, Exception):  # neither Ctrl-C nor SystemExit
         logger.error("not caught: %r. Please report this as a bug", error, exc_info=(kind, error, trace))
 
 
@@ -135,7 +133,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _is_for_this_client(record: logging.LogRecord) -> bool:
-    """KAFKA_CLIENT_CONFIG is for all clients, and each warns of the properties that are for another kind."""
+    """Drop warnings about properties of KAFKA_CLIENT_CONFIG that only another kind of client uses."""
     message = record.getMessage()
     return not ("CONFWARN" in message and "will be ignored by this" in message)
 
@@ -148,38 +146,3 @@ def announce_connected() -> None:
 def announce_failure(error: ConnectorError) -> None:
     """Tell the platform's connection test, and everyone else, what is wrong and what to do."""
     print(f"ERROR! {error}", flush=True)  # noqa: T201
-
-
-_REMEMBERED = 10  # warnings and errors
-_LONGEST = 500  # characters of one of them
-
-
-@dataclass(frozen=True, slots=True)
-class Warned:
-    """A line of the log: seconds since the epoch, level, and what it says."""
-
-    at: float
-    level: str
-    message: str
-
-
-class RecentWarnings(logging.Handler):
-    """A handler for the root logger."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._last: deque[Warned] = deque(maxlen=_REMEMBERED)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
-        try:
-            message = record.getMessage()
-        except Exception:  # noqa: BLE001 - a library's words do not fit its values; whoever logs must not fail by it
-            self.handleError(record)
-            return
-        if len(message) > _LONGEST:
-            message = message[:_LONGEST] + "…"
-        self._last.append(Warned(record.created, record.levelname, message))
-
-    def newest_first(self) -> list[Warned]:
-        return list(self._last.copy())[::-1]

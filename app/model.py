@@ -1,8 +1,10 @@
-"""The values that travel through the connector. All frozen: a batch handed on is never changed behind its back."""
+"""The values that the packages exchange. All are frozen, so no receiver can change a batch of another."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -48,11 +50,47 @@ class Message(Protocol):
     def error(self) -> Any: ...
 
 
-class Row(NamedTuple):
-    """One record as the sink got it: decoded value and key, offset, headers, and the Kafka timestamp.
+# methodcaller: any other call inspects the result, and not the error that came with it.
+_headers = methodcaller("headers")
+_UNREADABLE_NAME = "\ufffd"  # Unicode's replacement character
 
-    ``timestamp`` is in ms since the epoch, and -1 where the message has none: see ``known_timestamp``. ``message`` is
-    the one that it came in, where that is known and has become no other row.
+
+def headers_of(message: Message) -> list[tuple[str, bytes]] | None:
+    """Return the headers of a message, also those with a name that is not UTF-8. No other code may call ``headers()``.
+
+    For such a name Kafka's client raises and leaves a null pointer in its place. Any later use of that pointer ends the
+    process. This function replaces the name and keeps the value.
+    """
+    try:
+        headers: Any = _headers(message)
+    except SystemError:
+        headers = _headers(message)
+        readable = [(_UNREADABLE_NAME if _has_null(header) else header[0], header[1]) for header in headers]
+        message.set_headers(readable)
+        return readable
+    known: list[tuple[str, bytes]] | None = headers
+    return known
+
+
+def _has_null(header: Any) -> bool:
+    return repr(header).startswith("(<NULL>")  # the one safe way to see it
+
+
+def deep_size(value: Any) -> int:
+    """Bytes of a decoded value with all its parts; names of fields are shared between rows and not counted."""
+    size = sys.getsizeof(value)
+    if isinstance(value, dict):
+        return size + sum(map(deep_size, value.values()))
+    if isinstance(value, list | tuple):
+        return size + sum(map(deep_size, value))
+    return size
+
+
+class Row(NamedTuple):
+    """One decoded record: value, key, offset, headers, and the Kafka timestamp.
+
+    ``timestamp`` is in ms since the epoch, -1 if the message has none, see ``known_timestamp``. ``message`` is the
+    record's message, if it is known and has become no other row.
     """
 
     value: dict[str, Any]
@@ -65,12 +103,12 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A record that cannot become a row, on its way to the dead letter.
+    """A record that cannot become a row and goes to the dead letter.
 
-    ``key`` and ``value`` are the bytes of the message where it is this one record, else what the deserializers or
-    ``transform()`` made of them; ``timestamp`` is in ms since the epoch, ``None`` where the message has none.
-    ``value_size`` is ``None`` for a record that is kept whole; of one that is not, the bytes of the value as it came,
-    and -1 where nobody knows.
+    ``key`` and ``value`` are the bytes of the message if it holds only this record, otherwise the results of the
+    deserializers or ``transform()``. ``timestamp`` is in ms since the epoch, ``None`` if the message has none.
+    ``value_size`` is ``None`` for a record that is kept whole. Otherwise it is the size of the original value in bytes,
+    -1 if unknown.
     """
 
     tp: TopicPartition
@@ -84,7 +122,7 @@ class Rejected:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether only the beginning is kept, which no replay can bring back."""
+        """Whether only the beginning is kept, so that no replay can restore the record."""
         return self.value_size is not None
 
 
@@ -99,10 +137,10 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A Parquet file in the store, as the catalog gets to know it.
+    """A Parquet file in the store, as it is registered in the catalog.
 
     ``partition_values`` are unescaped strings in the order of the partition spec; ``size`` is in bytes;
-    ``column_stats`` has bounds and counts by column, for those of them that are known.
+    ``column_stats`` has the known bounds and counts by column.
     """
 
     key: str
@@ -116,10 +154,10 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
-    """The part of a batch, or of a portion of one, that is of one topic-partition.
+    """The offsets of one topic-partition in a batch, or in a portion of one.
 
-    ``owner`` is the token of the generation (24 hex digits). ``number`` is that of the portion, and of the batch once
-    this is closed. Together they make file names that no other attempt, member or life of the topic ever writes again.
+    ``owner`` is the token of the generation (24 hex digits). ``number`` is the portion's number, and the batch's number
+    once the batch is closed. Together they make file names unique over all attempts, members and recreated topics.
     """
 
     offsets: OffsetRange
@@ -129,12 +167,12 @@ class BatchPart:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows sealed together, on their way to the store: a whole batch, or a portion of one.
+    """Rows that are sealed together: a whole batch, or a portion of one.
 
-    ``reason`` is why the batch ends with them; ``None`` where more portions follow, which go into the same files.
-    ``rows`` and ``messages`` have one list per part, in the order of ``parts``; messages are still to become rows.
-    ``size`` is their estimated size in Python, in bytes. ``rejected`` holds the records of the same offsets that were
-    refused before they became rows.
+    ``reason`` says why the batch ends here; ``None`` if more portions follow, which go into the same files.
+    ``rows`` and ``messages`` have one list per part, in the order of ``parts``; messages are not converted yet.
+    ``size`` is their estimated memory in bytes. ``rejected`` holds the records of the same offsets that were refused
+    before conversion.
     """
 
     number: int
@@ -147,7 +185,7 @@ class Batch:
 
     @property
     def records(self) -> int:
-        """How many records it has, rejected ones among them."""
+        """The number of records, including rejected ones."""
         return sum(map(len, self.rows)) + sum(map(len, self.messages)) + len(self.rejected)
 
 
@@ -155,7 +193,7 @@ class Batch:
 class OutputFile:
     """The rows of a staged batch that become one file: those of one Hive partition.
 
-    ``parts`` are the topic-partitions with rows in it, sorted, each with the offsets that the whole batch has of it.
+    ``parts`` are the topic-partitions with rows in it, sorted, each with its offsets in the whole batch.
     """
 
     parts: tuple[BatchPart, ...]
@@ -165,11 +203,11 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A batch as Spark gets it: an uncompressed Parquet file in the scratch folder.
+    """A batch for Spark: an uncompressed Parquet file in the scratch folder.
 
     ``group_column`` holds for every row the index of its group in ``groups`` (int32). ``sort_column`` orders the rows
-    of each group, should the file have it; ``None`` leaves them in their order. ``offsets`` are those of the whole
-    batch, where the name of any file does not say them; else it is empty.
+    of each group if the file has it; ``None`` keeps their order. ``offsets`` are the offsets of the whole batch if file
+    names do not hold them, otherwise empty.
     """
 
     path: Path
@@ -181,7 +219,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A Parquet file in the scratch folder that Spark has written and that waits for its upload; ``size`` in bytes."""
+    """A Parquet file that Spark has written into the scratch folder, before its upload; ``size`` in bytes."""
 
     path: Path
     size: int

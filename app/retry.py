@@ -1,4 +1,4 @@
-"""Trying again until it works: the one loop around every step that talks to another system."""
+"""Repeats a step that talks to another system until it works."""
 
 import logging
 import random
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class Waiting:
-    """Logs one wait for a system that is away: its begin, reminders further and further apart, and its end.
+    """Logs one wait for an unavailable system: the begin, reminders at growing intervals, and the end.
 
     Args:
         clock: monotonic seconds.
@@ -33,12 +33,12 @@ class Waiting:
     def failed(self, error: ConnectorError) -> None:
         """Note that a try failed and is repeated."""
         now = self._clock()
-        what = str(error).rstrip(".")
+        text = str(error).rstrip(".")
         if self._begin is None:
             self._begin = now
-            logger.warning("%s. Trying again", what)
+            logger.warning("%s. Trying again", text)
         elif now >= self._next_reminder:
-            logger.warning("still waiting after %.0f s: %s", now - self._begin, what)
+            logger.warning("still waiting after %.0f s: %s", now - self._begin, text)
             self._pause = min(self._pause * 2, _LONGEST_REMINDER_SECONDS)
         else:
             return
@@ -51,7 +51,7 @@ class Waiting:
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: the process is asked to end
-    """The wait was ended by the process stopping; what was tried is left undone."""
+    """The process stops during the wait; the work is not done."""
 
 
 def until_it_works(
@@ -66,7 +66,7 @@ def until_it_works(
     Args:
         work: safe to repeat.
         stop: ends the waiting.
-        on_wait: told the error at each failure, and ``None`` once it works again.
+        on_wait: called with the error at each failure, and with ``None`` once the work succeeds.
         timings: the first and the longest pause.
 
     Raises:
@@ -74,19 +74,19 @@ def until_it_works(
     """
     pause = timings.first_retry_seconds
     waiting_since: float | None = None
-    told = ""
+    logged = ""
     while True:
         try:
             result = work()
         except RetryableError as error:
             if waiting_since is None:
                 waiting_since = timings.clock()
-            if str(error) != told:  # what is wrong may change while we wait
-                told = str(error)
-                logger.warning("%s. Trying again until it works", told.rstrip("."))
+            if str(error) != logged:  # the cause may change during the wait
+                logged = str(error)
+                logger.warning("%s. Trying again until it works", logged.rstrip("."))
             on_wait(error)
-            # Half of the pause is random, so that many sinks do not come back to a store in step. What the other side
-            # asks for can only make it longer: an answer of 0 s, over and over, would make a busy loop.
+            # Half of the pause is random, so that many sinks do not return to a store at the same moment. The other
+            # side's ``retry_after`` can only lengthen it: repeated answers of 0 s would make a busy loop.
             wanted = max(pause * random.uniform(0.5, 1), error.retry_after or 0.0)  # noqa: S311
             if stop.wait(min(wanted, timings.longest_retry_seconds)):
                 raise Stopped from error

@@ -1,6 +1,6 @@
-"""How long the connector waits for what, and by which clock: one frozen group, handed down from where it is built.
+"""All waits and limits of the connector that are no settings, with the clock: one frozen group.
 
-Those that are settings of the user's, such as ``COMMIT_INTERVAL``, are not among them.
+Settings of the user, such as ``COMMIT_INTERVAL``, are not among them.
 """
 
 import time
@@ -13,35 +13,35 @@ _MAX_POLL_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """In seconds. Tests replace some, to be faster or to play an hour in a minute.
+    """Durations in seconds. Tests replace some.
 
     Attributes:
         clock, sleep: as ``time.monotonic`` and ``time.sleep``.
         start_patience_seconds: how long a start waits for a broker, store or catalog that is not up yet.
-        start_pause_seconds: between two tries of these.
+        start_pause_seconds: the pause between two such tries.
         session_seconds: how long a killed member's partitions stay without a reader. Heartbeats have a thread of their
             own in the client, so a busy connector does not miss them; one that is thought dead by mistake is fenced by
             the journal.
-        turn_seconds: how long one turn of the loop goes on to the next record, where ``transform()`` sees each of them.
+        turn_seconds: the longest turn of the loop where ``transform()`` gets record by record.
         gather_seconds: the shortest time between two batches that are sealed for their size: one Spark job a second at
             most. A job costs a tenth of a CPU-second, and another 5 ms for each file.
         flush_seconds: deadline of a flush at a checkpoint.
         revoke_seconds: deadline of a flush while partitions are revoked. quixstreams gives it a fifth of what the
             consumer may stay away; ours ends just before, with a reason.
         stop_seconds: deadline of the last flush, after a signal to stop; Kubernetes waits for 30 s by default.
-        hiccup_seconds: what is over sooner is not worth a pause.
+        hiccup_seconds: a shorter outage causes no pause.
         pause_seconds: how long consuming pauses when the destination does not take batches; the pipeline keeps trying.
-        look_seconds: between two looks at what else may have happened to the pipeline, while a flush waits.
-        full_seconds: how long to wait for room in a full buffer before a flush has to find out what is the matter; with
-            the deadline of a flush less than the client may stay away from its broker.
-        fenced_seconds: how long Kafka may go on to call a partition ours that another member has taken. Whose log
-            was closed learns from Kafka soon that the partition is gone too; if not, something is wrong. Also how long
-            Kafka may take to confirm that partitions are still ours, before they are claimed again.
-        claim_again_seconds: in which a member claims its partitions again three times at most, after other members have
-            closed its log.
+        look_seconds: the interval at which a waiting flush checks the pipeline for errors.
+        full_seconds: how long to wait for room in a full buffer before a flush checks the pipeline. Together with the
+            deadline of a flush, it must be shorter than the client may go without a poll.
+        fenced_seconds: how long Kafka may still assign a partition to this member after another member has closed its
+            log; later, this member ends with an error. Also how long Kafka may take to confirm an assignment, before
+            its partitions are claimed again.
+        claim_again_seconds: the period in which a member claims its partitions again at most three times, after other
+            members have closed its log.
         commit_pause_seconds: between two tries to commit offsets.
         advance_seconds: between two notes in the log of how far filtered records are committed.
-        kafka_answer_seconds: how long Kafka may take to say where a partition stands.
+        kafka_answer_seconds: how long Kafka may take to return the offsets of a partition.
         first_retry_seconds, longest_retry_seconds: the pauses between tries of a step of the pipeline or of a claim.
     """
 

@@ -8,7 +8,7 @@ from quixstreams.dataframe import StreamingDataFrame
 def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
     """Change records on their way into the lake: filter, rename, add fields, split one record into several.
 
-    What leaves this function must be dicts; each becomes a row. To keep only warm rooms and add Fahrenheit::
+    Records must leave this function as dicts; each becomes a row. To keep only warm rooms and add Fahrenheit::
 
         sdf = sdf[sdf["temperature"] > 20]
         sdf["fahrenheit"] = sdf["temperature"] * 1.8 + 32
@@ -20,7 +20,7 @@ def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
             sdf[sdf["temperature"] > 60].to_topic(app.topic("alerts"))
             return sdf
 
-    ``python main.py try < records.jsonl`` shows what becomes of sample records, without Kafka.
+    ``python main.py try < records.jsonl`` shows the rows of sample records, without Kafka.
 
     Args:
         sdf: records of the input topic as the deserializers gave them.
@@ -32,11 +32,11 @@ def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
 
 
 on_stream_timeout: Callable[[bytes], object] | None = None
-"""Called with each key that falls silent, where ``STREAM_TIMEOUT_MS`` is set. To use it, put a function here::
+"""Called with each key that times out, if ``STREAM_TIMEOUT_MS`` is set. To use it, define a function here::
 
     def on_stream_timeout(key: bytes) -> None:
         logging.getLogger(__name__).warning("%s does not send any more", key.decode())
 
-It gets the bytes of the Kafka key, runs between two records, and therefore must not wait for anything: while it does,
-nothing is consumed. What it raises is logged.
+It gets the bytes of the Kafka key. It runs between two records, so it must not wait: nothing is consumed meanwhile.
+Its exceptions are logged.
 """

@@ -1,4 +1,4 @@
-"""The dead letter: records that cannot become rows, kept as they came, with the reason, in Parquet beside the table.
+"""The dead letter: rejected records in Parquet beside the table, unchanged and with the reason.
 
 There is one file per topic-partition and batch, named like a data file of one topic-partition:
 ``<root>/_dead_letter/<table>/data_….parquet``.
@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from app.errors import DataError
 from app.lenient_json import to_json
-from app.message_headers import HEADERS
 from app.model import Headers, Rejected, TopicPartition
 
 _MS = pa.timestamp("ms", tz="UTC")
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -47,11 +47,11 @@ class DeadLetter(NamedTuple):
 
 
 def to_table(rejected: Sequence[Rejected], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> pa.Table:
-    """The records as ``SCHEMA`` has them, whatever they are.
+    """The records as a table of ``SCHEMA``; never raises for a value.
 
-    Bytes and text are in ``key`` and ``value``, text as UTF-8. What a deserializer or ``transform()`` has made into
-    something else is JSON in ``key_json`` and ``value_json``. Nothing at all, such as the value of a tombstone, is
-    null in both. ``truncated`` marks those of which only the beginning is kept; the whole had ``value_size``.
+    ``key`` and ``value`` hold bytes, and text as UTF-8. ``key_json`` and ``value_json`` hold all other objects that a
+    deserializer or ``transform()`` has made, as JSON. Both are null for a missing value, such as that of a tombstone.
+    ``truncated`` marks records with only the beginning of their value; ``value_size`` is the size of the whole.
     """
     now = clock()
     rows = [_row(record, now) for record in rejected]
@@ -65,7 +65,7 @@ def write(rejected: Sequence[Rejected], path: Path) -> None:
 
 
 def read(path: Path) -> Iterator[DeadLetter]:
-    """Yield the records of a file in its order; where it has no bytes of a key or value, those of the JSON.
+    """Yield the records of a file in its order; a key or value without bytes is given as its JSON.
 
     Raises:
         DataError: it is no file of a dead letter.
@@ -121,7 +121,7 @@ def _headers(headers: Headers | None) -> list[dict[str, Any]] | None:
 
 
 def _text(text: str) -> str:
-    """The text without what UTF-8 cannot hold: lone surrogates are spelt out."""
+    """The text with escapes in place of lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -14,7 +14,7 @@ _LOGGED_EVERY_SECONDS = 60.0
 
 
 class BadRecords:
-    """Applies the user's choice to each bad record, and logs them: one a minute at most, and their number at the end.
+    """Applies the user's choice to each bad record. Logs one a minute at most, and their number at the end.
 
     Args:
         choice: ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.
@@ -39,7 +39,7 @@ class BadRecords:
 
     @property
     def skipped(self) -> int:
-        """How many were left out since the start; safe from any thread."""
+        """The number of records skipped since the start; safe from any thread."""
         return self._count if self._choice == "skip" else 0
 
     def keep(self, rejected: Rejected, hint: str) -> bool:

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from app.errors import cut
-from app.message_headers import headers_of
-from app.model import Headers, Message, Rejected, Row, TopicPartition, known_timestamp
+from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
 
 HINT_DESERIALIZERS = (
     "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"
 )
-LONGEST_REASON = 1_000  # characters; what others raise may quote the whole record
+LONGEST_REASON = 1_000  # characters; a foreign error may quote the whole record
 KEPT_BYTES = 4096  # of the value and of the key of a message that is too big: enough to tell who has sent it
 
 _HINT_NO_OBJECT = "Turn it into a dict or filter it out in transform() of app/transform.py, or set ON_BAD_RECORD"
@@ -24,7 +23,7 @@ _UNKNOWN_SIZE = -1
 
 
 class NotARowError(ValueError):
-    """A record that cannot become a row, found where its bytes are no longer at hand.
+    """A record that cannot become a row, found after its message was decoded.
 
     Args:
         reason: why.
@@ -89,14 +88,14 @@ class AnyRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A record that is no row, and what can be done about it."""
+    """A rejected record, and the advice for the log."""
 
     rejected: Rejected
     hint: str
 
 
 ReadMessage = Callable[[Message], Row | Refusal]
-"""Makes a row of a message, or says why it is none."""
+"""Converts a message to a row, or returns the refusal."""
 
 
 def no_object(value: object) -> NotARowError:

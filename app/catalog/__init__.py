@@ -1,1 +1,1 @@
-"""Catalogs that know the table's files, and what they learn of each file."""
+"""Registers the table and its files in a catalog, with the bounds of each file's columns."""

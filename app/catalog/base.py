@@ -9,11 +9,11 @@ from app.table.catalog_table import CatalogTable, TableProperties
 
 
 class NotTakenError(RetryableError):
-    """The catalog has certainly not carried out what it was asked: it was not reached, or is busy."""
+    """The catalog has certainly not carried out the request: it was not reached, or is busy."""
 
 
 class TooLargeError(FatalError):
-    """The catalog, or a proxy before it, takes no request of this size. It has carried out nothing of it."""
+    """The catalog, or a proxy before it, refuses a request of this size. Nothing of it was carried out."""
 
 
 class Catalog(Protocol):

@@ -49,7 +49,7 @@ def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> M
 
 
 def _plain_columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, int]]:
-    """Name, type and position in the file of each column that zone maps know.
+    """Name, type and position of each column that can have a zone map.
 
     The position cannot be found by name: the field ``b`` of a struct ``a`` and a column ``a.b`` have the same path.
     """
@@ -86,7 +86,7 @@ def _by_row_group(metadata: pq.FileMetaData, leaf: int) -> Iterator[Any]:
 
 
 def _written_bounds(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> _Bounds | None:
-    """Smallest and largest value over all row groups as the catalog takes them, ``None`` where they are not sure."""
+    """Smallest and largest value over all row groups in the catalog's form, ``None`` if uncertain."""
     try:
         found = [
             (statistics.min, statistics.max)

@@ -16,7 +16,7 @@ from app.model import StoredFile
 logger = logging.getLogger(__name__)
 
 _SERVICE = Service("the query API", "Quix__Lakehouse__Query__Url", "Quix__Lakehouse__Query__AuthToken")
-_PATIENCE = Patience(connect=5.0, silence=5.0, whole=5.0)
+_PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
 
 
 class QueryApi:

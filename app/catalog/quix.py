@@ -26,9 +26,9 @@ _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
 
 _SERVICE = Service("the catalog", "CATALOG_URL", "CATALOG_AUTH_TOKEN")
 # A catalog may write a thousand files of one request into its database before it answers.
-_PATIENCE = Patience(connect=10.0, silence=60.0, whole=120.0)
-# For what no row waits for: a batch does, meanwhile.
-_IN_PASSING = Patience(connect=5.0, silence=10.0, whole=10.0)
+_PATIENCE = Patience(connect=10.0, read=60.0, whole=120.0)
+# For requests that no row needs: the batch waits for them nevertheless.
+_IN_PASSING = Patience(connect=5.0, read=10.0, whole=10.0)
 
 
 class QuixCatalog:
@@ -87,7 +87,7 @@ class QuixCatalog:
         return _table_of(answer.json_object(doing), doing)
 
     def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
-        """Create the table and return what the catalog holds then, which is another's where that one was quicker.
+        """Create the table and return the catalog's version of it, which another member may have created first.
 
         The spec is sent empty, for the catalog to fill it from the first files; the expected columns are a property.
         Virtual partitions cannot be seen in files: with any of them the whole spec is sent.
@@ -204,7 +204,7 @@ def _require_done(answer: Answer, doing: str) -> None:
 
 
 def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:
-    """The table as its description has it; what is missing or null counts as empty.
+    """The table of a description; missing and null fields count as empty.
 
     Raises:
         FatalError: a location that is no text, a spec that is no list of texts.

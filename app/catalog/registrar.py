@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class MovedError(FatalError):
-    """Somebody has registered the table at another location since the start, and the next start writes there."""
+    """The table was registered at another location since the start; the next start writes there."""
 
     exit_code = 75
 
@@ -59,7 +59,7 @@ class Registrar:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether files can be uploaded, as far as the catalog is concerned."""
+        """Whether the catalog is ready for an upload."""
         return self._catalog is None or self._is_prepared
 
     def prepare(self) -> None:
@@ -89,7 +89,7 @@ class Registrar:
         return self._catalog.portions(files) if self._catalog else iter(())
 
     def _add(self, files: Sequence[StoredFile], *, count: bool) -> None:
-        """One request. The files get the address that the catalog knows the table by."""
+        """Send one request. The files get the address under which the catalog has the table."""
         self.prepare()
         if self._catalog is None:
             return
@@ -113,7 +113,7 @@ class Registrar:
         catalog.add_source(self._topic)
 
     def _found_meanwhile(self, catalog: Catalog) -> CatalogTable | None:
-        """The table that another member has created since the start, if any has."""
+        """The table, if another member has created it since the start."""
         table = catalog.table()
         if table is not None:
             self._check(table)
@@ -130,7 +130,7 @@ class Registrar:
 
 
 class Registration:
-    """The registration of one batch's files, in as many requests as it takes. It remembers what is done.
+    """The registration of one batch's files, in several requests if needed. It remembers the finished ones.
 
     A request without an answer may have been carried out. Asked again, its files come without their source, in whose
     totals they would count twice; files that were not asked for yet come with it.

@@ -1,4 +1,4 @@
-"""Sends JSON over HTTP with a bearer token, and translates all errors of that."""
+"""Sends JSON over HTTP with a bearer token, and translates the errors."""
 
 import json
 import os
@@ -37,10 +37,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds: for a connection to come about, between two pieces of an answer, and for the whole of it."""
+    """Timeouts in seconds: to connect, between two reads of an answer, and for the whole answer."""
 
     connect: float
-    silence: float
+    read: float
     whole: float
 
 
@@ -101,7 +101,9 @@ class RestClient:
         self._session.proxies.update(get_environ_proxies(url, no_proxy=None))
         self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
         self._session.headers["Accept"] = "application/json"
-        self._session.headers["Accept-Encoding"] = "identity"  # what is small may unfold to more than there is memory
+        self._session.headers["Accept-Encoding"] = (
+            "identity"  # a small compressed answer may need more memory than there is
+        )
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
@@ -128,7 +130,7 @@ class RestClient:
                 method,
                 self._url + path,
                 json=body,
-                timeout=(patience.connect, patience.silence),
+                timeout=(patience.connect, patience.read),
                 allow_redirects=False,
                 stream=True,
             ) as response:
@@ -140,7 +142,7 @@ class RestClient:
             raise RetryableError(doing, f"the answer broke off: {last_words(error)}") from error
         except TimeoutError:
             raise RetryableError(doing, f"the answer was not complete within {patience.whole:g} s") from None
-        except OSError as error:  # what requests says of a bundle that it cannot find
+        except OSError as error:  # requests raises it for a missing CA bundle
             raise FatalError(doing, str(error), "Check REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE") from error
 
     def _judged(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
@@ -171,7 +173,7 @@ class RestClient:
         if isinstance(error, requests.ConnectTimeout):
             return NotTakenError(doing, f"no connection within {patience.connect:g} s", f"Check {variable}")
         if isinstance(error, requests.Timeout):
-            return RetryableError(doing, f"no answer within {patience.silence:g} s")
+            return RetryableError(doing, f"no answer within {patience.read:g} s")
         if isinstance(error, requests.ConnectionError | requests.exceptions.ChunkedEncodingError):
             kind = NotTakenError if isinstance(innermost(error), NewConnectionError) else RetryableError
             hint = with_own_address(f"Check {variable}, and that {self._service.name} is up", self._url)
@@ -188,9 +190,9 @@ class RestClient:
 
 
 def _read(response: requests.Response, limit: int, give_up: float) -> bytes:
-    """At most a little more than ``limit`` bytes; what is left unread costs only the connection.
+    """Read little more than ``limit`` bytes at most; unread bytes cost only the connection.
 
-    Read as it arrives: a whole piece may take for ever where one byte comes now and then.
+    Reads parts as they arrive: a full one may never come if the server sends a byte now and then.
 
     Raises:
         TimeoutError: it is ``give_up`` (monotonic seconds), and not all has come.

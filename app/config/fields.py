@@ -1,4 +1,4 @@
-"""Declares variables: name, default, and the parser of the text."""
+"""Declares variables: name, default, parser of the text, and the variable without which it has no effect."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, get_args
@@ -6,8 +6,6 @@ from typing import Any, Final, TypeVar, get_args
 from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
-
-from app.config import parsers as parse
 
 IN_QUOTES: Final = "the value is in quotes; docker's env files keep them: remove them"
 
@@ -17,19 +15,20 @@ _Value = TypeVar("_Value")
 _QUOTES = ("'", '"')
 
 
-def env(variable: str, default: Any) -> Any:
-    """A field that is read from this variable."""
-    return Field(default, validation_alias=variable)
+def env(variable: str, default: Any, *, only_with: str | None = None) -> Any:
+    """Declare a field that is read from this variable.
+
+    Args:
+        variable: the name.
+        default: the value where it is unset.
+        only_with: the variable without which this one has no effect, such as ``A``, ``A=x`` or ``A=x or y``.
+    """
+    return Field(default, validation_alias=variable, json_schema_extra={"only_with": only_with})
 
 
 def parsed(parser: Callable[[str], Any]) -> BeforeValidator:
     """Parse the variable's text with ``parser``; an unset variable stays ``None``."""
     return BeforeValidator(lambda raw: None if raw is None else parser(raw))
-
-
-def whole(low: int, high: int | None = None) -> BeforeValidator:
-    """A whole number from ``low`` to ``high``, both included."""
-    return parsed(parse.whole_number(low, high))
 
 
 def is_quoted(text: str) -> bool:
@@ -49,7 +48,7 @@ def _options(field: FieldInfo) -> list[str]:
 
 
 class Area(BaseSettings):
-    """Variables that belong together. Each area builds on the one before, whose fields its rules may look at."""
+    """Variables that belong together. Each area builds on the one before, whose fields its rules may use."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -75,16 +74,26 @@ class Area(BaseSettings):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _options_in_any_case(cls, raw: Any, info: ValidationInfo) -> Any:
+    def _options_ignoring_case(cls, raw: Any, info: ValidationInfo) -> Any:
         options = _options(cls.model_fields[str(info.field_name)])
         return next((word for word in options if word.lower() == str(raw).lower()), raw)
 
     def contradictions(self) -> Contradictions:
-        """Yield what is wrong with variables that are right by themselves: each variable, and the problem.
+        """Yield each variable that contradicts others although its own value is right, and the problem.
 
         A problem names the other variables that it depends on. It does not count if one of those is wrong.
         """
         yield from ()
+
+    def without_effect(self) -> Contradictions:
+        """Yield each variable that is set without the one it needs, see ``env``."""
+        values = self.by_variable()
+        for field in type(self).model_fields.values():
+            match field.json_schema_extra:
+                case {"only_with": str(needed)}:
+                    other, _, options = needed.partition("=")
+                    if values[other] is None or (options and values[other] not in options.split(" or ")):
+                        yield from self.refuse(f"has no effect without {needed}", str(field.validation_alias))
 
     def by_variable(self) -> dict[str, Any]:
         """The values by the names of their variables."""
@@ -95,16 +104,14 @@ class Area(BaseSettings):
         values = self.by_variable()
         yield from ((variable, problem) for variable in variables if values[variable] is not None)
 
-    def together(self, needed: str, *variables: str) -> Contradictions:
-        """Yield a problem for each of the variables that is set where ``needed`` is not, or the other way round."""
+    def require(self, problem: str, *variables: str) -> Contradictions:
+        """Yield this problem for each of the variables that is not set."""
         values = self.by_variable()
-        for variable in variables:
-            if (values[variable] is None) != (values[needed] is None):
-                yield variable, f"goes together with {needed}: set both or none"
+        yield from ((variable, problem) for variable in variables if values[variable] is None)
 
 
 def checked(variable: str, parser: Callable[[str], Any], text: str) -> Contradictions:
-    """Yield what the parser says about the variable's text, if it refuses it."""
+    """Yield the variable and the parser's complaint if the parser refuses the text."""
     try:
         parser(text)
     except ValueError as error:

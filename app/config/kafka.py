@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal
 
-from app.config import parsers as parse
-from app.config.fields import Contradictions, env, parsed
+from pydantic import AfterValidator
+
+from app.config.fields import Contradictions, env
 from app.config.kafka_login import KafkaLoginVariables
 
 Deserializer = Literal["str", "string", "bytes", "double", "int", "integer", "json", "quix"]
@@ -11,6 +12,7 @@ OffsetReset = Literal["earliest", "latest"]
 BadRecords = Literal["dead-letter", "skip", "fail"]
 Guarantee = Literal["exactly-once", "at-least-once"]
 StartFrom = Literal["auto", "journal", "committed"]
+OffAtZero = AfterValidator(lambda number: number if number and number > 0 else None)
 
 
 class KafkaVariables(KafkaLoginVariables):
@@ -24,12 +26,10 @@ class KafkaVariables(KafkaLoginVariables):
     delivery_guarantee: Guarantee = env("DELIVERY_GUARANTEE", "exactly-once")
     start_from: StartFrom = env("START_FROM", "auto")
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
-    stream_timeout_ms: Annotated[int | None, parsed(parse.milliseconds_or_off)] = env("STREAM_TIMEOUT_MS", None)
-    stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", None)
+    stream_timeout_ms: Annotated[int | None, OffAtZero] = env("STREAM_TIMEOUT_MS", None)
+    stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", None, only_with="STREAM_TIMEOUT_MS")
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
-        if self.stream_timeout_ms is None:
-            yield from self.refuse("has no effect without STREAM_TIMEOUT_MS", "STREAM_TIMEOUT_TOPIC")
         if self.stream_timeout_topic == self.input_topic:
             yield "STREAM_TIMEOUT_TOPIC", "must be another topic than input: the events would be read as records"

@@ -6,16 +6,21 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import SecretStr
 
 from app.config import parsers as parse
-from app.config.client_certificate import check_client_certificate
 from app.config.client_config import parse_client_config
 from app.config.fields import Area, Contradictions, checked, env, parsed
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"]
 
-# These find the login outside the settings: with the machine's role or profile, and in Kerberos' own files.
+_SASL = "KAFKA_SECURITY_PROTOCOL=SASL_SSL or SASL_PLAINTEXT"
+_TLS = "KAFKA_SECURITY_PROTOCOL=SSL or SASL_SSL"
+_OAUTH = "KAFKA_SASL_MECHANISM=OAUTHBEARER"
+_PASSWORD = "KAFKA_SASL_MECHANISM=PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAUTHBEARER"  # noqa: S105 - it is none
+# AWS_MSK_IAM logs in with the machine's role or profile, GSSAPI with Kerberos' own files.
 _WITHOUT_PASSWORD = ("AWS_MSK_IAM", "GSSAPI")
 _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
+
+_Pem = parsed(parse.pem_or_path)
 
 
 class KafkaLoginVariables(Area):
@@ -28,17 +33,21 @@ class KafkaLoginVariables(Area):
 
     bootstrap_servers: Annotated[str | None, parsed(parse.brokers)] = env("KAFKA_BOOTSTRAP_SERVERS", None)
     security_protocol: SecurityProtocol | None = env("KAFKA_SECURITY_PROTOCOL", None)
-    sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", None)
-    sasl_username: str | None = env("KAFKA_SASL_USERNAME", None)
-    sasl_password: SecretStr | None = env("KAFKA_SASL_PASSWORD", None)
-    oauth_token_url: Annotated[str | None, parsed(parse.endpoint)] = env("KAFKA_OAUTH_TOKEN_URL", None)
-    oauth_scope: str | None = env("KAFKA_OAUTH_SCOPE", None)
-    oauth_extensions: Annotated[str | None, parsed(parse.oauth_extensions)] = env("KAFKA_OAUTH_EXTENSIONS", None)
-    oauth_ca: Annotated[str | None, parsed(parse.pem_or_path)] = env("KAFKA_OAUTH_CA_LOCATION", None)
-    ssl_ca: Annotated[str | None, parsed(parse.pem_or_path)] = env("KAFKA_SSL_CA_LOCATION", None)
-    ssl_certificate: Annotated[str | None, parsed(parse.pem_or_path)] = env("KAFKA_SSL_CERTIFICATE", None)
-    ssl_key: Annotated[SecretStr | None, parsed(parse.pem_or_path)] = env("KAFKA_SSL_KEY", None)
-    ssl_key_password: SecretStr | None = env("KAFKA_SSL_KEY_PASSWORD", None)
+    sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", None, only_with=_SASL)
+    sasl_username: str | None = env("KAFKA_SASL_USERNAME", None, only_with=_PASSWORD)
+    sasl_password: SecretStr | None = env("KAFKA_SASL_PASSWORD", None, only_with=_PASSWORD)
+    oauth_token_url: Annotated[str | None, parsed(parse.endpoint)] = env(
+        "KAFKA_OAUTH_TOKEN_URL", None, only_with=_OAUTH
+    )
+    oauth_scope: str | None = env("KAFKA_OAUTH_SCOPE", None, only_with=_OAUTH)
+    oauth_extensions: Annotated[str | None, parsed(parse.oauth_extensions)] = env(
+        "KAFKA_OAUTH_EXTENSIONS", None, only_with=_OAUTH
+    )
+    oauth_ca: Annotated[str | None, _Pem] = env("KAFKA_OAUTH_CA_LOCATION", None, only_with=_OAUTH)
+    ssl_ca: Annotated[str | None, _Pem] = env("KAFKA_SSL_CA_LOCATION", None, only_with=_TLS)
+    ssl_certificate: Annotated[str | None, _Pem] = env("KAFKA_SSL_CERTIFICATE", None, only_with=_TLS)
+    ssl_key: Annotated[SecretStr | None, _Pem] = env("KAFKA_SSL_KEY", None, only_with="KAFKA_SSL_CERTIFICATE")
+    ssl_key_password: SecretStr | None = env("KAFKA_SSL_KEY_PASSWORD", None, only_with="KAFKA_SSL_KEY")
     client_config: SecretStr | None = env("KAFKA_CLIENT_CONFIG", None)
 
     @property
@@ -71,52 +80,18 @@ class KafkaLoginVariables(Area):
             )
         if self.client_config:
             yield from checked("KAFKA_CLIENT_CONFIG", parse_client_config, self.client_config.get_secret_value())
-        yield from self._contradictions_of_sasl()
-        yield from self._contradictions_of_tls()
-
-    def _contradictions_of_sasl(self) -> Contradictions:
-        if not (self.security_protocol or "").startswith("SASL_"):
-            yield from self.refuse(
-                "has no effect without KAFKA_SECURITY_PROTOCOL=SASL_SSL or SASL_PLAINTEXT", "KAFKA_SASL_MECHANISM"
-            )
-        elif self.sasl_mechanism is None:
+        if (self.security_protocol or "").startswith("SASL_"):
             mechanisms = ", ".join(get_args(SaslMechanism))
-            yield "KAFKA_SASL_MECHANISM", f"must be set with this KAFKA_SECURITY_PROTOCOL, to one of {mechanisms}"
-        if self.sasl_mechanism in _WITHOUT_PASSWORD:
-            yield from self.refuse(
-                f"has no effect with KAFKA_SASL_MECHANISM={self.sasl_mechanism}: leave it empty",
-                "KAFKA_SASL_USERNAME",
-                "KAFKA_SASL_PASSWORD",
-            )
-        else:
-            yield from self.together("KAFKA_SASL_MECHANISM", "KAFKA_SASL_USERNAME", "KAFKA_SASL_PASSWORD")
-        if self.sasl_mechanism != "OAUTHBEARER":
-            yield from self.refuse(
-                "has no effect without KAFKA_SASL_MECHANISM=OAUTHBEARER",
-                "KAFKA_OAUTH_TOKEN_URL",
-                "KAFKA_OAUTH_SCOPE",
-                "KAFKA_OAUTH_EXTENSIONS",
-                "KAFKA_OAUTH_CA_LOCATION",
-            )
-        elif self.oauth_token_url is None:
-            yield (
-                "KAFKA_OAUTH_TOKEN_URL",
-                "must be set with KAFKA_SASL_MECHANISM=OAUTHBEARER, to the address that issues tokens",
-            )
-
-    def _contradictions_of_tls(self) -> Contradictions:
-        if self.security_protocol not in {"SSL", "SASL_SSL"}:
-            yield from self.refuse(
-                "has no effect without KAFKA_SECURITY_PROTOCOL=SSL or SASL_SSL",
-                "KAFKA_SSL_CA_LOCATION",
-                "KAFKA_SSL_CERTIFICATE",
-            )
-        yield from self.together("KAFKA_SSL_CERTIFICATE", "KAFKA_SSL_KEY")
-        if self.ssl_key is None:
-            yield from self.refuse("has no effect without KAFKA_SSL_KEY", "KAFKA_SSL_KEY_PASSWORD")
-        elif self.ssl_certificate:
-            password = self.ssl_key_password.get_secret_value() if self.ssl_key_password else None
-            yield from check_client_certificate(self.ssl_certificate, self.ssl_key.get_secret_value(), password)
+            problem = f"must be set with this KAFKA_SECURITY_PROTOCOL, to one of {mechanisms}"
+            yield from self.require(problem, "KAFKA_SASL_MECHANISM")
+        if self.sasl_mechanism not in (None, *_WITHOUT_PASSWORD):
+            problem = f"must be set with KAFKA_SASL_MECHANISM={self.sasl_mechanism}"
+            yield from self.require(problem, "KAFKA_SASL_USERNAME", "KAFKA_SASL_PASSWORD")
+        if self.sasl_mechanism == "OAUTHBEARER":
+            problem = f"must be set with {_OAUTH}, to the address that issues tokens"
+            yield from self.require(problem, "KAFKA_OAUTH_TOKEN_URL")
+        if self.ssl_certificate:
+            yield from self.require("must be set with KAFKA_SSL_CERTIFICATE", "KAFKA_SSL_KEY")
 
 
 def region_of_msk(brokers: str) -> str | None:

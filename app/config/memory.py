@@ -64,10 +64,10 @@ class MemoryPlan:
 
 
 def plan_memory(limit_mb: int | None, buffer_mb: int | None, heap_mb: int | None) -> MemoryPlan:
-    """Share out the memory. What the user has chosen stays; the rest follows the container's limit.
+    """Share out the memory. The user's choices stay; the rest follows the container's limit.
 
     Args:
-        limit_mb: what the container may use; ``None`` if unknown.
+        limit_mb: the container's limit; ``None`` if unknown.
         buffer_mb: the user's choice, or ``None``.
         heap_mb: the user's choice, or ``None``.
     """

@@ -1,19 +1,19 @@
-"""Finds variables whose names are near to one of ours: they are set, and nobody reads them."""
+"""Finds variables with a name similar to one of ours: they are set, but not read."""
 
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Final
 
-# Measured on the ordinary names in ``tests/unit/config/ordinary_variables.txt``: at 0.88 two of them are.
+# Measured on the names in ``tests/unit/config/ordinary_variables.txt``: at 0.88 two of them are reported.
 _NEAR: Final = 0.9
 _PLATFORM: Final = "Quix__"  # sets more variables than we read
-# One letter away from ours, and of others.
+# Variables of other programs, one letter away from ours.
 _OF_OTHERS: Final = frozenset({"HTTPS_HOST", "HTTPS_PORT"})
 
 
 def misspelled(names: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """Return the unknown names that are near to a known one, each with that one.
+    """Return each unknown name that is similar to a known one, with the known one.
 
     A known name with an ending of its own, such as ``AWS_ENDPOINT_URL_S3``, is another name.
     """

@@ -1,11 +1,10 @@
 """Parses text from the environment into checked values.
 
-Every function takes the text of one variable and returns the value, or raises ``ValueError`` with the end of a
-sentence that begins with the variable's name: ``must be …``. Text that may hold a secret is never repeated there.
+Every function takes the text of one variable and returns the value, or raises ``ValueError``. Its message continues
+the variable's name: ``must be …``. It never repeats text that may hold a secret.
 """
 
 import json
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,24 +21,8 @@ METADATA_COLUMNS: Final = ("__topic", "__partition", "__offset", "__timestamp", 
 NAME_RULE: Final = 'letters, digits, ".", "_" and "-", beginning with a letter or digit and without ".."'
 
 
-def whole_number(low: int, high: int | None = None) -> Callable[[Any], int]:
-    """Return a parser for whole numbers from ``low`` to ``high``, both included."""
-    span = f"of at least {low:,}" if high is None else f"from {low:,} to {high:,}"
-
-    def parse(raw: Any) -> int:
-        try:
-            value = int(raw)
-        except ValueError:
-            raise ValueError(f"must be a whole number {span}") from None
-        if value < low or (high is not None and value > high):
-            raise ValueError(f"must be a whole number {span}")
-        return value
-
-    return parse
-
-
 def matching(pattern: str, complaint: str) -> Callable[[str], str]:
-    """Return a parser for text of which all matches the regular expression ``pattern``."""
+    """Return a parser for text that fully matches the regular expression ``pattern``."""
     compiled = re.compile(pattern)
 
     def parse(text: str) -> str:
@@ -72,7 +55,8 @@ bucket = matching(
 )
 container = matching(
     r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*",
-    "must be a container's name: 3 to 63 lower-case letters, digits and single hyphens",
+    "must be the container's name alone: 3 to 63 lower-case letters, digits and single hyphens; a path goes into "
+    "S3_PREFIX",
 )
 storage_account = matching(r"[a-z0-9]{3,24}", "must be the account's name alone: 3 to 24 lower-case letters and digits")
 null_folder = matching(
@@ -101,34 +85,6 @@ _column_names = listed(
     "must be column names with commas between them, none of them empty or with control characters",
 )
 _metadata_names = listed("|".join(METADATA_COLUMNS), f"must be any of {', '.join(METADATA_COLUMNS)}")
-
-
-def seconds(raw: Any) -> float:
-    """Parse a positive, finite number of seconds."""
-    try:
-        value = float(raw)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:  # also false for nan
-        raise ValueError("must be a number of seconds above 0, such as 30 or 0.5")
-    return value
-
-
-def milliseconds_or_off(raw: Any) -> int | None:
-    """Parse a whole number of milliseconds; 0 or less means off."""
-    try:
-        value = int(raw)
-    except ValueError:
-        raise ValueError("must be a whole number of milliseconds") from None
-    return value if value > 0 else None
-
-
-def flag(raw: Any) -> bool:
-    """Parse ``true`` or ``false`` in any case."""
-    word = str(raw).lower()
-    if word not in {"true", "false"}:
-        raise ValueError("must be true or false")
-    return word == "true"
 
 
 def prefix(text: str) -> str:
@@ -196,7 +152,7 @@ def oauth_extensions(text: str) -> str:
 
 
 def is_pem(text: str) -> bool:
-    """Return whether this is a text in PEM, and not the path of a file."""
+    """Whether this is a text in PEM instead of the path of a file."""
     return "-----BEGIN " in text
 
 
@@ -244,13 +200,3 @@ def json_object(text: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError("must be a JSON object")  # noqa: TRY004
     return document
-
-
-def check_google_credentials(text: str) -> None:
-    """Check that this can be the content of a credentials file of Google.
-
-    Raises:
-        ValueError: it cannot.
-    """
-    if "type" not in json_object(text):
-        raise ValueError('must be the content of a credentials file: a JSON object with a field "type"')

@@ -1,6 +1,6 @@
 """Parses the connection to the blob storage that the platform injects: ``Quix__BlobStorage__Connection__Json``.
 
-No message of this module repeats what it read: the document holds secrets.
+No message of this module repeats the document, because it holds secrets.
 """
 
 import re
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 def parse_connection(text: str, *, default_region: str = DEFAULT_REGION) -> StorageTarget:
-    """Parse the platform's connection; keys may be in Pascal, camel or snake case, the provider in any case.
+    """Parse the platform's connection; keys may be in Pascal, camel or snake case; the provider is read ignoring case.
 
     Args:
         text: the JSON document.

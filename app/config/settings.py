@@ -1,4 +1,4 @@
-"""The settings as the connector uses them: the environment's variables, and the values derived from them.
+"""The settings that the connector uses: the environment's variables, and the values derived from them.
 
 What the user sets wins over what the platform injects.
 """
@@ -7,6 +7,7 @@ import json
 import os
 import re
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -14,7 +15,6 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from app.cgroup import MemoryLimit, memory_limit
 from app.config.fields import IN_QUOTES, Contradictions, is_quoted, is_secret
 from app.config.kafka_login import KafkaLoginVariables, region_of_msk
 from app.config.memory import MemoryPlan, plan_memory
@@ -24,6 +24,7 @@ from app.config.platform_connection import parse_connection
 from app.config.storage_url import StorageAddress
 from app.config.targets import CatalogTarget, StorageTarget
 from app.config.variables import Variables
+from app.container import MemoryLimit, memory_limit
 from app.errors import ConfigError
 from app.formatting import escape_control
 from app.storage.azure.target import AzureTarget
@@ -35,7 +36,7 @@ DEFAULT_PREFIX: Final = "data"
 PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
 
 _LONGEST_SHOWN = 100
-_NOWHERE = "127.0.0.1:9"  # a broker for those who never ask it
+_NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
 
 
 class SettingsError(ConfigError):
@@ -43,7 +44,7 @@ class SettingsError(ConfigError):
 
     Args:
         problems: one line for each.
-        remarks: what may have led to them, one line for each.
+        remarks: possible causes, one line for each.
     """
 
     def __init__(self, problems: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
@@ -120,7 +121,7 @@ class Settings(Variables):
 
     @property
     def virtual_columns(self) -> tuple[str, ...]:
-        """The partition columns without folders: they stay in the files, and ``.vidx/`` says which values are where."""
+        """The partition columns without folders: they stay in the files, and ``.vidx/`` has the values of each file."""
         return tuple(name for name in self.partition_order if name not in self.hive_columns)
 
     @property
@@ -132,7 +133,7 @@ class Settings(Variables):
     def catalog(self) -> CatalogTarget | None:
         """The catalog to register in, if there is one.
 
-        The platform's token goes to the host it was made for and to no other.
+        The platform's token is sent only to the platform's host.
         """
         url = self.catalog_url or self.platform_catalog_url
         if url is None:
@@ -149,7 +150,7 @@ class Settings(Variables):
 
     @cached_property
     def container_memory(self) -> MemoryLimit | None:
-        """What the container may use: as the platform says, else as its control group does."""
+        """The container's memory limit by the platform, otherwise by its control group."""
         if self.memory_limit_mb is not None:
             return MemoryLimit(self.memory_limit_mb, "Quix__Deployment__Limits__Memory")
         return memory_limit()
@@ -165,15 +166,15 @@ class Settings(Variables):
     def memory_warning(self) -> str | None:
         """Why the container is too small for the settings, if it is.
 
-        Settings that do not fit what the platform says are refused. A control group may be one that others share, so
-        these are not.
+        Settings that exceed the platform's limit are refused. A control group may be shared with others, so its limit
+        only gives this warning.
         """
         limit = self.container_memory
         shortage = self.memory.shortage(limit.mb) if limit else None
         return f"the limit of {limit.mb:,} MB by {limit.source} {shortage}" if limit and shortage else None
 
     def offline(self, folder: Path) -> "Settings":
-        """The same for a table in this folder, and for no broker at all."""
+        """These settings for a table in this folder, without a broker."""
         login = set(KafkaLoginVariables.model_fields) - {"bootstrap_servers", "platform_broker_address"}
         changed = dict.fromkeys((*login, "s3_bucket", "platform_connection"))
         address = StorageAddress("file", str(folder))
@@ -197,8 +198,8 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
     """Read the settings from the environment.
 
     Args:
-        needs_broker: whether a broker must be among them; one that is set is checked in any case.
-        needs_store: the same of a store.
+        needs_broker: whether a broker must be among them; one that is set is always checked.
+        needs_store: whether a store must be among them.
 
     Raises:
         SettingsError: one or more of them are wrong; it names them all.
@@ -218,7 +219,7 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
     if not needs_store and settings.uses_platform_storage and settings.platform_connection is None:
         stand_ins["s3_bucket"] = "offline"
     settings = settings.model_copy(update=stand_ins)
-    for variable, problem in settings.contradictions():
+    for variable, problem in chain(settings.contradictions(), settings.without_effect()):
         if problems.keys().isdisjoint((variable, *re.findall(r"\w+", problem))):
             problems[variable] = problem
     if not problems:
@@ -229,7 +230,7 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
 
 
 def remarks() -> tuple[str, ...]:
-    """Return a line for each variable of the environment that is likely to be a mistake and is no error; no values."""
+    """Return a line for each variable of the environment that is probably a mistake, without its value."""
     near = misspelled(os.environ, _fields_by_variable())
     lines = [f"{name} is set and not known: did you mean {known}?" for name, known in near.items()]
     quoted = [name for name in sorted(_secret_variables()) if is_quoted(os.environ.get(name, "").strip())]

@@ -11,7 +11,7 @@ _FORMS: Final = "must be s3://bucket, gs://bucket, az://container or file:///fol
 
 @dataclass(frozen=True, slots=True)
 class StorageAddress:
-    """What ``STORAGE_URL`` says: the kind of store, and the name of its bucket or container or the folder's path."""
+    """The kind of store, and the name of its bucket or container or the folder's path."""
 
     scheme: Literal["s3", "gs", "az", "file"]
     name: str
@@ -31,14 +31,7 @@ def parse_storage_url(text: str) -> StorageAddress:
         case "file":
             return StorageAddress("file", str(parse.local_folder(unquote(rest))))
         case "s3" | "gs" as bucket_scheme:
-            return StorageAddress(bucket_scheme, parse.bucket(_without_path(rest, f"{bucket_scheme}://bucket")))
+            return StorageAddress(bucket_scheme, parse.bucket(rest.rstrip("/")))
         case "az":
-            return StorageAddress("az", parse.container(_without_path(rest, "az://container")))
+            return StorageAddress("az", parse.container(rest.rstrip("/")))
     raise ValueError(_FORMS)
-
-
-def _without_path(rest: str, form: str) -> str:
-    name, _, path = rest.partition("/")
-    if path.strip("/"):
-        raise ValueError(f"must be {form} alone; the path behind it goes into S3_PREFIX")
-    return name

@@ -23,17 +23,17 @@ class StoreVariables(KafkaVariables):
     s3_bucket: Annotated[str | None, parsed(parse.bucket)] = env("S3_BUCKET", None)
     storage_url: Annotated[StorageAddress | None, NoDecode, parsed(parse_storage_url)] = env("STORAGE_URL", None)
     platform_connection: SecretStr | None = env("Quix__BlobStorage__Connection__Json", None)
-    create_bucket: Annotated[bool, parsed(parse.flag)] = env("CREATE_BUCKET", False)
+    create_bucket: bool = env("CREATE_BUCKET", False)
     s3_prefix: Annotated[str | None, parsed(parse.prefix)] = env("S3_PREFIX", None)
 
     # S3
     aws_access_key_id: SecretStr | None = env("AWS_ACCESS_KEY_ID", None)
-    aws_secret_access_key: SecretStr | None = env("AWS_SECRET_ACCESS_KEY", None)
-    aws_session_token: SecretStr | None = env("AWS_SESSION_TOKEN", None)
+    aws_secret_access_key: SecretStr | None = env("AWS_SECRET_ACCESS_KEY", None, only_with="AWS_ACCESS_KEY_ID")
+    aws_session_token: SecretStr | None = env("AWS_SESSION_TOKEN", None, only_with="AWS_ACCESS_KEY_ID")
     aws_endpoint_url: Annotated[str | None, parsed(parse.http_url)] = env("AWS_ENDPOINT_URL", None)
     aws_region: Annotated[str, parsed(parse.other_region)] = env("AWS_REGION", "us-east-1")
     s3_sse: ServerSideEncryption | None = env("S3_SSE", None)
-    s3_sse_kms_key_id: str | None = env("S3_SSE_KMS_KEY_ID", None)
+    s3_sse_kms_key_id: str | None = env("S3_SSE_KMS_KEY_ID", None, only_with="S3_SSE=aws:kms")
 
     # Google Cloud Storage
     gcs_credentials_json: SecretStr | None = env("GCS_CREDENTIALS_JSON", None)
@@ -59,20 +59,14 @@ class StoreVariables(KafkaVariables):
             )
         elif scheme is None:
             yield from self._contradictions_of_platform_storage()
-        elif scheme == "gs" and self.gcs_credentials_json:
-            credentials = self.gcs_credentials_json.get_secret_value()
-            yield from checked("GCS_CREDENTIALS_JSON", parse.check_google_credentials, credentials)
         elif scheme == "az":
             yield from self._contradictions_of_azure()
-        yield from self.together("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-        if self.aws_access_key_id is None:
-            yield from self.refuse("has no effect without AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN")
+        if self.aws_access_key_id:
+            yield from self.require("must be set with AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         if self.aws_endpoint_url is None:
             yield from checked("AWS_REGION", parse.aws_region, self.aws_region)
         if scheme not in {"s3", None}:
             yield from self.refuse("is for S3 alone: this STORAGE_URL would be written to without it", "S3_SSE")
-        if self.s3_sse != "aws:kms":
-            yield from self.refuse("has no effect without S3_SSE=aws:kms", "S3_SSE_KMS_KEY_ID")
 
     def _contradictions_of_platform_storage(self) -> Contradictions:
         if self.platform_connection is None:
@@ -105,11 +99,9 @@ class StoreVariables(KafkaVariables):
                 "AZURE_STORAGE_SAS_TOKEN",
                 "AZURE_ENDPOINT_URL",
             )
-        elif self.azure_storage_account is None:
-            yield (
-                "AZURE_STORAGE_ACCOUNT",
-                "must be set with this STORAGE_URL, or AZURE_STORAGE_CONNECTION_STRING instead",
-            )
+        else:
+            problem = "must be set with this STORAGE_URL, or AZURE_STORAGE_CONNECTION_STRING instead"
+            yield from self.require(problem, "AZURE_STORAGE_ACCOUNT")
         if self.azure_storage_key:
             yield from self.refuse(
                 "must not be set together with AZURE_STORAGE_KEY: one of the two is enough", "AZURE_STORAGE_SAS_TOKEN"

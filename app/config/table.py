@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import SecretStr
+from pydantic import PositiveInt, SecretStr
 from pydantic_settings import NoDecode
 
 from app.config import parsers as parse
-from app.config.fields import Contradictions, checked, env, parsed, whole
+from app.config.fields import Contradictions, checked, env, parsed
 from app.config.store import StoreVariables
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
 from app.table.type_names import parse_column_types
@@ -30,7 +30,7 @@ class TableVariables(StoreVariables):
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
     null_partition: Annotated[str, parsed(parse.null_folder)] = env("NULL_PARTITION", "auto")
     parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
-    row_group_rows: Annotated[int, whole(1)] = env("ROW_GROUP_ROWS", 1_000_000)
+    row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
     column_types: Annotated[Mapping[str, pa.DataType], NoDecode, parsed(parse_column_types)] = env("COLUMN_TYPES", "")
     metadata_columns: Annotated[tuple[str, ...], NoDecode, parsed(parse.metadata_columns)] = env("METADATA_COLUMNS", "")
     sort_column: str | None = env("SORT_COLUMN", None)
@@ -38,7 +38,7 @@ class TableVariables(StoreVariables):
 
     catalog_url: Annotated[str | None, parsed(parse.http_url)] = env("CATALOG_URL", None)
     catalog_auth_token: SecretStr | None = env("CATALOG_AUTH_TOKEN", None)
-    auto_discover: Annotated[bool, parsed(parse.flag)] = env("AUTO_DISCOVER", True)
+    auto_discover: bool = env("AUTO_DISCOVER", True)
     catalog_namespace: Annotated[str, parsed(parse.name)] = env("CATALOG_NAMESPACE", "default")
 
     @property

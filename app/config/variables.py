@@ -5,14 +5,16 @@ A variable that is empty counts as unset.
 
 from typing import Annotated, Literal
 
+from pydantic import Field, NonNegativeInt, PositiveInt
 from pydantic_settings import NoDecode
 
 from app.config import parsers as parse
-from app.config.fields import env, parsed, whole
+from app.config.fields import env, parsed
 from app.config.table import TableVariables
 from app.logs import LogFormat
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Variables(TableVariables):
@@ -21,18 +23,18 @@ class Variables(TableVariables):
     The last area: how much is written at once, and the process itself.
     """
 
-    batch_size: Annotated[int, whole(1)] = env("BATCH_SIZE", 1000)
-    commit_interval: Annotated[float, parsed(parse.seconds)] = env("COMMIT_INTERVAL", 30)
-    target_file_mb: Annotated[int, whole(0)] = env("TARGET_FILE_MB", 16)
-    max_write_workers: Annotated[int, whole(1, 256)] = env("MAX_WRITE_WORKERS", 10)
-    max_buffer_mb: Annotated[int | None, whole(1)] = env("MAX_BUFFER_MB", None)
+    batch_size: PositiveInt = env("BATCH_SIZE", 1000)
+    commit_interval: Seconds = env("COMMIT_INTERVAL", 30)
+    target_file_mb: NonNegativeInt = env("TARGET_FILE_MB", 16)
+    max_write_workers: Annotated[int, Field(ge=1, le=256)] = env("MAX_WRITE_WORKERS", 10)
+    max_buffer_mb: PositiveInt | None = env("MAX_BUFFER_MB", None)
     spark_master: Annotated[str, parsed(parse.local_master)] = env("SPARK_MASTER", "local[*]")
     spark_driver_memory: Annotated[str | None, parsed(parse.heap)] = env("SPARK_DRIVER_MEMORY", None)
-    memory_limit_mb: Annotated[int | None, whole(1)] = env("Quix__Deployment__Limits__Memory", None)  # by Quix Cloud
+    memory_limit_mb: PositiveInt | None = env("Quix__Deployment__Limits__Memory", None)  # by Quix Cloud
     deployment_name: str | None = env("Quix__Deployment__Name", None)
     replica_name: str | None = env("Quix__Deployment__ReplicaName", None)
 
-    http_port: Annotated[int, whole(0, 65_535)] = env("HTTP_PORT", 8080)
+    http_port: Annotated[int, Field(ge=0, le=65_535)] = env("HTTP_PORT", 8080)
     http_host: str = env("HTTP_HOST", "127.0.0.1")
     http_allowed_hosts: Annotated[tuple[str, ...], NoDecode, parsed(parse.host_names)] = env("HTTP_ALLOWED_HOSTS", "")
     loglevel: LogLevel = env("LOGLEVEL", "INFO")

@@ -18,7 +18,6 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.exceptions import PartitionAssignmentError
 from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
 from quixstreams.models import RawConfluentKafkaMessageProto, Row, Topic, TopicManager
-from quixstreams.sources import BaseSource
 
 from app.consumer.assignment import Assignments
 from app.consumer.broker import new_admin
@@ -28,7 +27,6 @@ from app.consumer.internal_topics import check_internal_rights, create_internal_
 from app.consumer.login_errors import told_of_refusals
 from app.consumer.other_sinks import OtherSinks
 from app.consumer.rejections import CurrentMessage, refuse_too_big
-from app.consumer.user_code import NotedStream
 from app.errors import ConfigError, ConnectorError
 from app.model import Message, TopicPartition
 from app.monitoring.metrics import Metrics
@@ -73,8 +71,6 @@ class LakeApplication(Application):
         is_stopping: whether a stop was requested.
     """
 
-    _dataframes: type[StreamingDataFrame] = StreamingDataFrame
-
     def __init__(
         self,
         *,
@@ -108,22 +104,6 @@ class LakeApplication(Application):
         # The loop cannot be an argument: it needs the sink, the pipeline and the claims, which are built after
         # transform() has built on the application. Only ``start`` sets it.
         self._started: Loop | None = None
-
-    def dataframe(self, topic: Topic | None = None, source: BaseSource | None = None) -> StreamingDataFrame:
-        """See ``Application.dataframe``; its operations remember which line of the user's code they come from."""
-        if source is not None:
-            topic = self.add_source(source, topic)
-        if topic is None:
-            raise ValueError("one of `source` or `topic` is required")
-        made = self._dataframes(
-            topic,
-            topic_manager=self._topic_manager,
-            processing_context=self._processing_context,
-            registry=self._dataframe_registry,
-            stream=NotedStream(),
-        )
-        self._dataframe_registry.register_root(made)
-        return made
 
     def built(self, given: StreamingDataFrame, returned: StreamingDataFrame) -> bool:
         """Note what ``transform()`` returned; returns whether it left the dataframe unchanged.

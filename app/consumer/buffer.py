@@ -10,9 +10,7 @@ from quixstreams.models import HeadersTuples
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import TooBigError, no_object
 from app.consumer.assignment import Assignments
-from app.message_headers import headers_of
-from app.model import Batch, Message, Rejected, Row, TopicPartition
-from app.sizes import deep_size
+from app.model import Batch, Message, Rejected, Row, TopicPartition, deep_size, headers_of
 
 # Of a message and its value as objects of Python; and the value a second time as columns.
 _MESSAGE_OVERHEAD = 300

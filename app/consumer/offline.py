@@ -14,6 +14,7 @@ from quixstreams.internal_producer import InternalProducer
 from quixstreams.kafka import Consumer, Producer
 from quixstreams.models import Row, Topic, TopicConfig, TopicManager
 from quixstreams.sinks import BaseSink
+from quixstreams.sources import BaseSource
 
 from app.consumer.application import LakeApplication
 from app.consumer.internal_topics import as_created
@@ -108,6 +109,21 @@ class OfflineApplication(LakeApplication):
         self._on_sent = on_sent
         self._dataframes = type("Dataframe", (OfflineDataFrame,), {"on_sent": staticmethod(on_sent)})
         super().__init__(**arguments, may_create=False, use_changelog_topics=False)
+
+    def dataframe(self, topic: Topic | None = None, source: BaseSource | None = None) -> StreamingDataFrame:
+        """See ``Application.dataframe``; this one makes an ``OfflineDataFrame``."""
+        if source is not None:
+            topic = self.add_source(source, topic)
+        if topic is None:
+            raise ValueError("one of `source` or `topic` is required")
+        made: StreamingDataFrame = self._dataframes(
+            topic,
+            topic_manager=self._topic_manager,
+            processing_context=self._processing_context,
+            registry=self._dataframe_registry,
+        )
+        self._dataframe_registry.register_root(made)
+        return made
 
     def _get_topic_manager(self) -> TopicManager:
         manager = super()._get_topic_manager()

@@ -68,7 +68,7 @@ class Chunk:
 
     @property
     def parts(self) -> pa.Array:
-        """The number of each message's part (int32)."""
+        """The index of each message's part (int32)."""
         return self.of.parts[self.start : self.stop]
 
     @property

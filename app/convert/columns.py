@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from app.convert.scalars import UNZONED, ZONED
 from app.convert.values import MAX_DEPTH, UNBOUNDED, Column, Room, coerce_column
 
-# What Arrow raises for values that do not fit one type, numbers that fit none, and text that is not Unicode.
+# Arrow raises these for values of several types, numbers too large for any type, and text that is not Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 CHUNK_ROWS = 4096
 _DAYS = (-719_162, 2_932_896)  # of the years 1 to 9999, since 1970

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from app.bad_records.refusals import BadRowsError
 from app.convert.columns import infer
-from app.errors import shown
+from app.convert.shown_values import shown
 
-_MOST_CELLS = 16 * 2**20  # places of columns: each takes 8 bytes, whether or not it has a value
-_FILLED = 16  # of so many places one has a value, or they are too many
+_MOST_CELLS = 16 * 2**20  # cells: each takes 8 bytes, with or without a value
+_FILLED = 16  # more cells than this for one value are too many
 _NESTED = frozenset({dict, list})
 
 
@@ -104,7 +104,7 @@ def _is_sparse(values: list[Any], rows: int) -> bool:
 
 
 def _may_be_sparse(values: list[Any], rows: int) -> bool:
-    """Whether there may be that many places: a rough count, level by level, one field after another."""
+    """Whether there may be that many cells: a rough count, level by level, one field after another."""
     paths = 0
     left = [(values, rows)]
     while left:

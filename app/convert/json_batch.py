@@ -17,8 +17,7 @@ from app.convert.kafka_columns import in_form_of, lost_metadata, metadata_column
 from app.convert.partition_values import fill_null
 from app.convert.rows import Rules
 from app.convert.time_columns import time_parts_of_column
-from app.message_headers import headers_of
-from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, known_timestamp
+from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of, known_timestamp
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
 
@@ -159,7 +158,7 @@ class WholeBatches:
     def _completed(
         self, fields: Mapping[str, pa.Array], moments: pa.Array, known: Mapping[str, pa.DataType]
     ) -> Mapping[str, pa.Array]:
-        """The timestamp column of the file, where it comes from Kafka."""
+        """The timestamp column of the file, if Kafka's timestamps fill it."""
         name = self._rules.timestamp_column
         if name not in known or moments is fields[name]:
             return {}
@@ -217,7 +216,7 @@ def _keys(messages: Sequence[Message]) -> pa.Array:
 
 
 def _longest(texts: pa.Array) -> int:
-    """Bytes of the longest of them."""
+    """The length of the longest one in bytes."""
     return int(pc.max(pc.binary_length(texts)).as_py() or 0)
 
 

@@ -1,4 +1,4 @@
-"""Makes columns of Kafka's metadata: METADATA_COLUMNS, and the timestamp of records that have none themselves."""
+"""Makes columns of Kafka's metadata: METADATA_COLUMNS, and the timestamp of records without one of their own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from app.message_headers import HEADERS
+from app.bad_records.dead_letter import HEADERS
 from app.model import Headers, TopicPartition, known_timestamp
 
 RESCUED_TIMESTAMP = "__kafka_timestamp"  # in _rescued_data: there __timestamp is the record's own field
@@ -73,7 +73,7 @@ def _timestamp(origin: Origin) -> int | None:
 
 
 def _headers(headers: Headers | None) -> list[dict[str, str | bytes | None]] | None:
-    """As Spark's own Kafka source shows them: in order, names may repeat."""
+    """Headers in the form of Spark's own Kafka source: in order, names may repeat."""
     if not headers:
         return None
     return [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in headers]

@@ -1,4 +1,4 @@
-"""Computes the partition values of rows, which the folders' names show, and which rows share all of them."""
+"""Computes the partition values of rows, which name the folders, and groups the rows with equal values."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -67,7 +67,7 @@ def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
 
 
 def _without_any_timestamp(rows: Sequence[Row], moments: Sequence[Any], column: str) -> dict[int, str]:
-    """The reasons for rows without any timestamp, by row; an explicit null counts as one and is no reason."""
+    """The reasons for rows without any timestamp, by row; an explicit null counts as a timestamp."""
     reason = f"it has no {column!r}, and its Kafka message has no timestamp"
     without = (index for index, moment in enumerate(moments) if moment is None and column not in rows[index].value)
     return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
@@ -80,7 +80,7 @@ def fill_null(strings: pa.Array, null_value: str) -> pa.Array:
 
 
 def _texts(values: Sequence[Any], column: str) -> pa.Array:
-    """Text of each value as the folder shows it, null where it has none."""
+    """Text of each value as the folder shows it, null for no value."""
     with suppress(UnicodeEncodeError, pa.ArrowException):  # not all are text
         return pa.array(values, pa.string())
     if set(map(type, values)) <= {int, type(None)}:
@@ -164,13 +164,13 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
 
 
 def _grown(part: BatchPart) -> BatchPart:
-    """The part as it may be in the longest name: when all is gathered, its numbers may have more digits."""
+    """The part with the longest name: the numbers of the closed batch may have more digits."""
     offsets = replace(part.offsets, last=part.offsets.last + _MOST_GATHERED)
     return replace(part, offsets=offsets, number=_MOST_BATCHES)
 
 
 def _are_surely_short(values: Sequence[pa.Array], name: str, spec: PartitionSpec, table_root: str) -> bool:
-    """Whether even the longest values together, each byte escaped by three, would do."""
+    """Whether even the longest values together, with three bytes for each, fit into a key."""
     longest = {
         column: "x" * (3 * (pc.max(pc.binary_length(array)).as_py() or 0))
         for column, array in zip(spec.columns, values, strict=True)

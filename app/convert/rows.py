@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from app.convert.columns import CHUNK_ROWS, coerce_array, infer
 from app.convert.fields import FieldValues, field_names, infer_fields, sparse_fields
 from app.convert.kafka_columns import in_form_of
+from app.convert.shown_values import shown
 from app.convert.values import (
     FULL,
     MAX_NEW_SCALARS,
@@ -29,7 +30,6 @@ from app.convert.values import (
     refusal_of_name,
     scalar_count,
 )
-from app.errors import shown
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.table.layout import RESCUED_COLUMN

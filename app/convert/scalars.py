@@ -21,7 +21,7 @@ Stored = tuple[Any, pa.DataType]
 
 
 def to_python(value: Any) -> Any:
-    """A value of Arrow or NumPy as the value of Python that is equal to it; all others as they are."""
+    """The equal Python value of an Arrow or NumPy value; other values unchanged."""
     if value is None or type(value) in _COMMON:
         return value
     if isinstance(value, pa.Scalar):

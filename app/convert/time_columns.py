@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.refusals import BadRowsError
-from app.errors import shown
+from app.convert.shown_values import shown
 
 # |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
@@ -32,7 +32,7 @@ _LONGEST_TEXT = 64  # characters; ISO 8601 with nanoseconds and seconds in the z
 
 
 def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
-    """Year (4 digits), month, day and hour (2 digits each) in UTC as string arrays; null where the value is ``None``.
+    """Year (4 digits), month, day and hour (2 digits each) in UTC as string arrays; null for ``None``.
 
     Raises:
         BadRowsError: values that are no timestamps, or outside the years 1 to 9999; all of them.
@@ -47,7 +47,7 @@ def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
 
 
 def time_parts_of_column(column: pa.Array) -> Mapping[str, pa.Array] | None:
-    """The same for a column of numbers or text without nulls; ``None`` where some are no usable timestamps."""
+    """The same for a column of numbers or text without nulls; ``None`` if some are no usable timestamps."""
     if pa.types.is_integer(column.type):
         seconds = _epoch_seconds(column.cast(pa.int64()))
     elif pa.types.is_floating(column.type):
@@ -130,7 +130,7 @@ def _seconds_of_integer(value: int) -> int | None:
 
 
 def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
-    """Arrow divides towards zero, which would put 1969-12-31T23:59:59.5 into 1970."""
+    """Divide rounding down. Arrow rounds towards zero, which would put 1969-12-31T23:59:59.5 into 1970."""
     quotient = pc.divide(values, divisor)
     rounded_up = pc.greater(pc.multiply(quotient, divisor), values)
     return pc.subtract(quotient, rounded_up.cast(pa.int64()))
@@ -152,7 +152,7 @@ def _epoch_seconds_of_doubles(numbers: pa.Array) -> pa.Array:
 
 
 def _seconds_of_texts(values: Sequence[Any]) -> pa.Array:
-    """Like the first, all with a zone or all without, Arrow parses them at once; else they go one by one."""
+    """Parse with Arrow if all texts have a zone or none has, as the first one; otherwise one by one."""
     # The expression takes the square of the length of a text that nearly fits.
     first = next(value for value in values if value is not None)[:_LONGEST_TEXT]
     zone = "UTC" if _ZONE.search(first) else None
@@ -207,7 +207,7 @@ def _reason(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """The value in quotes; a number of more digits than Python writes is shown by its size."""
+    """The value in quotes; a number with too many digits for Python to write is shown by its size."""
     try:
         return shown(str(value))
     except ValueError:

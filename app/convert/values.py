@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from app.convert.scalars import coerce_scalar, to_python
-from app.errors import shown
+from app.convert.shown_values import shown
 from app.lenient_json import to_json
 from app.table.type_names import type_name
 
@@ -301,15 +301,15 @@ class Column(NamedTuple):
 
 def _coerce_stored(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misfit]) -> list[Any]:
     """Fit again after a column became double: whole numbers before may have more digits than a double."""
-    refitted = []
+    coerced = []
     for row, value in enumerate(stored):
         one = fit(value, kind, fixed=False)
         if one.misfit is not None:
             before = misfits.get(row)
             left_over = joined(before.value, one.misfit.value) if before else one.misfit.value
             misfits[row] = Misfit(left_over, one.misfit.reason)
-        refitted.append(one.stored)
-    return refitted
+        coerced.append(one.stored)
+    return coerced
 
 
 def _has_doubles(kind: pa.DataType) -> bool:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.errors import ConnectorError
-from app.logs import RecentWarnings
 from app.model import TopicPartition
 from app.monitoring.headline import headline
 from app.monitoring.history import History, Sample
@@ -21,6 +20,7 @@ from app.monitoring.http_server import Answer, HttpServer
 from app.monitoring.metrics import Counts, Identity, Live, Metrics
 from app.monitoring.probes import Health, Probe
 from app.monitoring.progress import progress, worst_first
+from app.monitoring.recent_warnings import RecentWarnings
 from app.monitoring.waits import OUTAGE_SECONDS
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app import formatting
-from app.logs import Warned
 from app.monitoring.chart import lay_out, window
 from app.monitoring.headline import TOO_LONG_SECONDS, Tone, headline
 from app.monitoring.history import History
 from app.monitoring.metrics import Counts, Identity, Live
 from app.monitoring.plain_words import plain
 from app.monitoring.progress import STEP_NAMES, PartitionRow, Progress, listed, progress, worst_first
+from app.monitoring.recent_warnings import Warned
 from app.monitoring.remarks import remarks
 
 _REFRESH_SECONDS = 5

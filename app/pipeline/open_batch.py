@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from app.convert.batch import Converted
 from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, values_of
-from app.model import Batch, BatchPart, OffsetRange, OutputFile, Rejected, StagedFile, TopicPartition
-from app.sizes import deep_size
+from app.model import Batch, BatchPart, OffsetRange, OutputFile, Rejected, StagedFile, TopicPartition, deep_size
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
 from app.table.layout import PartitionSpec

@@ -1,4 +1,4 @@
-"""Loads ``app/transform.py`` and calls the user's functions there; errors name the line."""
+"""Loads ``app/transform.py`` and calls ``transform()``. An error gives Python's own words, the line and one hint."""
 
 import importlib
 import inspect
@@ -9,10 +9,10 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from quixstreams import Application
-from quixstreams.dataframe import StreamingDataFrame, StreamingSeries
+from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
-from app.consumer.user_code import at, defined_at, line_of
+from app.consumer.user_code import at, line_of
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class Customised:
 
     Args:
         transform: gets the dataframe of the input topic, and the application where it has a parameter for it.
-        on_stream_timeout: called with each key that falls silent.
+        on_stream_timeout: called with each key that has timed out.
     """
 
     transform: Callable[..., object]
@@ -39,23 +39,24 @@ class Customised:
         """Call ``transform()``.
 
         Raises:
-            ConfigError: it fails, or returns what records cannot come from.
+            ConfigError: it fails, or returns a stream that the input topic does not feed.
             FatalError: it needs a topic on which the user has no rights.
             RetryableError: Kafka did not answer it.
         """
-        arguments, named = _arguments(self.transform, dataframe, application)
         try:
-            built = self.transform(*arguments, **named)
+            arguments = (dataframe, application) if _takes_application(self.transform) else (dataframe,)
+            built = self.transform(*arguments)
         except ConnectorError:
             raise
         except (Exception, SystemExit) as error:
             logger.debug("transform()", exc_info=True)
             raise _build_failed(error) from None
         if not isinstance(built, StreamingDataFrame):
-            raise _not_a_dataframe(built, self.transform)
+            hint = "End it with `return sdf`, the stream of records to write; a filter is `sdf = sdf[condition]`"
+            raise ConfigError(_BUILDING, f"it returned {built!r}", hint)
         if not _is_fed(built, dataframe, application):
             cause = f"it returned a stream that no record of topic {dataframe.topics[0].name} reaches"
-            raise ConfigError(_BUILDING, f"{cause}{at(defined_at(self.transform))}", "Return what is made of sdf")
+            raise ConfigError(_BUILDING, cause, "Return a stream made from sdf")
         return built
 
 
@@ -63,7 +64,7 @@ def load_customised() -> Customised:
     """Import ``app/transform.py``.
 
     Raises:
-        ConfigError: it cannot be imported, or lacks what the connector needs from it.
+        ConfigError: it cannot be imported, or has no function ``transform``.
     """
     try:
         module: Any = importlib.import_module("app.transform")
@@ -72,45 +73,21 @@ def load_customised() -> Customised:
         raise ConfigError(_LOADING, _described(error), _CORRECT) from None
     transform = getattr(module, "transform", None)
     if not callable(transform):
-        cause = "it has no function transform" if transform is None else f"transform is {transform!r}"
-        raise ConfigError(_LOADING, cause, _SIGNATURE)
-    hook = getattr(module, "on_stream_timeout", None)  # a file from before there was one has none
-    if hook is not None and not (callable(hook) and _takes(hook, b"")):
-        cause = f"on_stream_timeout in app/transform.py is {hook!r}{at(defined_at(hook))}"
-        raise ConfigError(_LOADING, cause, "Make it a function of one argument, the key, or None")
+        raise ConfigError(_LOADING, "it has no function transform", _SIGNATURE)
+    hook = getattr(module, "on_stream_timeout", None)
+    if hook is not None and not callable(hook):
+        raise ConfigError(_LOADING, f"on_stream_timeout is {hook!r}", "Make it a function of one argument, the key")
     return Customised(transform, hook)
 
 
-def _arguments(transform: Callable[..., object], *given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments for ``transform()``: dataframe and application, or the dataframe alone."""
-    dataframe, application = given
-    try:
-        parameters = inspect.signature(transform).parameters
-    except ValueError:  # a function that is not written in Python has no signature
-        return (dataframe,), {}
-    app = parameters.get("app")
-    if app is not None and app.kind is not inspect.Parameter.POSITIONAL_ONLY and _takes(transform, 0, app=0):
-        return (dataframe,), {"app": application}
-    if _takes(transform, 0):
-        return (dataframe,), {}
-    if _takes(transform, 0, 0):
-        return given, {}
-    names = ", ".join(map(str, parameters.values()))
-    raise ConfigError(_BUILDING, f"it is transform({names}){at(defined_at(transform))}", _SIGNATURE)
-
-
-def _takes(function: Callable[..., object], *arguments: Any, **named: Any) -> bool:
-    try:
-        inspect.signature(function).bind(*arguments, **named)
-    except TypeError:
-        return False
-    except ValueError:
-        pass
-    return True
+def _takes_application(transform: Callable[..., object]) -> bool:
+    """Whether there is a second parameter for it: one named ``app``, or one without a default."""
+    second = [*inspect.signature(transform).parameters.values()][1:2]
+    return any(each.name == "app" or each.default is inspect.Parameter.empty for each in second)
 
 
 def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}{at(line_of(error))}" if str(error) else f"{error!r}{at(line_of(error))}"
+    return f"{type(error).__name__}: {error}{at(line_of(error))}"
 
 
 def _build_failed(error: BaseException) -> ConnectorError:
@@ -125,23 +102,8 @@ def _build_failed(error: BaseException) -> ConnectorError:
     return ConfigError(_BUILDING, cause, _CORRECT)
 
 
-def _not_a_dataframe(built: object, transform: Callable[..., object]) -> ConfigError:
-    if inspect.iscoroutine(built):
-        built.close()  # it is never awaited
-        cause = "it is an async function"
-    elif built is None:
-        cause = "it returned None"
-    else:
-        cause = f"it returned {built!r}"
-    hint = "End it with `return sdf`, the stream of records to write"
-    if isinstance(built, StreamingSeries):
-        cause = "it returned a column or a condition"
-        hint = f"A filter is `sdf = sdf[condition]`. {hint}"
-    return ConfigError(_BUILDING, f"{cause}{at(defined_at(transform))}", hint)
-
-
 def _is_fed(built: StreamingDataFrame, dataframe: StreamingDataFrame, application: Application) -> bool:
-    """Whether records of the input topic can come out: its stream leads there, or another topic in between."""
+    """Whether the input topic feeds the stream, directly or through another topic of the framework."""
     roots = {id(stream) for stream in built.stream.root_path() if not stream.parents}
     source = {id(stream) for stream in dataframe.stream.root_path() if not stream.parents}
     return bool(roots & source or application._topic_manager.repartition_topics)

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from app.cgroup import MemoryLimit
+from app.container import MemoryLimit
 from app.errors import ConnectorError
 from app.spark.java import INHERITED, Java, find_java
 from app.spark.launch import (

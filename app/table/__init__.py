@@ -1,1 +1,1 @@
-"""What the table is: its keys and file names, its schema and location, and whether the settings fit it."""
+"""The table: its keys and file names, its schema and location, and the check that the settings fit it."""

@@ -20,13 +20,13 @@ class CatalogTable:
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """What the settings say about a table, for those who read or rewrite its files.
+    """The settings of a table, for commands that read or rewrite its files.
 
     Args:
         partition_order: all partition columns, outermost first.
         timestamp_column: where the time of a row is.
         virtual_columns: those of the partition columns that have no folders.
-        sort_column: what files are ordered by; ``None`` for the order of arrival.
+        sort_column: the column that orders the rows of a file; ``None`` for the order of arrival.
         stats_columns: the only columns with bounds; empty for all that can have them.
     """
 

@@ -23,7 +23,7 @@ _DEAD_LETTER_FOLDER = "_dead_letter"
 _JOURNAL_FOLDER = "_journal"
 _INDEX_FOLDER = ".vidx"
 
-# What Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no store can hold in a name.
+# The characters that Hive's FileUtils and Spark's ExternalCatalogUtils escape, and NUL, which no key can hold.
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 
@@ -63,12 +63,12 @@ class PartitionSpec:
 
     @property
     def virtual(self) -> tuple[str, ...]:
-        """Levels that are no folders: columns of the records, also where they are named like a time part."""
+        """Levels without folders: columns of the records, even with the name of a time part."""
         return tuple(name for name in self.order if name not in self.columns)
 
 
 class SharedFile(NamedTuple):
-    """What the name says of a file with rows of several topic-partitions; ``topic`` is the first of theirs."""
+    """The name of a file with rows of several topic-partitions; ``topic`` is the first of their topics."""
 
     topic: str
     owner: str
@@ -121,7 +121,7 @@ def is_data_file(key: str, table_root: str) -> bool:
 
 
 def object_roots(table_root: str) -> tuple[str, str]:
-    """What the keys of all objects of a table start with: those in its folder, and its dead letters."""
+    """The prefixes of a table's keys: its folder, and the folder of its dead letter."""
     return f"{table_root}/", f"{dead_letter_root(table_root)}/"
 
 
@@ -143,7 +143,7 @@ def index_key(data_key: str) -> str:
 
 
 def journal_folder(table_root: str) -> str:
-    """Where a table's journals and schema lie, with a slash at the end. Deleting the table forgets them too."""
+    """The folder of a table's journals and schema, with a slash at the end. Deleting the table deletes them too."""
     return f"{table_root}/{_JOURNAL_FOLDER}/"
 
 
@@ -169,10 +169,10 @@ def file_name(parts: Sequence[BatchPart]) -> str:
 
 
 def part_of(name: str) -> BatchPart | None:
-    """Reads the name of a file of one topic-partition; a long topic stays as the name has it.
+    """Reads the name of a file of one topic-partition; a long topic stays cut, as in the name.
 
     Returns:
-        What the file holds a part of, or ``None`` for any other name.
+        The batch part that the file belongs to, or ``None`` for any other name.
     """
     found = _FILE_NAME.fullmatch(name)
     if found is None:
@@ -184,7 +184,7 @@ def part_of(name: str) -> BatchPart | None:
 
 
 def shared_file_of(name: str) -> SharedFile | None:
-    """Reads the name of a file of several topic-partitions; a long topic stays as the name has it.
+    """Reads the name of a file of several topic-partitions; a long topic stays cut, as in the name.
 
     Returns:
         ``None`` for any other name.
@@ -196,7 +196,7 @@ def shared_file_of(name: str) -> SharedFile | None:
 
 
 def topic_in_names(topic: str) -> str:
-    """A topic as file names show it. Kafka allows no ``~``: a topic that is cut looks like no other."""
+    """A topic as file names show it. A cut one ends in ``~``, which Kafka allows in no topic."""
     if len(topic) <= _MAX_TOPIC:
         return topic
     return topic[:_MAX_TOPIC] + "~" + hashlib.sha256(topic.encode()).hexdigest()[:8]

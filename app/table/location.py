@@ -1,4 +1,4 @@
-"""Where a table lies: the catalog decides, and the settings where the catalog has no location for it."""
+"""The location of a table: that of the catalog, otherwise that of the settings."""
 
 import logging
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class TableLocation:
 
 
 def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id: str | None) -> TableLocation:
-    """The catalog's location of the table, for that is where it is read; the configured one where the catalog has none.
+    """The catalog's location, because readers use it; the configured one if the catalog has none.
 
     Args:
         table: as the catalog holds it; ``None`` for a table that it does not know.

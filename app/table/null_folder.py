@@ -1,4 +1,4 @@
-"""The folder of rows without a value in a partition column: its two names, and which of them a table has.
+"""The null folder, for rows without a value in a partition column: its two names, and the one a table uses.
 
 A table keeps the name that it has. A new one gets the name that its readers expect.
 """
@@ -13,21 +13,21 @@ _NEAR = 0.8  # locaton is near to location
 
 
 def null_folder_of(values: Iterable[str]) -> str | None:
-    """The name that a table with these partition values has; ``None`` if none of them is one."""
+    """The null folder's name among these partition values; ``None`` if there is none."""
     seen = set(values)
     return next((name for name in (QUIX_NULL, HIVE_NULL) if name in seen), None)
 
 
 def default_null_folder(*, has_catalog: bool) -> str:
-    """The name for a table that has none: Quix' readers look in the catalog, all others expect Hive's."""
+    """The name for a table without a null folder: Quix' own with a catalog, otherwise Hive's."""
     return QUIX_NULL if has_catalog else HIVE_NULL
 
 
 def likely_meant(column: str, names: Iterable[str]) -> str:
-    """What was probably meant by a partition column that rows lack: one of these names, or a path into an object.
+    """Guess the intended name of a partition column that rows lack: a similar name, or a path into an object.
 
     Returns:
-        What to do, or nothing where there is no guess.
+        The advice, empty without a guess.
     """
     folded = {name.casefold(): name for name in names}
     near = difflib.get_close_matches(column.casefold(), folded, n=1, cutoff=_NEAR)

@@ -10,7 +10,7 @@ from app.storage.base import ObjectStore
 
 
 def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
-    """The footer of a Parquet file; one request to the store where it has less than 64 KiB, two else.
+    """The footer of a Parquet file; one request to the store for less than 64 KiB, otherwise two.
 
     Args:
         store: where the file is.
@@ -31,7 +31,7 @@ def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
 
 
 class RangeFile:
-    """As much of a file as pyarrow wants for reading one: each ``read`` is a request to the store.
+    """A file for pyarrow to read from: each ``read`` is a request to the store.
 
     The end of the file, which is what pyarrow reads first, is kept: a small file is all in it.
     """
@@ -71,4 +71,4 @@ class RangeFile:
         return self._at
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is held open."""

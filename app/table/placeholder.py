@@ -38,7 +38,7 @@ class Placeholders:
         self._each = each
 
     def put(self, keys: Collection[str]) -> None:
-        """Put a placeholder in place of whatever is under each of these keys.
+        """Put a placeholder under each of these keys, in place of any object there.
 
         Raises:
             ConnectorError: of the store.

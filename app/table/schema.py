@@ -73,7 +73,7 @@ EMPTY = TableSchema()
 
 
 def join_types(first: pa.DataType, second: pa.DataType) -> pa.DataType:
-    """The type that holds what both hold; ``first``, or the part of it concerned, where there is none."""
+    """The narrowest type that holds the values of both; ``first``, or a part of it, if there is none."""
     if first in _WIDTH and second in _WIDTH:
         return max(first, second, key=_WIDTH.__getitem__)
     if pa.types.is_struct(first) and pa.types.is_struct(second):

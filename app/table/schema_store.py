@@ -1,4 +1,4 @@
-"""The table's schema as all members of the group share it: one small object in the store that only ever grows."""
+"""The table's schema, shared by all members of the group: one small object in the store, which only grows."""
 
 import heapq
 import json
@@ -45,7 +45,7 @@ def read_schema(store: ObjectStore, table_root: str) -> tuple[TableSchema, str] 
 
 
 class SchemaStore:
-    """Holds the schema, and writes it before the first file that needs more of it.
+    """Holds the schema, and writes an extended one before the first file that needs it.
 
     Any method may raise the store's errors; those of the kind ``RetryableError`` leave it as it was, so that the call
     can be repeated. For one thread.
@@ -82,7 +82,7 @@ class SchemaStore:
         self.extend(self._fixed(found))
 
     def look(self) -> TableSchema:
-        """What ``open`` would make the schema, without writing anything; raises the same."""
+        """Return the schema that ``open`` would store, without writing it; raises the same."""
         found = self._find()
         return found.merge(self._fixed(found))
 
@@ -90,7 +90,7 @@ class SchemaStore:
         """Make the schema cover ``wanted``, as far as the types that are there allow.
 
         Returns:
-            What all members have agreed on: a column may have another type than wanted.
+            The schema that all members share: a column may have another type than wanted.
 
         Raises:
             ConfigError: another member has given a column a type that contradicts ``COLUMN_TYPES`` here.
@@ -117,18 +117,18 @@ class SchemaStore:
         return found
 
     def _fixed(self, schema: TableSchema) -> TableSchema:
-        """Those of the schema's columns that the settings fix."""
+        """The columns of the schema with a type fixed by the settings."""
         return TableSchema({name: kind for name, kind in self._types.items() if name in schema.columns})
 
     def _take_over(self) -> None:
-        """Go on from what another member has written; from what is known where the table was deleted meanwhile."""
+        """Take the schema of another member; keep the known one if the table was deleted meanwhile."""
         theirs = self._read()
         if theirs is not None:
             self._check(theirs)
             self._become(theirs.merge(self._fixed(theirs)))
 
     def _read(self) -> TableSchema | None:
-        """The schema in the store, ``None`` without one."""
+        """The stored schema, ``None`` if there is none."""
         found = read_schema(self._store, self._table_root)
         schema, self._etag = found or (None, None)
         self._stored = schema or EMPTY
@@ -176,7 +176,7 @@ class SchemaStore:
             )
 
     def _become(self, schema: TableSchema) -> None:
-        """Take the schema, and log columns that now are of two types in the table's files."""
+        """Take the schema, and log columns that now have two types in the table's files."""
         paths = [
             path
             for column, kind in self._current.columns.items()
@@ -195,7 +195,7 @@ class SchemaStore:
 
 
 def _now_double(path: str, before: pa.DataType, after: pa.DataType) -> Iterator[str]:
-    """The column, or the fields inside it, that held integers and hold doubles now."""
+    """The column, or the fields inside it, whose type changed from integer to double."""
     if before in _INTEGERS and after == pa.float64():
         yield path
     elif pa.types.is_struct(before) and pa.types.is_struct(after):

@@ -46,7 +46,7 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def parse_type(text: str) -> pa.DataType:
-    """The type of a name, in any case of its letters.
+    """The type of a name, ignoring case.
 
     Fields whose names differ only in case are taken: files of other tools have such.
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from app.errors import FatalError, RetryableError, SparkLostError
-from app.logs import Warned
 from app.model import TopicPartition
 from app.monitoring.history import History, Sample
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile, Identity, Live, Metrics
+from app.monitoring.recent_warnings import Warned
 from app.monitoring.status_page import View
 from app.monitoring.waits import Trouble
 

@@ -36,7 +36,6 @@ HOMES = {
     "s3transfer": "app.storage.s3.*",
     "azure": "app.storage.azure.*",
     "google": "app.storage.gcs.*",
-    "cryptography": "app.config.client_certificate",
     "aws_msk_iam_sasl_signer": "app.consumer.msk_token",
     "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
     "prometheus_client": "app.monitoring.exposition",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cgroup import MemoryLimit, memory_limit
+from app.container import MemoryLimit, memory_limit
 
 MB = 2**20
 HUGE = "9223372036854771712\n"  # what version 1 writes where there is no limit

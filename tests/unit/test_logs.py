@@ -1,4 +1,4 @@
-"""What goes to the log and what to the platform's connection test."""
+"""The lines for the log, and those for the platform's connection test."""
 
 import json
 import logging
@@ -42,22 +42,20 @@ def test_log_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize(("level", "shown"), [("DEBUG", ["WARNING"]), ("INFO", ["WARNING"]), ("ERROR", [])])
-def test_the_chatter_of_libraries_is_left_out(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, library: str, level: str, shown: list[str]
+def test_requests_of_libraries_are_not_logged(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
-    # Google's library closes its logger where nobody has set it up before, as an earlier test may have let it do.
+    # Google's library stops its logger's propagation if no handler exists; an earlier test may have caused that.
     monkeypatch.setattr(logging.getLogger(library), "propagate", True)
-    set_up_logging(level)
+    set_up_logging("DEBUG")
     logger = logging.getLogger(f"{library}.connection")
-    logger.debug("a request")
     logger.info("a request")
     logger.warning("a retry")
-    assert [line.split()[2] for line in capsys.readouterr().err.splitlines()] == shown
+    assert [line.split()[2] for line in capsys.readouterr().err.splitlines()] == ["WARNING"]
 
 
 @pytest.mark.parametrize(("level", "shown"), [("DEBUG", ["INFO", "WARNING"]), ("INFO", ["WARNING"]), ("ERROR", [])])
-def test_what_the_framework_says_of_itself_is_for_debugging(
+def test_information_of_the_framework_is_for_debugging(
     capsys: pytest.CaptureFixture[str], level: str, shown: list[str]
 ) -> None:
     set_up_logging(level)
@@ -67,14 +65,7 @@ def test_what_the_framework_says_of_itself_is_for_debugging(
     assert [line.split()[2] for line in capsys.readouterr().err.splitlines()] == shown
 
 
-def test_each_line_can_be_an_object_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up_logging("INFO", "json")
-    logging.getLogger("app.consumer.sink").info("sealed %d rows", 7)
-    [line] = capsys.readouterr().err.splitlines()
-    assert json.loads(line)["message"] == "sealed 7 rows"
-
-
-def test_what_nobody_caught_is_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_uncaught_exception_is_a_line_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging("INFO", "json")
     thread = threading.Thread(target=lambda: 1 / 0)
     thread.start()
@@ -91,6 +82,40 @@ def test_setting_up_twice_does_not_double_the_lines(capsys: pytest.CaptureFixtur
     set_up_logging("INFO")
     logging.getLogger("app").info("once")
     assert capsys.readouterr().err.count("once") == 1
+
+
+def test_a_repeated_message_of_kafkas_client_is_logged_once_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging("INFO")
+    logger = logging.getLogger("quixstreams.kafka.consumer")
+    for second in (0, 1, 59, 60, 61, 120, 30):  # the last: a clock that is set back
+        refused = f"Connect failed: Connection refused (after {second}ms in state CONNECT, {second} identical error(s))"
+        _log_at(logger, second, refused)
+        _log_at(logger, second, "Group authorization failed")
+    lines = capsys.readouterr().err.splitlines()
+    assert len([line for line in lines if "Connect failed" in line]) == 4
+    assert len([line for line in lines if "Group authorization" in line]) == 4
+
+
+@pytest.mark.parametrize(
+    ("reason", "lines"),
+    [
+        ("fetch.min.bytes is a consumer property and will be ignored by this producer instance", 0),
+        ("x is deprecated", 1),
+    ],
+)
+def test_a_property_for_another_kind_of_client_is_no_warning(
+    capsys: pytest.CaptureFixture[str], reason: str, lines: int
+) -> None:
+    set_up_logging("INFO")
+    message = f"CONFWARN [rdkafka#producer-2] Configuration property {reason}"
+    _log_at(logging.getLogger("quixstreams.kafka.producer"), 10**6, message)
+    assert len(capsys.readouterr().err.splitlines()) == lines
+
+
+def _log_at(logger: logging.Logger, second: float, message: str) -> None:
+    record = logger.makeRecord(logger.name, logging.ERROR, "x.py", 1, message, (), None)
+    record.created = 1_700_000_000 + second
+    logger.handle(record)
 
 
 def test_the_connection_test_finds_its_line_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:

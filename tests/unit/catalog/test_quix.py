@@ -6,7 +6,7 @@ from app.catalog.quix import QuixCatalog
 from app.errors import FatalError, RetryableError
 from app.table.catalog_table import CatalogTable, TableProperties
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.catalog_bench import LOCATION, created, error_of_registering, stored
+from tests.unit.catalog.catalog_bench import LOCATION, created, stored
 
 
 def test_a_healthy_catalog_that_lets_us_in_passes(catalog: QuixCatalog, server: CatalogServer) -> None:
@@ -83,18 +83,6 @@ def test_files_are_registered_in_one_request_and_fill_the_spec(catalog: QuixCata
     table = catalog.table()
     assert table is not None
     assert (table.location, table.partition_spec) == (LOCATION, ("place", "day"))
-
-
-def test_registering_again_after_a_lost_answer_leaves_each_file_once(
-    catalog: QuixCatalog, server: CatalogServer
-) -> None:
-    created(catalog)
-    server.trouble(Trouble(lost=True, only="add-files"))
-
-    assert isinstance(error_of_registering(catalog), RetryableError)
-    catalog.add_files([stored(place="a", day="15")], "sensors")
-
-    assert len(server.files("sensors")) == 1
 
 
 def test_the_table_of_a_quicker_creator_is_the_one_that_counts(server: CatalogServer, catalog: QuixCatalog) -> None:

@@ -18,7 +18,7 @@ TOPIC = "laps"
 ROWS = 10  # of each file
 FILES = 2 * MOST_FILES + 10
 REQUESTS = 3
-SOON = Patience(connect=10.0, silence=3.0, whole=6.0)
+SOON = Patience(connect=10.0, read=3.0, whole=6.0)
 
 PASSING = {
     "429": Trouble(status=429, headers={"Retry-After": "1"}, only="add-files"),

@@ -1,10 +1,9 @@
 """The login at Kafka: which variables go together, and what is wrong with certificates, keys and properties."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
-import trustme
-from cryptography.hazmat.primitives import serialization as form
 
 from app.config.kafka_login import region_of_msk
 from tests.support.environment import ENOUGH, load, problems
@@ -49,8 +48,8 @@ class TestMechanisms:
     def test_without_a_password(self, mechanism: str) -> None:
         load(KAFKA_SECURITY_PROTOCOL="SASL_SSL", KAFKA_SASL_MECHANISM=mechanism)
         user, password = problems(**SASL, KAFKA_SASL_MECHANISM=mechanism)
-        assert user == f'KAFKA_SASL_USERNAME="u": has no effect with KAFKA_SASL_MECHANISM={mechanism}: leave it empty'
-        assert password.startswith("KAFKA_SASL_PASSWORD: has no effect with")
+        assert user.startswith('KAFKA_SASL_USERNAME="u": has no effect without KAFKA_SASL_MECHANISM=PLAIN or SCRAM-')
+        assert password.startswith("KAFKA_SASL_PASSWORD: has no effect without")
 
 
 class TestRegion:
@@ -72,79 +71,42 @@ class TestRegion:
 
 
 class TestClientCertificate:
-    @pytest.fixture
-    def files(self, tmp_path: Path) -> Path:
-        authority = trustme.CA()
-        for name in ("client", "other"):
-            certificate = authority.issue_cert(f"{name}@example.com")
-            certificate.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
-            certificate.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
-        key = form.load_pem_private_key((tmp_path / "client.key").read_bytes(), None)
-        lock = form.BestAvailableEncryption(b"hush")
-        encrypted = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, lock)
-        (tmp_path / "encrypted.key").write_bytes(encrypted)
-        return tmp_path
+    PAIR: ClassVar = {
+        "KAFKA_SECURITY_PROTOCOL": "SSL",
+        "KAFKA_SSL_CERTIFICATE": r"-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----",
+        "KAFKA_SSL_KEY": __file__,
+    }
 
-    def variables(self, files: Path, key: str = "client.key", **others: str) -> dict[str, str]:
-        pair = {"KAFKA_SSL_CERTIFICATE": str(files / "client.pem"), "KAFKA_SSL_KEY": str(files / key)}
-        return {"KAFKA_SECURITY_PROTOCOL": "SSL", **pair, **others}
+    def test_is_a_file_or_a_text_on_one_line(self) -> None:
+        settings = load(**self.PAIR, KAFKA_SSL_KEY_PASSWORD="hush")
+        assert settings.ssl_certificate == "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
+        assert settings.ssl_key is not None
+        assert settings.ssl_key.get_secret_value() == __file__
+        assert "hush" not in repr(settings) + str(settings.summary())
 
-    def test_as_files(self, files: Path) -> None:
-        settings = load(**self.variables(files))
-        assert settings.ssl_certificate == str(files / "client.pem")
-
-    def test_as_texts_on_one_line(self, files: Path) -> None:
-        texts = {
-            "KAFKA_SSL_CERTIFICATE": (files / "client.pem").read_text().replace("\n", "\\n"),
-            "KAFKA_SSL_KEY": (files / "client.key").read_text().replace("\n", "\\n"),
-        }
-        settings = load(**(self.variables(files) | texts))
-        assert settings.ssl_certificate == (files / "client.pem").read_text() + "\n"
-        assert "PRIVATE KEY" not in repr(settings) + str(settings.summary())
-
-    def test_an_encrypted_key(self, files: Path) -> None:
-        load(**self.variables(files, "encrypted.key", KAFKA_SSL_KEY_PASSWORD="hush"))
+    @pytest.mark.parametrize("path", ["/no/such/file", "/"])
+    def test_a_file_that_cannot_be_read(self, path: str) -> None:
+        (problem,) = problems(**(self.PAIR | {"KAFKA_SSL_KEY": path}))
+        assert problem.startswith("KAFKA_SSL_KEY: must be a file that can be read where the connector runs")
 
     @pytest.mark.parametrize(
-        ("others", "told"),
+        ("changed", "told"),
         [
-            ({"KAFKA_SSL_KEY": "other.key"}, "KAFKA_SSL_KEY: does not belong to KAFKA_SSL_CERTIFICATE"),
-            ({"KAFKA_SSL_KEY": "client.pem"}, "KAFKA_SSL_KEY: must hold a private key in PEM"),
-            ({"KAFKA_SSL_KEY": "missing"}, "KAFKA_SSL_KEY: must be a file that can be read where the connector runs"),
-            ({"KAFKA_SSL_KEY": "."}, "KAFKA_SSL_KEY: must be a file that can be read"),
-            ({"KAFKA_SSL_KEY": "encrypted.key"}, "KAFKA_SSL_KEY_PASSWORD: must be set, because KAFKA_SSL_KEY is encr"),
+            ({"KAFKA_SSL_KEY": ""}, "KAFKA_SSL_KEY: must be set with KAFKA_SSL_CERTIFICATE"),
+            ({"KAFKA_SSL_CERTIFICATE": ""}, "KAFKA_SSL_KEY: has no effect without KAFKA_SSL_CERTIFICATE"),
+            (
+                {"KAFKA_SECURITY_PROTOCOL": ""},
+                "KAFKA_SSL_CERTIFICATE: has no effect without KAFKA_SECURITY_PROTOCOL=SSL",
+            ),
         ],
     )
-    def test_a_wrong_key(self, files: Path, others: dict[str, str], told: str) -> None:
-        (problem,) = problems(**self.variables(files, others["KAFKA_SSL_KEY"]))
+    def test_needs_its_key_and_tls(self, changed: dict[str, str], told: str) -> None:
+        (problem,) = problems(**(self.PAIR | changed))
         assert problem.startswith(told)
-
-    def test_a_wrong_password(self, files: Path) -> None:
-        (problem,) = problems(**self.variables(files, "encrypted.key", KAFKA_SSL_KEY_PASSWORD="wrong"))
-        assert problem == "KAFKA_SSL_KEY_PASSWORD: does not open KAFKA_SSL_KEY"
-
-    def test_no_certificate_in_the_file(self, files: Path) -> None:
-        certificate = str(files / "client.key")
-        (problem,) = problems(**(self.variables(files) | {"KAFKA_SSL_CERTIFICATE": certificate}))
-        assert problem == f'KAFKA_SSL_CERTIFICATE="{certificate}": must hold a certificate in PEM'
-
-    @pytest.mark.parametrize(
-        ("missing", "told"),
-        [
-            ("KAFKA_SSL_KEY", "KAFKA_SSL_KEY: goes together with KAFKA_SSL_CERTIFICATE: set both or none"),
-            ("KAFKA_SSL_CERTIFICATE", "KAFKA_SSL_KEY: goes together with KAFKA_SSL_CERTIFICATE: set both or none"),
-        ],
-    )
-    def test_one_of_the_two(self, files: Path, missing: str, told: str) -> None:
-        assert told in problems(**(self.variables(files) | {missing: ""}))
 
     def test_a_password_of_no_key(self) -> None:
         (problem,) = problems(KAFKA_SSL_KEY_PASSWORD="hush")
         assert problem == "KAFKA_SSL_KEY_PASSWORD: has no effect without KAFKA_SSL_KEY"
-
-    def test_no_tls_no_certificate(self, files: Path) -> None:
-        told = problems(**(self.variables(files) | {"KAFKA_SECURITY_PROTOCOL": "PLAINTEXT"}))
-        assert "has no effect without KAFKA_SECURITY_PROTOCOL=SSL or SASL_SSL" in told[0]
 
 
 class TestClientConfig:
@@ -162,14 +124,11 @@ class TestClientConfig:
         ("config", "told"),
         [
             ('{"hush"', "must be a JSON object"),
-            ('["hush"]', "must be a JSON object"),
             ('{"linger.ms": ["hush"]}', "must give linger.ms a text, a number, true or false"),
-            ('{"linger.ms": null}', "must give linger.ms a text, a number, true or false"),
-            ('{"sasl.password": "hush"}', "must not set sasl.password: KAFKA_SASL_PASSWORD does"),
-            ('{"group.id": "hush"}', "must not set group.id: CONSUMER_GROUP does"),
+            ('{"sasl.password": "hush"}', "must not set sasl.password: it has the variable KAFKA_SASL_PASSWORD"),
+            ('{"group.id": "hush"}', "must not set group.id: it has the variable CONSUMER_GROUP"),
             ('{"enable.auto.commit": true}', "must not set enable.auto.commit: the connector needs its own value"),
-            ('{"isolation.level": "hush"}', "must not set isolation.level: the connector needs its own value"),
-            ('{"oauth_cb": "hush"}', "must not set oauth_cb: it is no property of librdkafka with a text as its value"),
+            ('{"ssl.ca.pem": "hush"}', "must not set ssl.ca.pem: it has the variable KAFKA_SSL_CA_LOCATION"),
         ],
     )
     def test_refused(self, config: str, told: str) -> None:

@@ -34,18 +34,6 @@ class TestGoogle:
         assert storage == GcsTarget("lake", CREDENTIALS)
         assert "hush" not in repr(storage)
 
-    @pytest.mark.parametrize(
-        ("text", "reason"),
-        [
-            ("/secrets/hush.json", "must be a JSON object"),
-            ('"hush"', "must be a JSON object"),
-            ('{"private_key": "hush"}', 'must be the content of a credentials file: a JSON object with a field "type"'),
-        ],
-    )
-    def test_something_else_than_credentials(self, text: str, reason: str) -> None:
-        (problem,) = problems(BROKER_ALONE, STORAGE_URL="gs://lake", GCS_CREDENTIALS_JSON=text)
-        assert problem == f"GCS_CREDENTIALS_JSON: {reason}"
-
     def test_keys_of_other_stores_do_not_matter(self) -> None:
         others = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AZURE_STORAGE_KEY": "k"}
         assert isinstance(load(BROKER_ALONE, STORAGE_URL="gs://lake", **others).storage, GcsTarget)

@@ -1,15 +1,16 @@
 """Properties of the connection: given to librdkafka, shown to nobody, and tried before a client is made."""
 
 import copy
-import logging
+from pathlib import Path
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization as form
 from quixstreams import Application
 
 from app.consumer.broker import new_admin
 from app.consumer.connection import KafkaConnection, check_properties
 from app.errors import ConfigError
-from app.logs import _is_for_this_client
 
 
 def test_every_client_gets_the_properties_and_no_text_shows_them() -> None:
@@ -33,6 +34,7 @@ def test_a_property_of_the_user_replaces_the_one_of_every_client() -> None:
     ("properties", "told"),
     [
         ({"linger.msec": "5"}, 'No such configuration property: "linger.msec"'),
+        ({"oauth_cb": "hush"}, "expected oauth_cb property as a callable function"),
         ({"socket.timeout.ms": "hush"}, 'Invalid value for configuration property "socket.timeout.ms"'),
         ({"socket.timeout.ms": "1"}, 'property "socket.timeout.ms" value 1 is outside allowed range 10..300000'),
         ({"fetch.max.bytes": "10", "receive.message.max.bytes": "1000"}, "fetch.max.bytes"),
@@ -67,13 +69,35 @@ def test_an_admin_client_that_cannot_be_made_names_the_variable(name: str, value
 
 
 @pytest.mark.parametrize(
-    ("message", "passes"),
+    ("certificate", "key", "password", "told"),
     [
-        ("CONFWARN [rdkafka#producer-2] Configuration property fetch.min.bytes is a consumer property and will be "
-         "ignored by this producer instance", False),
-        ("CONFWARN [rdkafka#producer-2] Configuration property x is deprecated", True),
+        (
+            "client.pem",
+            "other.key",
+            None,
+            "ssl.key.location failed: .*key values mismatch. Check KAFKA_SSL_KEY",
+        ),
+        ("client.pem", "locked.key", None, "ssl.key.location failed: .* and KAFKA_SSL_KEY_PASSWORD"),
+        ("client.pem", "locked.key", "wrong", "ssl.key.location failed: .* and KAFKA_SSL_KEY_PASSWORD"),
+        ("client.key", "client.key", None, "ssl.certificate.location failed: .*Check KAFKA_SSL_CERTIFICATE"),
     ],
-)  # fmt: skip
-def test_a_property_for_another_kind_of_client_is_not_worth_a_warning(message: str, passes: bool) -> None:
-    record = logging.LogRecord("quixstreams.kafka.producer", logging.WARNING, "x.py", 1, message, (), None)
-    assert _is_for_this_client(record) is passes
+)
+def test_a_client_certificate_that_cannot_be_used(
+    tmp_path: Path, certificate: str, key: str, password: str | None, told: str
+) -> None:
+    authority = trustme.CA()
+    for name in ("client", "other"):
+        issued = authority.issue_cert(f"{name}@example.com")
+        issued.cert_chain_pems[0].write_to_path(str(tmp_path / f"{name}.pem"))
+        issued.private_key_pem.write_to_path(str(tmp_path / f"{name}.key"))
+    lock = form.BestAvailableEncryption(b"hush")
+    private = form.load_pem_private_key((tmp_path / "client.key").read_bytes(), None)
+    (tmp_path / "locked.key").write_bytes(private.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, lock))
+    properties = {
+        "security.protocol": "ssl",
+        "ssl.certificate.location": str(tmp_path / certificate),
+        "ssl.key.location": str(tmp_path / key),
+        "ssl.key.password": password,
+    }
+    with pytest.raises(ConfigError, match=f"setting up the Kafka client: {told}"):
+        new_admin(KafkaConnection.to("127.0.0.1:1", properties))

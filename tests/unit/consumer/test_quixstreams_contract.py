@@ -16,7 +16,6 @@ import pytest
 from quixstreams import Application
 from quixstreams.checkpointing.checkpoint import BaseCheckpoint, Checkpoint
 from quixstreams.core.stream import Stream
-from quixstreams.core.stream.functions import UpdateFunction
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.internal_consumer import InternalConsumer
 from quixstreams.internal_consumer.buffering import InternalConsumerBuffer
@@ -193,16 +192,7 @@ RELIANCES = (
         SinkManager, "a51c5ecbd196d8e4", "sinks are kept by their ids, and what is kept is what is started and flushed"
     ),
     Reliance(BatchingSink.flush, "ecbfe7e0d2321e74", "what it got is dropped at its end, also what came while it ran"),
-    Reliance(
-        Stream,
-        "34abd9521088b3e8",
-        "_add() makes each node, of the same class; children of a node are the branches from it",
-    ),
-    Reliance(
-        UpdateFunction.get_executor,
-        "56e05e0395d2da45",
-        "the function that is called for a record is the local variable func of the wrapper",
-    ),
+    Reliance(Stream, "34abd9521088b3e8", "children of a node are the branches from it; a root has no parents"),
     Reliance(
         StreamingDataFrame.sink,
         "0b444bb01d506528",

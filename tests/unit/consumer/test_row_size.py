@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.consumer.buffer import RowSizer
-from app.sizes import deep_size
+from app.model import deep_size
 
 SMALL = {"id": 1, "place": "NYC", "value": 1.5}
 NESTED = {"id": "sensor-1", "readings": [{"at": 1_705_320_000_000 + i, "v": i / 7} for i in range(50)]}

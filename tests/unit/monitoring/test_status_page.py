@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from app.logs import Warned
 from app.model import TopicPartition
 from app.monitoring.history import History, Sample
 from app.monitoring.metrics import STATES, Counts, DeliveredFile, Identity, Live, Metrics, StateName
+from app.monitoring.recent_warnings import Warned
 from app.monitoring.status_page import POLICY, View, render, render_partitions
 from app.monitoring.waits import Trouble
 from tests.support.status_views import VIEWS

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import app.service.run
-from app.cgroup import MemoryLimit
 from app.config.settings import Settings
+from app.container import MemoryLimit
 from tests.support.environment import BROKER_ALONE, load
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cgroup import MemoryLimit
+from app.container import MemoryLimit
 from app.spark import class_archive
 from app.spark.class_archive import archive_options, cached_archive, make, make_in_background
 from app.spark.java import Java

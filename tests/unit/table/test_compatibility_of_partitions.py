@@ -54,32 +54,6 @@ def test_a_hidden_folder_above_the_table_hides_nothing() -> None:
     assert is_data_file("_lake/.t/data_1.parquet", "_lake/.t")
 
 
-def test_equal_specs_match() -> None:
-    assert check_spec(("year", "place"), [("year", "place")], "the table") is None
-    assert check_spec((), [()], "the table") is None
-    assert check_spec(("year",), [], "the table") is None
-
-
-@pytest.mark.parametrize(
-    ("configured", "existing", "both"),
-    [
-        (("year",), ("year", "month"), ("[year, month]", "HIVE_COLUMNS says [year]", "HIVE_COLUMNS=year,month")),
-        (("place",), ("year",), ("[year]", "HIVE_COLUMNS says [place]", "HIVE_COLUMNS=year")),
-        (("year",), (), ("[] (no partitioning)", "HIVE_COLUMNS says [year]", "HIVE_COLUMNS= ")),
-        ((), ("year",), ("[year]", "HIVE_COLUMNS says [] (no partitioning)", "HIVE_COLUMNS=year")),
-    ],
-)
-def test_other_columns_are_refused_with_both_specs(
-    configured: tuple[str, ...], existing: tuple[str, ...], both: tuple[str, ...]
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check_spec(configured, [existing], "the table at s3://lake/data/t")
-    message = str(caught.value)
-    assert "the table at s3://lake/data/t is partitioned by" in message
-    assert all(words in message for words in both)
-    assert "TABLE_NAME" in message
-
-
 def test_virtual_columns_are_levels_of_the_tree_and_no_folders() -> None:
     tree = PartitionSpec(("year", "place"), "ts_ms", HIVE_NULL, ("year", "driver", "place"))
     assert tree.virtual == ("driver",)
@@ -100,18 +74,6 @@ def test_the_advice_keeps_virtual_columns(configured: tuple[str, ...], existing:
     with pytest.raises(ConfigError) as caught:
         check_spec(configured, [existing], "the table", ("driver",))
     assert advice in str(caught.value)
-
-
-def test_one_file_with_another_spec_is_enough_to_refuse() -> None:
-    with pytest.raises(ConfigError, match="no partitioning"):
-        check_spec(("year",), [("year",), ()], "the table")
-
-
-def test_another_order_is_a_warning_with_both_orders() -> None:
-    warning = check_spec(("place", "year"), [("year", "place")], "the table")
-    assert warning is not None
-    assert "[year, place]" in warning
-    assert "[place, year]" in warning
 
 
 @pytest.mark.parametrize(

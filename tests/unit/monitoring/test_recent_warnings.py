@@ -2,7 +2,7 @@
 
 import logging
 
-from app.logs import RecentWarnings, Warned
+from app.monitoring.recent_warnings import RecentWarnings, Warned
 
 
 def record(message: str, level: int = logging.WARNING, *arguments: object) -> logging.LogRecord:
