@@ -67,8 +67,8 @@ class RolledBackObjects:
             listed: those of the log.
             is_last: whether the process ends. What a late upload may have brought back is then due.
         """
-        again = is_last and not self._store.refuses_overwrites
-        self._delete([item for item in listed if item.key not in self._forgotten and (again or self._is_due(item))])
+        listed = [item for item in listed if item.key not in self._forgotten and self.may_be_back(item)]
+        self._delete([item for item in listed if is_last or self._is_due(item)])
 
     def may_be_back(self, item: RolledBack) -> bool:
         """Whether a late upload can have brought the object back: no placeholder refuses it, or none does any more."""
@@ -83,9 +83,8 @@ class RolledBackObjects:
         )
 
     def _is_due(self, item: RolledBack) -> bool:
+        """Whether an object that may be back is deleted now; a placeholder, which goes once, always is."""
         now = self._now()
-        if self._store.refuses_overwrites:
-            return now - item.since >= _PLACEHOLDER_SECONDS
         last = self._deleted_at.get(item.key, 0.0)
         return now - last >= _THEN_SECONDS or any(last < item.since + after <= now for after in _FIRST_SECONDS)
 

@@ -19,6 +19,7 @@ from app.journal.ownership import JournalOwnership
 from app.journal.start_offset import StartFrom
 from app.journal.takeover import Takeover
 from app.model import TopicPartition
+from app.monitoring.metrics import Metrics
 from app.timings import Timings
 from tests.unit.journal import journal_bench
 from tests.unit.journal.journal_bench import P0, ROOTS, begin_at, intent
@@ -67,6 +68,7 @@ class Bench:
         self.lake = self.journals.lake
         self.store = self.journals.store
         self.kafka = Kafka()
+        self.metrics = Metrics()
         self.ended: set[str] = set()
         self.fenced: list[str] = []
         self.closed: list[tuple[str, FencedError]] = []  # told by claims
@@ -108,6 +110,7 @@ class Bench:
             check_group=check_group,
             is_member=self._is_member,
             on_fenced=lambda token, error: self.closed.append((token, error)),
+            metrics=self.metrics,
             timings=self.timings,
         )
         self.made.append(claims)
