@@ -258,8 +258,8 @@ class Claims:
     def _are_still_ours(self, tps: Collection[TopicPartition], token: str, closed: str) -> ConnectorError | None:
         """Ask Kafka whether the partitions of a closed generation are still assigned to this member.
 
-        A member that was frozen is fenced too, and must not close the log of the next owner. If the group has expelled
-        it, its consumer learns of it soon, and the assignment ends.
+        A frozen member is fenced too, and must not close the log of the next owner. If the group has expelled it, it
+        soon loses the partitions in Kafka too, and the assignment ends.
 
         Returns:
             The error to end with if a topic was recreated, or if Kafka does not say that they are.
@@ -290,20 +290,15 @@ class Claims:
     ) -> Mapping[TopicPartition, tuple[Start, str]]:
         """Take over those that can be; returns where each begins, and the id of its topic."""
         with blaming("store"):
-            return self._taken_over(tps, token, generation, begin)
-
-    def _taken_over(
-        self, tps: Collection[TopicPartition], token: str, generation: Generation | None, begin: _BeginOf
-    ) -> Mapping[TopicPartition, tuple[Start, str]]:
-        cluster_id = self._offsets.cluster_id()
-        return self._takeover.run(
-            tps,
-            token,
-            generation,
-            is_wanted=lambda: self._is_current(token),
-            check=lambda tp, progress: check_cluster(progress, cluster_id, tp, self._start_from),
-            begin=begin,
-        )
+            cluster_id = self._offsets.cluster_id()
+            return self._takeover.run(
+                tps,
+                token,
+                generation,
+                is_wanted=lambda: self._is_current(token),
+                check=lambda tp, progress: check_cluster(progress, cluster_id, tp, self._start_from),
+                begin=begin,
+            )
 
     def _begin_again(self, tp: TopicPartition, former: Progress | None) -> Begin:
         """As ``_begin``, after this member's own generation was closed.
@@ -343,4 +338,4 @@ def _progress(tp: TopicPartition, former: Progress | None, start: Start, kafka: 
 
 
 _RESTART = "It is tried again after a restart"
-_SAFE = "What was read and is not in the table is read again: nothing is lost"
+_SAFE = "Records that are not in the table yet are read again: nothing is lost"

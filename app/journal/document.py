@@ -14,7 +14,7 @@ class FencedError(Exception):
 class LogClosedError(FencedError):
     """Another member has closed the generation's log. If Kafka still assigns the partitions, they can be claimed again.
 
-    A member does that whose claim comes late: it does not know yet that it has lost the partitions.
+    The other member may have claimed late, without knowing that it had lost the partitions.
     """
 
 

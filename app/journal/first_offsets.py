@@ -181,7 +181,7 @@ class FirstOffsets:
         return beginning
 
     def _log_passed_over(self, topic: str, beginning: _GroupBeginning) -> None:
-        """Log how many records lie before the group's begin: who expects them has to know."""
+        """Log how many records lie before the offsets at which the group begins."""
         try:
             lows = self._kafka.beginnings(topic)
         except ConnectorError as error:

@@ -4,7 +4,7 @@ The protocol. Every write is conditional on the version last read.
 
 claim      see ``app.journal.takeover``: the logs of the former owners are closed and settled. Then this log takes over
            how far each partition is written, and which objects were rolled back. Only then the claims of the partitions
-           point to it, and placeholders take the names of what was rolled back.
+           point to it, and placeholders take the names of these objects.
 intend     before the first upload of a batch: ``pending`` with its files. It implies that the batch before is done.
 verify     after the uploads and before registering: if the version is not ours, another generation has closed the log.
 done       after registering, where no next batch's ``intend`` says it.
@@ -14,7 +14,7 @@ is complete. A batch without data files is complete if its dead letters exist.
 
 A generation whose log was closed is fenced, with all its partitions: it registers nothing, and the store refuses its
 late uploads (``app.journal.rolled_back``). If Kafka still assigns the partitions to its member, that member claims them
-again as a new generation. The next generation inherits the list of what was rolled back.
+again as a new generation. The next generation inherits the list of rolled-back objects.
 """
 
 import threading
@@ -122,7 +122,7 @@ class Generation:
                 self._write(log.changed(**taken))
 
     def remove_rolled_back(self) -> None:
-        """Remove the rows of what was rolled back, once all claims point here and before anything is read."""
+        """Remove the rows of rolled-back objects, once all claims point here and before anything is read."""
         with self._lock:
             listed = self._own.revoked
         self._rolled_back.remove(listed)

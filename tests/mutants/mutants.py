@@ -153,17 +153,16 @@ MUTANTS = (
         "a former owner's files are looked for before its log is closed",
         _TAKEOVER,
         "                if not document.current.closed:\n",
-        "                self._settlement.settle(document, document.current.spans)\n"
-        "                if not document.current.closed:\n",
+        "                self._settlement.settle(document)\n                if not document.current.closed:\n",
         _OF_JOURNAL,
     ),
     Mutant(
         "a former owner's files are registered before it is written that they are kept",
         "app/journal/settle.py",
-        "            document.write(self._decided(document.where, document.current, spans))\n"
+        "            document.write(self._decided(document.where, document.current))\n"
         '        if document.current.state == "kept":\n'
         "            self.register(document.current.files)\n",
-        "            decided = self._decided(document.where, document.current, spans)\n"
+        "            decided = self._decided(document.where, document.current)\n"
         '            if decided.state == "kept":\n'
         "                self.register(decided.files)\n"
         "            document.write(decided)\n"
