@@ -196,10 +196,7 @@ def test_after_a_crash_at_any_write_the_next_claimer_goes_on_rightly(
 @pytest.mark.parametrize("left", LEFT)
 @pytest.mark.parametrize("number", range(14))
 def test_a_claimer_whose_assignment_ends_fences_nobody_any_more(bench: Bench, left: Left, number: int) -> None:
-    """Its heir may be claiming already: at most the request is carried out that is on its way.
-
-    It may finish a decision on a batch whose owner is fenced: whoever comes first may.
-    """
+    """The next owner may be claiming already: no write begins any more, except for a batch whose owner is fenced."""
     left(bench)
     requests = [0]
     late: list[str] = []
@@ -213,7 +210,7 @@ def test_a_claimer_whose_assignment_ends_fences_nobody_any_more(bench: Bench, le
     bench.store.on_small = count
     with contextlib.suppress(FencedError):
         bench.claim(bench.generation(THEIRS), [P0, P1], is_wanted=lambda: requests[0] <= number)
-    assert len(late) <= 1
+    assert late == []
 
 
 # --- two at once ----------------------------------------------------------------------------------------------------
