@@ -56,8 +56,8 @@ class Claims:
         is_current: whether the generation with this token is current.
         first_offset: the first offset of a partition for which the group has neither an offset nor a journal.
         topic_ids: keeps the id of the topic at the claim.
-        start_from: which of journal and group decides if they differ, at the first claim of a partition. Later they
-            differ for other reasons than a user who moved the group's offset.
+        start_from: which of journal and group decides if they differ, at the first claim of a partition. At later
+            claims the journal decides: they do not differ because a user moved the group's offset.
         keeps_state: whether ``transform()`` keeps state, or repartitions.
         check_group: returns the error to end with if nothing may be claimed in this consumer group.
         is_member: whether Kafka still has this member in the group; may raise ``RetryableError``.
@@ -304,7 +304,7 @@ class Claims:
         """As ``_begin``, after this member's own generation was closed.
 
         Raises:
-            FencedError: the table was deleted meanwhile: a new one must not be begun with what is left of this one.
+            FencedError: the table was deleted meanwhile; the remaining records must not begin a new one.
         """
         if former is None and self._topic_ids.was_claimed(tp):
             raise FencedError(f"the journal of {tp} is gone, as after the table was deleted")

@@ -36,7 +36,7 @@ def read_document(store: ObjectStore, key: str, parse: Parse[_D], roots: tuple[s
     Args:
         store: connected.
         key: of the object.
-        parse: raises ``ValueError`` for what cannot be understood.
+        parse: raises ``ValueError`` if the document is damaged or of a newer release.
         roots: the prefixes that keys of the table's objects have; a document that names others is refused.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the journal's documents have in common: the objects that they name, ids from Kafka, and their keys.
+"""The common parts of the journal's documents: the objects that they name, ids from Kafka, and their keys.
 
 A group's folder has a claim for each topic-partition (``app.journal.claim``) and a log for each generation
 (``app.journal.log``).
@@ -15,7 +15,7 @@ from app.model import TopicPartition
 from app.table.layout import journal_folder
 
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
-_ZERO_ID = "A" * 22  # sixteen bytes of zero as Kafka spells them: what clients get from a broker without ids
+_ZERO_ID = "A" * 22  # sixteen bytes of zero in Kafka's spelling, from a broker without ids
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _LOGS = "generations.d"  # no topic's folder has a dot in its name
 
@@ -31,7 +31,7 @@ def ids_differ(one: str, other: str) -> bool:
 
 
 class Stored(BaseModel):
-    """Base of what the documents hold."""
+    """Base of the documents and their parts."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 

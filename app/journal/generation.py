@@ -34,7 +34,7 @@ from app.storage.base import ChangedError, ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a batch will store.
+    """Lists the objects that a batch will store.
 
     Args:
         batch: its number, which no other batch of the generation has.
@@ -104,7 +104,7 @@ class Generation:
         """Take over how far these partitions are written, before their claims point here.
 
         Args:
-            partitions: they replace what the log has of them.
+            partitions: they replace their entries in the log.
             revoked: objects that former generations have rolled back.
 
         Raises:
@@ -186,9 +186,9 @@ class Generation:
                 self._write(log.changed(partitions=moved, revoked=still))
 
     def abandon(self) -> None:
-        """Delete what the last batch has stored after it was rolled back, where no placeholder refused it any more.
+        """Delete late uploads of the last batch, which was rolled back, where no placeholder refused them any more.
 
-        That is so after the machine slept for an hour amid an upload. Called once all uploads of the batch have ended.
+        This happens after the machine slept for an hour amid an upload. Called once all uploads of the batch ended.
         """
         found = self._document.look()
         for item in found.revoked if found else ():

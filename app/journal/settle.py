@@ -5,7 +5,7 @@ a pending batch exist, it is rolled forward: ``kept`` is written, and only then 
 ``done`` is written. If some are missing, it is rolled back: ``done`` up to its start is written, with its objects on
 the list ``revoked``. If some are missing and Kafka no longer has all of the batch's records, either loses rows. Then
 the smaller loss is chosen: ``kept`` is written with the files that exist, or the batch is rolled back. Several members
-may settle the same batch at once: each follows the decision that was written, whatever files it finds itself.
+may settle the same batch at once: each follows the decision that was written, even if it finds other files.
 """
 
 import logging

@@ -44,7 +44,7 @@ class Offsets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is known of a partition when its former owner is settled.
+    """The state of a partition once its former owner is settled.
 
     ``progress`` is ``None`` without a log, and where the last delivery was at least once.
     """
@@ -207,9 +207,10 @@ class Takeover:
         check: Callable[[TopicPartition, Progress], None],
         errors: list[RetryableError],
     ) -> dict[TopicPartition, Found]:
-        """What is known of each partition; those are left out whose claims others have changed meanwhile.
+        """The state of each partition.
 
-        Those are left out too that met an error; it is appended to ``errors``.
+        Leaves out partitions whose claims others have changed meanwhile, and those that met an error, which is appended
+        to ``errors``.
         """
         logs: dict[str, list[TopicPartition]] = {}
         found: dict[TopicPartition, Found] = {}

@@ -146,7 +146,7 @@ def test_a_claim_comes_through_an_outage(bench: Bench, what: str) -> None:
     elif what == "kafka":
         bench.kafka.errors = [*outage]
     elif what == "catalog":
-        bench.catalog_errors = [*outage]
+        bench.journals.catalog_errors = [*outage]
     elif what == "deleting":
         bench.store.refuse_removal = refuse
     else:
@@ -249,7 +249,7 @@ def test_a_lasting_failure_is_raised(bench: Bench, what: str) -> None:
     elif what == "kafka":
         bench.kafka.errors = [DENIED]
     elif what == "catalog":
-        bench.catalog_errors = [DENIED]
+        bench.journals.catalog_errors = [DENIED]
     else:
         bench.journals.overwrite(bench.journals.claim_key(), b"junk")
     claims = bench.claims()

@@ -143,7 +143,7 @@ def test_files_whose_rows_are_gone_from_kafka_stay_though_others_are_missing(
     bench.begun(end=4).intend(batch)
     bench.store_files("1", "3", "letter")
     bench.store_files("2", body=b"half")
-    bench.kafka = PartitionOffsets(None, low, high, "id")
+    bench.kafka.offsets = PartitionOffsets(None, low, high, "id")
     bench.claimed()
     assert bench.registered == [[key_of("1"), key_of("3")]]
     assert (bench.end(THEIRS), bench.rolled_back(THEIRS)) == (9, [key_of("2"), key_of("lost letter")])
@@ -161,7 +161,7 @@ def test_a_batch_is_read_again_where_less_is_lost_by_that(
     """Up to two of its five records have expired, and the files that are missing have three."""
     bench.begun(end=-1).intend(intent("1", "2", end=9, also=["letter", "lost letter"]))
     bench.store_files("1", "letter")
-    bench.kafka = PartitionOffsets(None, low, 99, "id")
+    bench.kafka.offsets = PartitionOffsets(None, low, 99, "id")
     bench.claimed()
     assert bench.registered == []
     assert bench.end(THEIRS) == -1
@@ -184,11 +184,11 @@ def test_a_batch_is_kept_with_what_is_there_if_one_of_its_partitions_cannot_be_r
     """Its files hold rows of both: none of them can be deleted without a loss."""
     owner = bench.generation()
     for tp in (P0, P1):
-        bench.kafka_of[tp] = PartitionOffsets(None, 0, 99, "id", "cluster")
+        bench.kafka.offsets_of[tp] = PartitionOffsets(None, 0, 99, "id", "cluster")
     bench.claim(owner, [P0, P1], begin=lambda tp, _: begin_at(tp, 4, cluster_id="cluster"))
     owner.intend(intent("1", "2", ends={P0: 9, P1: 8}))
     bench.store_files("1")
-    bench.kafka_of[P1] = gone
+    bench.kafka.offsets_of[P1] = gone
     bench.claimed(tps=[P0, P1])
     assert bench.registered == [[key_of("1")]]
     assert [each.end for each in bench.log(THEIRS).partitions] == [9, 8]
@@ -207,14 +207,14 @@ def test_a_batch_is_settled_though_the_topic_has_fewer_partitions_since_it_was_r
     bench.claim(owner, [P0, P1], begin=lambda tp, _: begin_at(tp, 4, cluster_id="cluster"))
     owner.intend(intent("1", "2", ends={P0: 9, P1: 8}))
     bench.store_files("1")
-    bench.kafka = now
+    bench.kafka.offsets = now
 
     def of(tp: TopicPartition) -> PartitionOffsets:
         if tp == P1:
             raise RetryableError(f"asking Kafka for the offsets of {tp}", "Local: Unknown partition")
         return now
 
-    monkeypatch.setattr(bench, "of", of)
+    monkeypatch.setattr(bench.kafka, "of", of)
     bench.claimed(tps=[P0])
     assert bench.registered == [[key_of("1")]]
     assert bench.end(THEIRS) == 9
@@ -226,7 +226,7 @@ def test_a_partition_with_late_records_alone_does_not_disturb_a_batch_that_kafka
     """Records of a buffered join lie before the partition's end: the batch has no offsets of it to read again."""
     bench.begun(tps=[P0, P1], end=9).intend(intent("1", "2", ends={P0: 19, P1: 5}))
     bench.store_files("1")
-    bench.kafka = PartitionOffsets(None, 17, 99, "id")
+    bench.kafka.offsets = PartitionOffsets(None, 17, 99, "id")
     bench.claimed(tps=[P0, P1])
     assert [each.end for each in bench.log(THEIRS).partitions] == [19, 9]
     assert bench.registered == [[key_of("1")]]
@@ -236,7 +236,7 @@ def test_a_partition_with_late_records_alone_does_not_disturb_a_batch_that_kafka
 @pytest.mark.parametrize("low", [7, 10])
 def test_a_batch_of_which_nothing_is_there_is_undone_whatever_kafka_has(bench: Bench, low: int) -> None:
     bench.begun(end=4).intend(intent("1", "2", end=9, also=["letter"]))
-    bench.kafka = PartitionOffsets(None, low, 99, "id")
+    bench.kafka.offsets = PartitionOffsets(None, low, 99, "id")
     bench.claimed()
     assert bench.registered == []
     assert bench.end(THEIRS) == 4
@@ -246,7 +246,7 @@ def test_a_batch_of_which_nothing_is_there_is_undone_whatever_kafka_has(bench: B
 def test_dead_letters_alone_are_kept_if_less_is_lost_by_that(bench: Bench, low: int, end: int) -> None:
     bench.begun(end=4).intend(intent("1", end=9, also=["letter"]))
     bench.store_files("letter")
-    bench.kafka = PartitionOffsets(None, low, 99, "id")
+    bench.kafka.offsets = PartitionOffsets(None, low, 99, "id")
     bench.claimed()
     assert bench.registered in ([], [[]])
     assert bench.end(THEIRS) == end
@@ -256,7 +256,7 @@ def test_dead_letters_alone_are_kept_if_less_is_lost_by_that(bench: Bench, low: 
 def test_kafka_that_does_not_answer_leaves_the_batch_as_it_is(bench: Bench) -> None:
     bench.begun().intend(intent("1", "2"))
     bench.store_files("1")
-    bench.kafka_errors = [RetryableError("asking Kafka", "no answer")]
+    bench.kafka.errors = [RetryableError("asking Kafka", "no answer")]
     with pytest.raises(RetryableError):
         bench.claimed()
     assert bench.log().state == "pending"
@@ -267,11 +267,11 @@ def test_a_batch_once_kept_is_kept_whatever_the_next_claim_sees(bench: Bench) ->
     """The one that decided may have registered it already, and its question to Kafka may get another answer."""
     bench.begun(end=4).intend(intent("1", "2", end=9))
     bench.store_files("1")
-    bench.kafka = PartitionOffsets(None, 10, 99, "id")
+    bench.kafka.offsets = PartitionOffsets(None, 10, 99, "id")
     bench.catalog_errors = [REFUSED]
     with pytest.raises(RetryableError):
         bench.claimed()
-    bench.kafka = PartitionOffsets(None, 0, 99, "id")
+    bench.kafka.offsets = PartitionOffsets(None, 0, 99, "id")
     bench.claimed(THIRD)
     assert bench.registered == [[key_of("1")]]
     assert (bench.end(THIRD), bench.rolled_back(THIRD)) == (9, [key_of("2")])
@@ -341,7 +341,7 @@ def test_what_expired_and_arrives_while_it_is_looked_for_is_no_loss(
         bench.store_files("2")
         return PartitionOffsets(None, 7, 99, "id")
 
-    monkeypatch.setattr(bench, "of", of)
+    monkeypatch.setattr(bench.kafka, "of", of)
     bench.claimed()
     assert bench.registered == [[key_of("1"), key_of("2")]]
     assert not [record for record in caplog.records if record.levelno == logging.ERROR]
