@@ -227,19 +227,20 @@ def test_dots_inside_of_a_name_are_just_dots(key: str) -> None:
 @pytest.mark.parametrize(
     ("group", "topic", "key"),
     [
-        ("group", "sensors", "data/t/_journal/group/sensors/0.json"),
-        ("g-1_A", "s-1_A", "data/t/_journal/g-1_A/s-1_A/0.json"),
-        ("a.b", "c.d", "data/t/_journal/a%2Eb/c%2Ed/0.json"),
-        ("..", ".", "data/t/_journal/%2E%2E/%2E/0.json"),
-        ("a/b", "c d", "data/t/_journal/a%2Fb/c%20d/0.json"),
-        ("a%2Fb", "t", "data/t/_journal/a%252Fb/t/0.json"),
-        ("schema.json", "t", "data/t/_journal/schema%2Ejson/t/0.json"),
-        ("größe", "t", "data/t/_journal/gr%C3%B6%C3%9Fe/t/0.json"),
-        ("~", "t", "data/t/_journal/%7E/t/0.json"),
+        ("group", "sensors", "data/t/_journal/group/sensors/7.json"),
+        ("g-1_A", "s-1_A", "data/t/_journal/g-1_A/s-1_A/7.json"),
+        ("a.b", "c.d", "data/t/_journal/a%2Eb/c%2Ed/7.json"),
+        ("..", ".", "data/t/_journal/%2E%2E/%2E/7.json"),
+        ("a/b", "c d", "data/t/_journal/a%2Fb/c%20d/7.json"),
+        ("a%2Fb", "t", "data/t/_journal/a%252Fb/t/7.json"),
+        ("schema.json", "t", "data/t/_journal/schema%2Ejson/t/7.json"),
+        ("größe", "t", "data/t/_journal/gr%C3%B6%C3%9Fe/t/7.json"),
+        ("x" * 150, "t", f"data/t/_journal/{'x' * 150}/t/7.json"),
+        ("~", "t", "data/t/_journal/%7E/t/7.json"),
     ],
 )
 def test_names_are_percent_encoded(group: str, topic: str, key: str) -> None:
-    assert claim_key("data/t", group, TopicPartition(topic, 0)) == key
+    assert claim_key("data/t", group, TopicPartition(topic, 7)) == key
 
 
 @pytest.mark.parametrize("name", ["x" * 151, "." * 51, "ü" * 249, "x" * 249, "x" * 10_000])
