@@ -59,7 +59,7 @@ class Bench:
         check_group: Callable[[], ConnectorError | None] = lambda: None,
     ) -> Claims:
         claims = Claims(
-            takeover=self.journals.takeover(self.kafka),
+            takeover=self.journals.takeover(),
             new_generation=self.journals.generation,
             ownership=self.ownership if exactly_once else None,
             offsets=self.kafka,

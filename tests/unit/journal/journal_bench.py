@@ -10,7 +10,7 @@ from app.journal.entry import JournaledFile, claim_key, is_log, log_key
 from app.journal.generation import Generation, Intent
 from app.journal.group_offsets import PartitionOffsets
 from app.journal.log import GenerationLog, Progress, parse_log
-from app.journal.takeover import Begin, Offsets, Takeover
+from app.journal.takeover import Begin, Takeover
 from app.model import OffsetRange, TopicPartition
 from app.storage.base import ChangedError
 from tests.fakes.clock import Clock
@@ -107,15 +107,9 @@ class Bench:
     def switch_off(self, owner: str = THEIRS, tps: Sequence[TopicPartition] = (P0,)) -> dict[TopicPartition, int]:
         return self.takeover().run(tps, owner, None, is_wanted=lambda: True, check=lambda *_: None, begin=going_on)
 
-    def takeover(self, offsets: Offsets | None = None) -> Takeover:
+    def takeover(self) -> Takeover:
         return Takeover(
-            self.store,
-            "data/t",
-            "group",
-            roots=ROOTS,
-            offsets=offsets or self.kafka,
-            register=self.register,
-            now=self.epoch,
+            self.store, "data/t", "group", roots=ROOTS, offsets=self.kafka, register=self.register, now=self.epoch
         )
 
     def fill(self, keys: Collection[str]) -> None:
