@@ -121,10 +121,8 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/integration/storage/test_behaviour.py::test_more_objects_than_a_page",
     ),
     "seconds each; others of their kind are for every day": (
-        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_whatever_happens[2]",
-        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_whatever_happens[3]",
-        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_or_doubled_while_the_partitions_stay[2]",
-        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_or_doubled_while_the_partitions_stay[3]",
+        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_nor_doubled_while_the_partitions_stay[2",
+        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_nor_doubled_while_the_partitions_stay[3",
         "tests/unit/convert/test_both_ways_agree.py::test_odd_batches",
         "tests/unit/convert/test_rows_names.py::test_records_with_names_of_their_own_do_not_take_the_square",
     ),

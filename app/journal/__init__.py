@@ -6,7 +6,7 @@ settle                  keeps or rolls back the batch that a former owner left b
 ownership               which generation may upload and register; each step of a batch asks it
 log                     the JSON of a generation's log
 claim                   the JSON of a partition's claim
-entry                   what these documents have in common, and their keys
+entry                   the common parts of these documents, and their keys
 document                the compare-and-set of a document: read, replace only the version last read
 claims                  claims newly assigned partitions together, on threads of its own
 start_offset            where consuming begins, from the journal's end and the group's offset
@@ -14,7 +14,7 @@ first_offsets           where consuming begins if there is neither of them
 group_offsets           a partition's offsets in Kafka, and the mark beside the connector's own commits
 kafka_watch             whether topic and consumer group are still those that were claimed
 recovery                rolls a former owner's batch forward: registers its files again
-rolled_back             puts placeholders in place of what was rolled back, and deletes them later
+rolled_back             puts placeholders in place of rolled-back objects, and deletes them later
 obsolete_logs           deletes logs that no claim names any more
 survey                  reads all journals of a table, of all consumer groups, for commands
 """

@@ -56,8 +56,8 @@ class Claims:
         is_current: whether the generation with this token is current.
         first_offset: the first offset of a partition for which the group has neither an offset nor a journal.
         topic_ids: keeps the id of the topic at the claim.
-        start_from: which of journal and group decides if they differ, at the first claim of a partition. Later they
-            differ for other reasons than a user who moved the group's offset.
+        start_from: which of journal and group decides if they differ, at the first claim of a partition. At later
+            claims the journal decides: they do not differ because a user moved the group's offset.
         keeps_state: whether ``transform()`` keeps state, or repartitions.
         check_group: returns the error to end with if nothing may be claimed in this consumer group.
         is_member: whether Kafka still has this member in the group; may raise ``RetryableError``.
@@ -258,8 +258,8 @@ class Claims:
     def _are_still_ours(self, tps: Collection[TopicPartition], token: str, closed: str) -> ConnectorError | None:
         """Ask Kafka whether the partitions of a closed generation are still assigned to this member.
 
-        A member that was frozen is fenced too, and must not close the log of the next owner. If the group has expelled
-        it, its consumer learns of it soon, and the assignment ends.
+        A frozen member is fenced too, and must not close the log of the next owner. If the group has expelled it, it
+        soon loses the partitions in Kafka too, and the assignment ends.
 
         Returns:
             The error to end with if a topic was recreated, or if Kafka does not say that they are.
@@ -290,26 +290,21 @@ class Claims:
     ) -> Mapping[TopicPartition, tuple[Start, str]]:
         """Take over those that can be; returns where each begins, and the id of its topic."""
         with blaming("store"):
-            return self._taken_over(tps, token, generation, begin)
-
-    def _taken_over(
-        self, tps: Collection[TopicPartition], token: str, generation: Generation | None, begin: _BeginOf
-    ) -> Mapping[TopicPartition, tuple[Start, str]]:
-        cluster_id = self._offsets.cluster_id()
-        return self._takeover.run(
-            tps,
-            token,
-            generation,
-            is_wanted=lambda: self._is_current(token),
-            check=lambda tp, progress: check_cluster(progress, cluster_id, tp, self._start_from),
-            begin=begin,
-        )
+            cluster_id = self._offsets.cluster_id()
+            return self._takeover.run(
+                tps,
+                token,
+                generation,
+                is_wanted=lambda: self._is_current(token),
+                check=lambda tp, progress: check_cluster(progress, cluster_id, tp, self._start_from),
+                begin=begin,
+            )
 
     def _begin_again(self, tp: TopicPartition, former: Progress | None) -> Begin:
         """As ``_begin``, after this member's own generation was closed.
 
         Raises:
-            FencedError: the table was deleted meanwhile: a new one must not be begun with what is left of this one.
+            FencedError: the table was deleted meanwhile; the remaining records must not begin a new one.
         """
         if former is None and self._topic_ids.was_claimed(tp):
             raise FencedError(f"the journal of {tp} is gone, as after the table was deleted")
@@ -343,4 +338,4 @@ def _progress(tp: TopicPartition, former: Progress | None, start: Start, kafka: 
 
 
 _RESTART = "It is tried again after a restart"
-_SAFE = "What was read and is not in the table is read again: nothing is lost"
+_SAFE = "Records that are not in the table yet are read again: nothing is lost"

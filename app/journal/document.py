@@ -14,7 +14,7 @@ class FencedError(Exception):
 class LogClosedError(FencedError):
     """Another member has closed the generation's log. If Kafka still assigns the partitions, they can be claimed again.
 
-    A member does that whose claim comes late: it does not know yet that it has lost the partitions.
+    The other member may have claimed late, without knowing that it had lost the partitions.
     """
 
 
@@ -36,7 +36,7 @@ def read_document(store: ObjectStore, key: str, parse: Parse[_D], roots: tuple[s
     Args:
         store: connected.
         key: of the object.
-        parse: raises ``ValueError`` for what cannot be understood.
+        parse: raises ``ValueError`` if the document is damaged or of a newer release.
         roots: the prefixes that keys of the table's objects have; a document that names others is refused.
 
     Raises:

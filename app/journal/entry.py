@@ -1,26 +1,21 @@
-"""What the journal's documents have in common: the objects that they name, ids from Kafka, and their keys.
+"""The common parts of the journal's documents: the objects that they name, ids from Kafka, and their keys.
 
 A group's folder has a claim for each topic-partition (``app.journal.claim``) and a log for each generation
 (``app.journal.log``).
 """
 
-import base64
 import hashlib
-import json
 import re
-import zlib
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.model import TopicPartition
 from app.table.layout import journal_folder
 
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
-_PLAIN = 1_000  # rolled-back objects; a longer list is compressed, because each batch writes the log
-_PACKED: Final = "revoked_packed"
-_ZERO_ID = "A" * 22  # sixteen bytes of zero as Kafka spells them: what clients get from a broker without ids
+_ZERO_ID = "A" * 22  # sixteen bytes of zero in Kafka's spelling, from a broker without ids
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _LOGS = "generations.d"  # no topic's folder has a dot in its name
 
@@ -36,7 +31,7 @@ def ids_differ(one: str, other: str) -> bool:
 
 
 class Stored(BaseModel):
-    """Base of what the documents hold."""
+    """Base of the documents and their parts."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
@@ -76,17 +71,7 @@ class Span(Stored):
         return TopicPartition(self.topic, self.partition)
 
 
-_ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
 _M = TypeVar("_M", bound=BaseModel)
-
-
-def to_body(document: BaseModel) -> bytes:
-    """The JSON to store of a document with rolled-back objects."""
-    revoked: tuple[RolledBack, ...] = getattr(document, "revoked")  # noqa: B009 - of each document that comes here
-    if len(revoked) <= _PLAIN:
-        return document.model_dump_json().encode()
-    packed = base64.b64encode(zlib.compress(_ROLLED_BACK.dump_json(revoked), level=1)).decode()
-    return json.dumps({**json.loads(document.model_dump_json(exclude={"revoked"})), _PACKED: packed}).encode()
 
 
 def parse(model: type[_M], body: bytes) -> _M:
@@ -96,7 +81,7 @@ def parse(model: type[_M], body: bytes) -> _M:
         ValueError: it is damaged or of a newer release; the message says which.
     """
     try:
-        return model.model_validate_json(_unpacked(body))
+        return model.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -112,20 +97,6 @@ def check_keys(keys: Iterable[str], roots: tuple[str, ...]) -> None:
     for key in keys:
         if not key.startswith(roots) or ".." in key.split("/"):
             raise ValueError(f"it names {key}, which is not below {' or '.join(roots)}")
-
-
-def _unpacked(body: bytes) -> bytes:
-    """The JSON with the list of rolled-back objects uncompressed."""
-    if f'"{_PACKED}"'.encode() not in body:
-        return body
-    fields = json.loads(body)
-    if not isinstance(fields, dict) or _PACKED not in fields:  # it is a topic, or a value of a partition column
-        return body
-    try:
-        fields["revoked"] = json.loads(zlib.decompress(base64.b64decode(fields.pop(_PACKED), validate=True)))
-    except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
-        raise ValueError(f"{_PACKED}: {error}") from None
-    return json.dumps(fields).encode()
 
 
 def group_folder(table_root: str, group: str) -> str:

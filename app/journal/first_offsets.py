@@ -13,7 +13,7 @@ and ``latest`` would skip the records before that. So with ``latest`` there is o
   this partition's first claim. The partition begins with its first record too.
 
 The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
-They begin with their first record, whatever the setting.
+They always begin with their first record.
 
 With at-least-once delivery there is no journal. A group that has lost all its offsets, as after a week without any
 member, begins again then: an object older than an hour is replaced.
@@ -181,7 +181,7 @@ class FirstOffsets:
         return beginning
 
     def _log_passed_over(self, topic: str, beginning: _GroupBeginning) -> None:
-        """Log how many records lie before the group's begin: who expects them has to know."""
+        """Log how many records lie before the offsets at which the group begins."""
         try:
             lows = self._kafka.beginnings(topic)
         except ConnectorError as error:

@@ -4,7 +4,7 @@ The protocol. Every write is conditional on the version last read.
 
 claim      see ``app.journal.takeover``: the logs of the former owners are closed and settled. Then this log takes over
            how far each partition is written, and which objects were rolled back. Only then the claims of the partitions
-           point to it, and placeholders take the names of what was rolled back.
+           point to it, and placeholders take the names of these objects.
 intend     before the first upload of a batch: ``pending`` with its files. It implies that the batch before is done.
 verify     after the uploads and before registering: if the version is not ours, another generation has closed the log.
 done       after registering, where no next batch's ``intend`` says it.
@@ -14,7 +14,7 @@ is complete. A batch without data files is complete if its dead letters exist.
 
 A generation whose log was closed is fenced, with all its partitions: it registers nothing, and the store refuses its
 late uploads (``app.journal.rolled_back``). If Kafka still assigns the partitions to its member, that member claims them
-again as a new generation. The next generation inherits the list of what was rolled back.
+again as a new generation. The next generation inherits the list of rolled-back objects.
 """
 
 import threading
@@ -34,7 +34,7 @@ from app.storage.base import ChangedError, ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a batch will store.
+    """Lists the objects that a batch will store.
 
     Args:
         batch: its number, which no other batch of the generation has.
@@ -104,7 +104,7 @@ class Generation:
         """Take over how far these partitions are written, before their claims point here.
 
         Args:
-            partitions: they replace what the log has of them.
+            partitions: they replace their entries in the log.
             revoked: objects that former generations have rolled back.
 
         Raises:
@@ -122,7 +122,7 @@ class Generation:
                 self._write(log.changed(**taken))
 
     def remove_rolled_back(self) -> None:
-        """Remove the rows of what was rolled back, once all claims point here and before anything is read."""
+        """Remove the rows of rolled-back objects, once all claims point here and before anything is read."""
         with self._lock:
             listed = self._own.revoked
         self._rolled_back.remove(listed)
@@ -186,9 +186,9 @@ class Generation:
                 self._write(log.changed(partitions=moved, revoked=still))
 
     def abandon(self) -> None:
-        """Delete what the last batch has stored after it was rolled back, where no placeholder refused it any more.
+        """Delete late uploads of the last batch, which was rolled back, where no placeholder refused them any more.
 
-        That is so after the machine slept for an hour amid an upload. Called once all uploads of the batch have ended.
+        This happens after the machine slept for an hour amid an upload. Called once all uploads of the batch ended.
         """
         found = self._document.look()
         for item in found.revoked if found else ():

@@ -1,17 +1,24 @@
 """Defines the log of a generation: the document that makes delivery exactly once.
 
 A generation is one assignment of topic-partitions to one member of the consumer group. Its log says how far each of
-them is written, and which batch is on its way. Its owner writes it for each batch. Whoever claims one of the partitions
-later closes it first.
+them is written, and which batch is on its way. Its owner writes it for each batch. The next owner of any of the
+partitions closes it first.
 """
 
+import base64
+import json
+import zlib
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Final, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, TypeAdapter, field_validator, model_validator
 
-from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, known_id, parse, to_body
+from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, known_id, parse
 from app.model import OffsetRange, TopicPartition
+
+_PLAIN = 1_000  # rolled-back objects; a longer list is compressed, because each batch writes the log
+_PACKED: Final = "revoked_packed"
+_ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
 
 
 class Progress(Stored):
@@ -157,7 +164,10 @@ class GenerationLog(Stored):
 
     def to_body(self) -> bytes:
         """The JSON to store."""
-        return to_body(self)
+        if len(self.revoked) <= _PLAIN:
+            return self.model_dump_json().encode()
+        packed = base64.b64encode(zlib.compress(_ROLLED_BACK.dump_json(self.revoked), level=1)).decode()
+        return json.dumps({**json.loads(self.model_dump_json(exclude={"revoked"})), _PACKED: packed}).encode()
 
     def _moved(self) -> dict[TopicPartition, Progress]:
         """The partitions once the batch is in the lake."""
@@ -177,6 +187,20 @@ def parse_log(body: bytes, roots: tuple[str, ...]) -> GenerationLog:
     Raises:
         ValueError: it is damaged, of a newer release or not ours; the message says which.
     """
-    log = parse(GenerationLog, body)
+    log = parse(GenerationLog, _unpacked(body))
     check_keys((*log.objects, *(item.key for item in log.revoked)), roots)
     return log
+
+
+def _unpacked(body: bytes) -> bytes:
+    """The JSON with the list of rolled-back objects uncompressed."""
+    if f'"{_PACKED}"'.encode() not in body:
+        return body
+    fields = json.loads(body)
+    if not isinstance(fields, dict) or _PACKED not in fields:  # it is a topic, or a value of a partition column
+        return body
+    try:
+        fields["revoked"] = json.loads(zlib.decompress(base64.b64decode(fields.pop(_PACKED), validate=True)))
+    except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
+        raise ValueError(f"{_PACKED}: {error}") from None
+    return json.dumps(fields).encode()

@@ -13,7 +13,7 @@ from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)
 
-_DAY_SECONDS = 24 * 3600.0  # by then nobody reads it who has read an older version of a claim
+_DAY_SECONDS = 24 * 3600.0  # by then no member reads it because of an older version of a claim
 _LOOK_SECONDS = 3600.0
 
 
@@ -45,7 +45,7 @@ class ObsoleteLogs:
         self._next = now() + _LOOK_SECONDS
 
     def delete(self) -> None:
-        """Delete those that were closed a day ago or earlier; what they list as rolled back, their heirs list too.
+        """Delete those that were closed a day ago or earlier; later logs list their rolled-back objects too.
 
         Raises:
             ConnectorError: of the store.

@@ -175,12 +175,10 @@ class JournalOwnership:
         try:
             step()
         except FencedError as error:
-            self._fenced(generation.token, error)
+            token = generation.token
+            with self._lock:
+                if token in self._generations:
+                    self._on_fenced(token, error)  # first: no thread may drop rows before their commit is forbidden
+                    self._generations = {owner: other for owner, other in self._generations.items() if owner != token}
             return False
         return True
-
-    def _fenced(self, token: str, error: FencedError) -> None:
-        with self._lock:
-            if token in self._generations:
-                self._on_fenced(token, error)  # first: no thread may drop rows before their commit is forbidden
-                self._generations = {owner: other for owner, other in self._generations.items() if owner != token}

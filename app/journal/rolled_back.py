@@ -61,14 +61,14 @@ class RolledBackObjects:
         self._forgotten -= keys  # of a sweep that came before the placeholders
 
     def sweep(self, listed: Sequence[RolledBack], *, is_last: bool = False) -> None:
-        """Delete what is due; may raise the store's errors.
+        """Delete the objects that are due; may raise the store's errors.
 
         Args:
             listed: those of the log.
-            is_last: whether the process ends. What a late upload may have brought back is then due.
+            is_last: whether the process ends. All that a late upload may have brought back are then due.
         """
-        again = is_last and not self._store.refuses_overwrites
-        self._delete([item for item in listed if item.key not in self._forgotten and (again or self._is_due(item))])
+        listed = [item for item in listed if item.key not in self._forgotten and self.may_be_back(item)]
+        self._delete([item for item in listed if is_last or self._is_due(item)])
 
     def may_be_back(self, item: RolledBack) -> bool:
         """Whether a late upload can have brought the object back: no placeholder refuses it, or none does any more."""
@@ -83,9 +83,8 @@ class RolledBackObjects:
         )
 
     def _is_due(self, item: RolledBack) -> bool:
+        """Whether an object that may be back is deleted now; a placeholder, which goes once, always is."""
         now = self._now()
-        if self._store.refuses_overwrites:
-            return now - item.since >= _PLACEHOLDER_SECONDS
         last = self._deleted_at.get(item.key, 0.0)
         return now - last >= _THEN_SECONDS or any(last < item.since + after <= now for after in _FIRST_SECONDS)
 
@@ -101,13 +100,13 @@ class RolledBackObjects:
 
 
 class Round(Protocol):
-    """Deletes what is due, in all partitions of this process; ``is_last``: the process ends."""
+    """Deletes the objects that are due, in all partitions of this process; ``is_last``: the process ends."""
 
     def __call__(self, *, is_last: bool) -> None: ...
 
 
 class Sweeper:
-    """Deletes what is due on a thread of its own, because it may be much and the store slow.
+    """Deletes the objects that are due on a thread of its own: they may be many, and the store slow.
 
     Args:
         delete: one round; may raise the store's errors.

@@ -5,13 +5,13 @@ a pending batch exist, it is rolled forward: ``kept`` is written, and only then 
 ``done`` is written. If some are missing, it is rolled back: ``done`` up to its start is written, with its objects on
 the list ``revoked``. If some are missing and Kafka no longer has all of the batch's records, either loses rows. Then
 the smaller loss is chosen: ``kept`` is written with the files that exist, or the batch is rolled back. Several members
-may settle the same batch at once: each follows the decision that was written, whatever files it finds itself.
+may settle the same batch at once: each follows the decision that was written, even if it finds other files.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from app.formatting import counted
 from app.journal.document import Document
@@ -24,12 +24,6 @@ logger = logging.getLogger(__name__)
 _NAMED = 20  # ranges in a line of the log
 
 
-class LeftInKafka(Protocol):
-    """Asks which offsets of a span Kafka still has."""
-
-    def __call__(self, span: Span) -> range: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Settlement:
     """Settles batches; safe from several threads.
@@ -37,7 +31,7 @@ class Settlement:
     Args:
         store: where the objects are.
         register: registers files in the catalog; safe to repeat.
-        left_in_kafka: called only before a roll back.
+        left_in_kafka: returns the offsets of a span that Kafka still has; called only before a roll back.
         each: applies a function to every item, like ``map`` and possibly side by side; a batch has up to thousands of
             objects.
         now: seconds since the epoch.
@@ -45,11 +39,11 @@ class Settlement:
 
     store: ObjectStore
     register: Callable[[Sequence[JournaledFile]], None]
-    left_in_kafka: LeftInKafka
+    left_in_kafka: Callable[[Span], range]
     each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]]
     now: Callable[[], float]
 
-    def settle(self, document: Document[GenerationLog], spans: Sequence[Span]) -> None:
+    def settle(self, document: Document[GenerationLog]) -> None:
         """Settle the batch of a document that was just read, if it has one.
 
         After an error the document must be read again. The write that rolls back may have succeeded, or succeed later,
@@ -57,7 +51,6 @@ class Settlement:
 
         Args:
             document: fenced; its owner cannot write any more.
-            spans: the offsets of its pending batch.
 
         Raises:
             ChangedError: another member has written the document.
@@ -65,19 +58,19 @@ class Settlement:
         """
         assert document.current is not None, "it was read"  # noqa: S101
         if document.current.state == "pending":
-            document.write(self._decided(document.where, document.current, spans))
+            document.write(self._decided(document.where, document.current))
         if document.current.state == "kept":
             self.register(document.current.files)
             document.write(document.current.done())
 
-    def _decided(self, where: str, batch: GenerationLog, spans: Sequence[Span]) -> GenerationLog:
+    def _decided(self, where: str, batch: GenerationLog) -> GenerationLog:
         """The next version, which says whether the batch is kept or rolled back."""
         missing = self._missing(batch, batch.deciding)
         if not missing:
             logger.info("%s: batch %d of a former owner was complete: kept", where, batch.batch)
             return batch.kept(batch.files)
-        expired = sum(span.last + 1 - span.first - len(self.left_in_kafka(span)) for span in spans)
-        kept = self._with_what_is_there(where, batch, spans, expired) if expired else None
+        expired = sum(span.last + 1 - span.first - len(self.left_in_kafka(span)) for span in batch.spans)
+        kept = self._with_what_is_there(where, batch, expired) if expired else None
         if kept is not None:
             return kept
         logger.info(
@@ -89,16 +82,13 @@ class Settlement:
         )
         return batch.rolled_back(int(self.now()))
 
-    def _with_what_is_there(
-        self, where: str, batch: GenerationLog, spans: Sequence[Span], expired: int
-    ) -> GenerationLog | None:
+    def _with_what_is_there(self, where: str, batch: GenerationLog, expired: int) -> GenerationLog | None:
         """The next version, which keeps the objects that exist of an incomplete batch.
 
         Args:
             where: the log's address.
             batch: the log, whose batch is pending.
-            spans: the offsets of the batch.
-            expired: how many of these offsets Kafka no longer has.
+            expired: how many of its offsets Kafka no longer has.
 
         Returns:
             ``None`` if reading the batch again loses fewer records.
@@ -109,7 +99,7 @@ class Settlement:
         if len(missing) == len(batch.objects) or lost > expired:
             return None
         if lost:
-            named = [f"{span.tp} {span.first} to {span.last}" for span in spans]
+            named = [f"{span.tp} {span.first} to {span.last}" for span in batch.spans]
             logger.error(
                 "%s: %s of offsets %s are lost: Kafka no longer has all of these, and a former owner died before it "
                 "had stored all of its files. Raise the topic's retention",

@@ -17,7 +17,7 @@ StartFrom = Literal["auto", "journal", "committed"]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first offset to consume, and what to log about it.
+    """The first offset to consume, with a remark for the log.
 
     Attributes:
         offset: the first to consume.

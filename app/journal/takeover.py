@@ -3,11 +3,11 @@
 1. Read the claims, and the logs that they name. Close each log that is not closed: this fences the **whole** former
    generation. Only then look at its batch and settle it (``app.journal.settle``).
 2. Ask Kafka, and choose the first offset of each partition.
-3. Write how far each partition is written into our own log, together with what was rolled back.
+3. Write how far each partition is written into our own log, together with the list of rolled-back objects.
 4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1.
-5. Put placeholders in place of what was rolled back. Then the partitions may be read.
+5. Put placeholders in place of these objects. Then the partitions may be read.
 
-For at-least-once delivery, what was rolled back is deleted after step 2, and then the claims are switched off.
+For at-least-once delivery, rolled-back objects are deleted after step 2, and then the claims are switched off.
 
 Each step may be repeated from the first, by this member or by another one at the same time.
 """
@@ -44,7 +44,7 @@ class Offsets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is known of a partition when its former owner is settled.
+    """The state of a partition once its former owner is settled.
 
     ``progress`` is ``None`` without a log, and where the last delivery was at least once.
     """
@@ -207,9 +207,10 @@ class Takeover:
         check: Callable[[TopicPartition, Progress], None],
         errors: list[RetryableError],
     ) -> dict[TopicPartition, Found]:
-        """What is known of each partition; those are left out whose claims others have changed meanwhile.
+        """The state of each partition.
 
-        Those are left out too that met an error; it is appended to ``errors``.
+        Leaves out partitions whose claims others have changed meanwhile, and those that met an error, which is appended
+        to ``errors``.
         """
         logs: dict[str, list[TopicPartition]] = {}
         found: dict[TopicPartition, Found] = {}
@@ -255,7 +256,7 @@ class Takeover:
             try:
                 if not document.current.closed:
                     document.write(document.current.changed(closed=True, writer=token))
-                self._settlement.settle(document, document.current.spans)
+                self._settlement.settle(document)
             except ChangedError:
                 if document.read() is None:
                     break

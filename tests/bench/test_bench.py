@@ -16,7 +16,7 @@ from bench.lake import check_table
 from bench.messages import DEVICES, Workload, expected_totals, records, totals_of_first
 from bench.timeline import LandedFile, warm_window
 from bench.totals import WrongRowsError, differences
-from bench.usage import Sampler, Usage, cpu_seconds_at, usage
+from bench.usage import Sampler, usage
 from dev.connector import REPO
 
 COUNT = 480
@@ -102,18 +102,6 @@ def test_a_table_that_is_not_what_was_produced_is_an_error(tmp_path: Path, spoil
         check_table(tmp_path, expected_totals(WORKLOAD))
 
 
-def test_the_error_says_where_and_what(tmp_path: Path) -> None:
-    rows = _rows()
-    lost = rows.pop(17)
-    _write(tmp_path, rows)
-
-    with pytest.raises(WrongRowsError) as error:
-        check_table(tmp_path, expected_totals(WORKLOAD))
-
-    assert f"{COUNT - 1} rows in the lake by the files' footers, {COUNT} expected" in str(error.value)
-    assert f"{lost['__key']} in {lost['location']}/2025/03/31: rows 1 instead of 2" in str(error.value)
-
-
 def test_groups_that_are_missing_or_made_up_are_differences() -> None:
     totals = expected_totals(WORKLOAD)
     group, *_ = sorted(totals)
@@ -176,16 +164,6 @@ def test_the_warm_part_begins_with_a_fifth_of_the_rows_and_ends_with_nearly_all(
     assert window is not None
     assert (window.begin, window.end, window.rows) == (10.0, 12.0, 65)
     assert window.rate == 32.5
-
-
-def test_files_that_come_in_together_tell_no_rate() -> None:
-    assert warm_window([LandedFile(10.0, 50, 1), LandedFile(10.3, 50, 1)]) is None
-
-
-def test_processor_time_is_told_between_two_samples() -> None:
-    samples = [Usage(10.0, 1.0, 0.0, 5.0), Usage(12.0, 4.0, 0.0, 5.0)]
-
-    assert [cpu_seconds_at(samples, moment) for moment in (9.0, 10.0, 11.0, 12.0, 13.0)] == [1.0, 1.0, 2.5, 4.0, 4.0]
 
 
 def test_memory_and_processor_time_of_a_process_and_its_children_are_read() -> None:

@@ -9,11 +9,9 @@ import pytest
 
 from bench.bars import COLD, CPU, WARM, Verdict, verdicts
 from bench.laps import Lap
-from bench.picture import Pair, as_svg, nice_step
 from bench.report import Report, as_markdown, as_picture
 from bench.run import Run
-from bench.sinks import AT_LEAST_ONCE, CONNECTOR, all_sinks
-from bench.tables import document, spread, table
+from bench.sinks import CONNECTOR, all_sinks
 
 SVG = "{http://www.w3.org/2000/svg}"
 RUN = Run(
@@ -85,13 +83,6 @@ def test_of_processor_time_less_is_better() -> None:
     assert _verdict([lap], "iceberg-2", CPU).reached
 
 
-def test_of_bytes_less_is_better() -> None:
-    lap = _lap(5_000_000, connector=[RUN], iceberg_2=[replace(RUN, size=46_000_000)])
-
-    line = "Kafka Connect, Iceberg sink, 2 tasks 5,000,000 MB, less is better 48.0 46.0 **0.96** 0.9 yes"
-    assert line in {" ".join(line.replace("|", " ").split()) for line in as_markdown(_report(lap)).splitlines()}
-
-
 def test_a_bar_of_another_length_is_compared_in_the_lap_there_is_but_not_judged() -> None:
     lap = _lap(100_000, connector=[RUN], iceberg_2=[RUN])
 
@@ -134,10 +125,6 @@ def test_a_sink_that_was_not_run_is_named_with_its_reason_and_without_figures() 
     assert "Kafka Connect" not in as_picture(report)
 
 
-def test_without_a_missing_sink_there_is_no_such_section() -> None:
-    assert "Not run" not in as_markdown(_report(_lap(2_000_000, connector=[RUN])))
-
-
 def test_the_data_are_json_with_every_run() -> None:
     data = json.loads(json.dumps(_report(_lap(2_000_000, connector=[RUN, RUN])).as_data()))
 
@@ -161,32 +148,3 @@ def test_the_picture_has_the_fastest_sink_first_and_bars_to_scale() -> None:
         rect.get("class", ""): float(rect.get("width", 0)) for rect in drawing.iter(f"{SVG}rect") if rect.get("y")
     }
     assert widths["warm ours"] == pytest.approx(2 * widths["cold ours"], abs=0.2)
-
-
-def test_the_picture_tells_apart_light_and_dark_and_escapes_names() -> None:
-    drawing = as_svg("a < b", [Pair("x & y", 10.0, None, is_ours=False)])
-
-    assert "prefers-color-scheme: dark" in drawing
-    assert {text.text for text in ET.fromstring(drawing).iter(f"{SVG}text")} >= {"a < b", "x & y"}  # noqa: S314
-
-
-@pytest.mark.parametrize(
-    ("highest", "step"), [(6.0, 1.0), (7.0, 2.0), (52_000.0, 10_000.0), (110_000.0, 20_000.0), (301_000.0, 100_000.0)]
-)
-def test_the_grid_has_round_numbers_and_few_lines(highest: float, step: float) -> None:
-    assert nice_step(highest) == step
-
-
-def test_all_sinks_have_names_of_their_own_and_ours_are_marked() -> None:
-    sinks = all_sinks(1_000, 5.0)
-
-    assert len({sink.title for sink in sinks.values()}) == len(sinks)
-    assert [name for name, sink in sinks.items() if sink.is_ours] == [CONNECTOR, AT_LEAST_ONCE]
-
-
-def test_tables_and_spreads() -> None:
-    assert spread([3.0, 1.0, 2.0], 1) == "2.0 (1.0 to 3.0)"
-    assert spread([1234.5], 0) == "1,234"
-    assert spread([], 0) == "-"
-    assert list(table(["a", ""], [["1", "long"]])) == ["| a |      |", "|---|------|", "| 1 | long |"]
-    assert document([iter(["a", "b"]), iter([]), iter(["c"])]) == "a\nb\n\nc\n"

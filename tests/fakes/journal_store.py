@@ -1,5 +1,6 @@
 """A real folder as a store that remembers the journals written into it, and whose answers get lost on demand."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class JournalStore(MoodyStore):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.bodies: dict[str, list[bytes]] = {}
+        self._in_order = threading.Lock()
         self.deleted: list[str] = []
         self.lost_answers = 0
         self.lost_write = 0
@@ -47,11 +49,12 @@ class JournalStore(MoodyStore):
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
         self.on_small("write", key)
-        etag = super().write(key, body, replaces=replaces)
+        with self._in_order:
+            etag = super().write(key, body, replaces=replaces)
+            versions = self.bodies.setdefault(key, [])
+            if not versions or versions[-1] != body:  # else it repeats a write whose answer was lost
+                versions.append(body)
         self.on_answer()
-        versions = self.bodies.setdefault(key, [])
-        if not versions or versions[-1] != body:  # else it repeats a write whose answer was lost
-            versions.append(body)
         self.lost_write -= 1
         if self.lost_answers or self.lost_write == 0:
             self.lost_answers = max(0, self.lost_answers - 1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.fakes.catalog_server import CatalogServer, Trouble
+from tests.fakes.catalog_server import CatalogServer
 
 LOCATION = "s3://lake/data/sensors"
 TABLE = {
@@ -116,13 +116,6 @@ def test_the_first_files_fill_the_spec_in_their_order(server: CatalogServer, sen
     assert server.files("sensors") == [FILE]
 
 
-def test_the_same_path_again_replaces_the_file(server: CatalogServer, send: Send, table: str) -> None:
-    for rows in (1, 2):
-        send("POST", f"{table}/manifest/add-files", {"files": [FILE | {"row_count": rows}]})
-
-    assert [file["row_count"] for file in server.files("sensors")] == [2]
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -171,37 +164,3 @@ def test_later_files_must_fit_the_spec(server: CatalogServer, send: Send, table:
 
     assert send("POST", f"{table}/manifest/add-files", {"files": [other]}).status_code == 400
     assert len(server.files("sensors")) == 1
-
-
-def test_a_table_without_partitions_stays_so(send: Send, table: str) -> None:
-    flat = FILE | {"partition_values": {}}
-
-    assert send("POST", f"{table}/manifest/add-files", {"files": [flat]}).status_code == 200
-    assert send("POST", f"{table}/manifest/add-files", {"files": [FILE]}).status_code == 400
-
-
-def test_json_must_be_called_so(send: Send, table: str) -> None:
-    headers = {"Authorization": "Bearer catalog-token", "Content-Type": "text/plain"}
-
-    assert send("PUT", table, headers=headers, json=None, data=b"{}").status_code == 415
-
-
-def test_files_of_an_unknown_table_are_refused(send: Send) -> None:
-    assert send("POST", "/namespaces/default/tables/nope/manifest/add-files", {"files": [FILE]}).status_code == 404
-
-
-def test_troubles_meet_the_next_requests_they_are_meant_for(server: CatalogServer, send: Send) -> None:
-    server.trouble(Trouble(status=503, only="/sensors"), times=2)
-
-    answers = [send("GET", path).status_code for path in ("/namespaces/default/tables/sensors", "/health") * 3]
-
-    assert answers == [503, 200, 503, 200, 404, 200]
-
-
-def test_a_lost_answer_has_done_what_was_asked(server: CatalogServer, send: Send, table: str) -> None:
-    server.trouble(Trouble(lost=True, only="add-files"))
-
-    with pytest.raises(requests.ConnectionError):
-        send("POST", f"{table}/manifest/add-files", {"files": [FILE]})
-
-    assert server.files("sensors") == [FILE]

@@ -153,17 +153,16 @@ MUTANTS = (
         "a former owner's files are looked for before its log is closed",
         _TAKEOVER,
         "                if not document.current.closed:\n",
-        "                self._settlement.settle(document, document.current.spans)\n"
-        "                if not document.current.closed:\n",
+        "                self._settlement.settle(document)\n                if not document.current.closed:\n",
         _OF_JOURNAL,
     ),
     Mutant(
         "a former owner's files are registered before it is written that they are kept",
         "app/journal/settle.py",
-        "            document.write(self._decided(document.where, document.current, spans))\n"
+        "            document.write(self._decided(document.where, document.current))\n"
         '        if document.current.state == "kept":\n'
         "            self.register(document.current.files)\n",
-        "            decided = self._decided(document.where, document.current, spans)\n"
+        "            decided = self._decided(document.where, document.current)\n"
         '            if decided.state == "kept":\n'
         "                self.register(decided.files)\n"
         "            document.write(decided)\n"
@@ -182,8 +181,8 @@ MUTANTS = (
     Mutant(
         "a placeholder is deleted while its upload may be in the network",
         "app/journal/rolled_back.py",
-        "            return now - item.since >= _PLACEHOLDER_SECONDS",
-        "            return True",
+        "or self._now() - item.since >= _PLACEHOLDER_SECONDS",
+        "or True",
         _OF_JOURNAL,
     ),
     Mutant(
@@ -199,6 +198,42 @@ MUTANTS = (
         "first=max(end + 1, each.first)",
         "first=end + 1",
         _OF_JOURNAL,
+    ),
+    Mutant(
+        "half a file counts as stored when a former owner's batch is settled",
+        "app/journal/settle.py",
+        "if size is None or wanted.get(key, size) != size]",
+        "if size is None]",
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "the files of a batch that is rolled back stay",
+        _TAKEOVER,
+        "                    generation.remove_rolled_back()\n",
+        "                    pass\n",
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "a record is skipped at each start",
+        "app/journal/start_offset.py",
+        "    return Start(progress.end + 1, written",
+        "    return Start(progress.end + 2, written",
+        ("tests/unit/journal/test_start_offset.py",),
+    ),
+    Mutant(
+        "an upload counts as stored where another object has its name",
+        "app/storage/conditional.py",
+        "        except ChangedError:\n            found = self._look(key, body)\n"
+        "            if found is None or not found.is_ours:\n",
+        "        except ChangedError:\n            found = self._look(key, body)\n            if found is None:\n",
+        ("tests/unit/storage/s3/test_store_replace.py",),
+    ),
+    Mutant(
+        "files are uploaded that no log names",
+        _PIPELINE,
+        "partial(self._ownership.intend, token, intent))\n",
+        "partial(self._ownership.is_owner, token))\n",
+        _OF_PIPELINE,
     ),
     Mutant(
         "a late upload overwrites a placeholder",

@@ -1,8 +1,12 @@
-"""Texts that people read."""
+"""Texts that people read, and texts from outside, made harmless."""
+
+import sys
+import unicodedata
 
 import pytest
 
-from app.formatting import escape_control, ranges, sentence
+from app.errors import FatalError
+from app.formatting import escape_control, escape_control_in_lines, ranges, sentence
 
 
 @pytest.mark.parametrize(
@@ -14,21 +18,52 @@ def test_ranges(numbers: list[int], text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain, größe, 日本, 🙂", "plain, größe, 日本, 🙂"),
-        ("a\tb\nc\x00\x1b[31m\x7f\x9b", r"a\u0009b\u000ac\u0000\u001b[31m\u007f\u009b"),
-        ("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e", r"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e"),
-        ("\u2066\u2067\u2068\u2069\u2028\u2029", r"\u2066\u2067\u2068\u2069\u2028\u2029"),
-        ("\ud800x\udfff", r"\ud800x\udfff"),
-    ],
-)
-def test_what_is_not_seen_is_written_out(text: str, shown: str) -> None:
-    assert escape_control(text) == shown
-
-
-@pytest.mark.parametrize(
     ("text", "begin"), [("the store", "The store"), ("s3://lake/x is gone", "s3://lake/x is gone"), ("", "")]
 )
 def test_a_sentence_begins_with_a_capital_but_a_name_stays(text: str, begin: str) -> None:
     assert sentence(text) == begin
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("a\nb", "a\\u000ab"),
+        ("\r\x1b[2J\x00\t", "\\u000d\\u001b[2J\\u0000\\u0009"),
+        ("\x7f\x85\x9b31m", "\\u007f\\u0085\\u009b31m"),
+        ("live\N{RIGHT-TO-LEFT OVERRIDE}evil", "live\\u202eevil"),
+        ("\u2066\u2069\u200e\u200f\u061c", "\\u2066\\u2069\\u200e\\u200f\\u061c"),
+        ("\u2028\u2029", "\\u2028\\u2029"),
+        ("half \ud83c", "half \\ud83c"),
+    ],
+)
+def test_what_is_not_seen_is_written_down(text: str, escaped: str) -> None:
+    assert escape_control(text) == escaped
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Grüße 🌊", "C:\\new \\u000a", "שלום", "family 👩‍👩‍👧", "a b", "50\N{NO-BREAK SPACE}%"]
+)
+def test_all_that_is_seen_stays(text: str) -> None:
+    assert escape_control(text) == text
+
+
+def test_no_control_character_and_no_end_of_a_line_is_left() -> None:
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    left = escape_control(every)
+    assert not [character for character in left if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")]
+    assert not [
+        c
+        for c in left
+        if unicodedata.bidirectional(c) in ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
+    ]
+    assert len(left.splitlines()) == 1
+
+
+def test_lines_are_kept_where_there_may_be_several() -> None:
+    assert escape_control_in_lines("one\ntwo\r\n\x1bthree") == "one\ntwo\\u000d\n\\u001bthree"
+
+
+def test_an_error_is_one_line_whatever_others_say() -> None:
+    error = FatalError("asking \x1b[1mx", "the catalog says\n2026-01-01 INFO all is well", "see \u202egpj.exe")
+    assert str(error) == ("asking \\u001b[1mx: the catalog says\\u000a2026-01-01 INFO all is well. see \\u202egpj.exe")
+    assert error.cause == "the catalog says\\u000a2026-01-01 INFO all is well"

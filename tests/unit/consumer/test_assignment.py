@@ -19,31 +19,10 @@ def test_each_assignment_has_a_token_of_its_own() -> None:
     assert all(re.fullmatch("[0-9a-f]{24}", token) for token in tokens)
 
 
-def test_tokens_of_one_process_differ_whatever_chance_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secrets.token_hex", lambda count: "0" * 2 * count)
-    assert len({new_token() for _ in range(100)}) == 100
-
-
 def test_two_processes_have_different_tokens() -> None:
     script = "from app.consumer.assignment import new_token; print(new_token())"
     tokens = {subprocess.run([sys.executable, "-c", script], check=True, capture_output=True).stdout for _ in range(2)}
     assert len(tokens) == 2
-
-
-def test_sealing_takes_out_all_rows_with_their_offsets_and_counts_the_batches() -> None:
-    life = Assignment(TP, "token")
-    life.rows += [row({}, 5), row({}, 9)]
-    first, rows, _, _ = life.seal()
-    assert [found.offset for found in rows] == [5, 9]
-    assert life.rows == []
-    life.rows.append(row({}, 10))
-    second, _, _, _ = life.seal()
-    assert [(part.offsets.first, part.offsets.last, part.number) for part in (first, second)] == [
-        (5, 9, 0),
-        (10, 10, 1),
-    ]
-    assert first.offsets.tp == TP
-    assert first.owner == second.owner == life.token
 
 
 def test_rows_that_come_late_are_within_the_offsets_of_their_batch() -> None:
@@ -51,24 +30,6 @@ def test_rows_that_come_late_are_within_the_offsets_of_their_batch() -> None:
     life.rows += [row({}, 5), row({}, 6), row({}, 2)]
     part, _, _, _ = life.seal()
     assert (part.offsets.first, part.offsets.last) == (2, 6)
-
-
-def test_a_rewind_drops_what_waits_and_repeats_what_is_sealed() -> None:
-    life = Assignment(TP, "token")
-    life.rows += [row({}, 5), row({}, 6), row({}, 2)]
-    life.seal()
-    life.rows.append(row({}, 7))
-    life.rewind()
-    assert life.rows == []
-    assert [life.is_repeated(offset) for offset in (5, 6, 2, 7)] == [True, True, True, False]
-
-
-def test_nothing_is_repeated_once_the_rewind_is_made_up_for() -> None:
-    life = Assignment(TP, "token")
-    life.rows.append(row({}, 6))
-    life.seal()
-    life.rewind()
-    assert [life.is_repeated(offset) for offset in (6, 7, 6, 0)] == [True, False, False, False]
 
 
 def test_rows_of_a_former_assignment_are_repeated_also_after_a_rewind() -> None:
@@ -83,21 +44,6 @@ def test_what_is_given_out_late_while_others_are_repeated_is_no_repetition() -> 
     life = Assignment(TP, "token")
     life.replay(200, 500)
     assert [life.is_repeated(offset) for offset in (200, 100, 500)] == [True, False, True]
-
-
-def test_nothing_is_repeated_without_a_rewind() -> None:
-    life = Assignment(TP, "token")
-    life.rows.append(row({}, 6))
-    life.seal()
-    assert not life.is_repeated(6)
-    assert not life.is_repeated(0)
-
-
-def test_discarding_leaves_the_other_rows() -> None:
-    life = Assignment(TP, "token")
-    life.rows += [row({"n": 1}, 5), row({"n": 2}, 6), row({"n": 3}, 6)]
-    life.discard(6)
-    assert [found.value for found in life.rows] == [{"n": 1}]
 
 
 # --- all assignments ------------------------------------------------------------------------------------------------

@@ -129,12 +129,6 @@ def line() -> Line:
     return Line()
 
 
-def test_a_turn_without_messages_changes_nothing(line: Line) -> None:
-    line.poll()
-    assert line.sealed == {}
-    assert line.stored == {}
-
-
 def test_interleaved_partitions_keep_the_order_of_each(line: Line) -> None:
     a, b = of(TP, 5, 6, 7), of(OTHER, 100, 101)
     line.poll(a[0], b[0], a[1], b[1], a[2])
@@ -163,11 +157,6 @@ def test_errors_that_pass_are_each_reported(line: Line) -> None:
     assert line.sealed == {TP: [1]}
 
 
-def test_errors_alone_store_no_offsets(line: Line) -> None:
-    line.poll(failed(KafkaError._TRANSPORT))
-    assert line.stored == {}
-
-
 def test_partitions_that_are_not_ours_are_passed_over(line: Line) -> None:
     line.poll(*of(TP, 1), *of(LOST, 1, 2))
     assert line.sealed == {TP: [1]}
@@ -187,28 +176,24 @@ def test_partitions_that_wait_for_their_claim_are_passed_over(line: Line) -> Non
 # --- offsets that go back -------------------------------------------------------------------------------------------
 
 
-def test_offsets_that_go_back_between_polls(line: Line) -> None:
-    line.poll(*of(TP, 5, 6))
-    line.poll(*of(TP, 0, 1, 2), *of(OTHER, 9))
-    assert line.went_back == [(TP, 0, 7)]
-    line.poll(*of(TP, 7, 8))
-    assert line.sealed == {TP: [5, 6, 7, 8], OTHER: [9]}
-    assert line.stored == {TP: 8, OTHER: 9}
-
-
-def test_offsets_that_go_back_within_a_poll(line: Line) -> None:
-    line.poll(*of(TP, 5, 6, 0, 1))
-    assert line.went_back == [(TP, 0, 7)]
-    assert line.sealed == {TP: [5, 6]}
-    assert line.stored == {TP: 6}
-
-
-def test_offsets_that_go_back_and_catch_up_are_taken_once(line: Line) -> None:
-    line.poll(*of(TP, 5, 6, 3, 4, 5, 6, 7, 8))
-    assert line.went_back == [(TP, 3, 9)], "whether the topic was made anew has to be found out"
-    line.poll(*of(TP, 9))
-    assert line.sealed == {TP: [5, 6, 7, 8, 9]}
-    assert line.stored == {TP: 9}
+@pytest.mark.parametrize(
+    ("polls", "taken", "went_back"),
+    [
+        ([[5, 6], [0, 1, 2], [7, 8]], [5, 6, 7, 8], [(TP, 0, 7)]),
+        ([[5, 6, 0, 1]], [5, 6], [(TP, 0, 7)]),
+        ([[5, 6, 3, 4, 5, 6, 7, 8], [9]], [5, 6, 7, 8, 9], [(TP, 3, 9)]),  # the topic may have been recreated
+        ([[5, 5, 6]], [5, 6], None),
+    ],
+    ids=["between polls", "within a poll", "and catch up", "twice"],
+)
+def test_offsets_that_go_back_are_taken_once(
+    line: Line, polls: list[list[int]], taken: list[int], went_back: list[tuple[TopicPartition, int, int]] | None
+) -> None:
+    for offsets in polls:
+        line.poll(*of(TP, *offsets))
+    assert line.sealed == {TP: taken}
+    assert line.stored == {TP: taken[-1]}
+    assert went_back is None or line.went_back == went_back
 
 
 def test_offsets_before_the_start_of_an_assignment(line: Line) -> None:
@@ -217,11 +202,6 @@ def test_offsets_before_the_start_of_an_assignment(line: Line) -> None:
     assert line.went_back == [(TP, 48, 50)]
     line.poll(*of(TP, 49, 50, 51))
     assert line.sealed == {TP: [50, 51]}
-
-
-def test_an_offset_that_comes_twice_is_taken_once(line: Line) -> None:
-    line.poll(*of(TP, 5, 5, 6))
-    assert line.sealed == {TP: [5, 6]}
 
 
 # --- back-pressure --------------------------------------------------------------------------------------------------
@@ -238,15 +218,6 @@ def test_what_is_sealed_is_skipped_when_it_comes_again_after_a_pause(line: Line)
     assert line.sealed == {TP: [1, 2, 3, 4, 5, 6], OTHER: [1, 2]}
     assert line.stored == {TP: 6, OTHER: 2}
     assert line.went_back == []
-
-
-def test_the_offsets_of_what_is_skipped_are_committed_all_the_same(line: Line) -> None:
-    line.poll(*of(TP, 1, 2, 3))
-    assert line.sealed == {TP: [1, 2, 3]}
-    line.pause()
-    line.poll(*of(TP, 1, 2, 3))
-    assert line.stored == {TP: 3}
-    assert line.sealed == {TP: [1, 2, 3]}
 
 
 def test_a_new_assignment_takes_what_the_former_had(line: Line) -> None:
@@ -349,13 +320,6 @@ def test_each_message_counts_and_the_first_of_each_partition_gives_the_age(line:
     times = set(line.assignments.oldest_uncommitted.values())
     assert sorted(line.assignments.oldest_uncommitted) == [TP, OTHER]
     assert times == {KafkaMessage(None).timestamp()[1] / 1000}
-
-
-def test_messages_that_are_read_again_after_a_pause_count_again(line: Line) -> None:
-    line.poll(*of(TP, 0, 1, 2))
-    line.pause()
-    line.poll(*of(TP, 0, 1, 2))
-    assert line.checkpoints.consumed == 6
 
 
 def test_a_commit_in_the_middle_leaves_the_age_of_the_poll_behind_it(line: Line) -> None:

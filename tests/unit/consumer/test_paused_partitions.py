@@ -121,13 +121,6 @@ def test_each_partition_goes_on_as_soon_as_its_own_claim_is_through(bench: Bench
     assert (bench.consumer.paused, bench.consumer.positions) == (set(), {P0: 42, P1: 7})
 
 
-def test_a_partition_is_resumed_only_once_it_is_where_it_is_to_begin(bench: Bench) -> None:
-    bench.claims.starts = {P0: Start(42)}
-    bench.admission.begin([P0], "aaaaaaaa")
-    bench.admission.turn()
-    assert bench.consumer.calls == ["seek 0 to 42", "resume 0", "seek 0 to 42"], "the last seek wakes the client"
-
-
 def test_no_record_before_the_claim_is_expected_from_then_on(bench: Bench) -> None:
     bench.claims.starts = {P0: Start(42)}
     bench.admission.begin([P0], "aaaaaaaa")
@@ -195,14 +188,6 @@ def test_a_client_that_is_not_that_far_is_asked_again(bench: Bench) -> None:
     assert bench.consumer.calls == ["seek 0 to 42", "resume 0", "seek 0 to 42"], "the last seek wakes the client"
 
 
-def test_another_error_of_seeking_is_no_matter_of_waiting(bench: Bench) -> None:
-    bench.consumer.seek_errors = [KafkaError._FATAL]
-    bench.admission.begin([P0], "aaaaaaaa")
-    with pytest.raises(RetryableError, match=r"going to offset \d+ of "):
-        bench.admission.turn()
-    assert bench.consumer.paused == {P0}
-
-
 def test_a_claim_that_failed_for_good_is_raised(bench: Bench) -> None:
     def fail() -> list[Any]:
         raise FatalError("reading the journal", "access denied")
@@ -216,18 +201,12 @@ def test_a_claim_that_failed_for_good_is_raised(bench: Bench) -> None:
 # --- during back-pressure -------------------------------------------------------------------------------------------
 
 
-def test_during_back_pressure_nothing_is_resumed(bench: Bench) -> None:
-    bench.admission.begin([P0, P1], "aaaaaaaa")
-    bench.consumer.begin_backpressure()
-    bench.admission.turn()
-    assert (bench.consumer.calls, bench.consumer.paused) == ([], {P0, P1})
-
-
 def test_claims_that_came_through_during_back_pressure_count_after_it(bench: Bench) -> None:
     bench.claims.starts = {P0: Start(42), P1: Start(7)}
     bench.admission.begin([P0, P1], "aaaaaaaa")
     bench.consumer.begin_backpressure()
     bench.admission.turn()
+    assert (bench.consumer.calls, bench.consumer.paused) == ([], {P0, P1})
     bench.consumer.end_backpressure()
     bench.admission.turn()
     assert bench.consumer.positions == {P0: 42, P1: 7}
@@ -323,15 +302,6 @@ def test_a_partition_given_away_while_it_waits_is_not_touched_any_more(bench: Be
     bench.admission.turn()
     bench.admission.turn()
     assert (bench.consumer.calls, bench.consumer.paused) == (calls, set())
-
-
-def test_the_claim_of_a_partition_given_away_counts_for_nothing_while_others_wait(bench: Bench) -> None:
-    bench.claims.held_back = {P0}
-    bench.admission.begin([P0, P1], "aaaaaaaa")
-    bench.admission.end([P1])
-    bench.consumer.paused.discard(P1)
-    bench.admission.turn()
-    assert (bench.consumer.calls, bench.consumer.paused) == ([], {P0})
 
 
 def test_a_partition_given_away_after_its_claim_and_before_its_turn_is_not_read(bench: Bench) -> None:

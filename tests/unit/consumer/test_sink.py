@@ -47,14 +47,6 @@ def test_while_the_writer_is_busy_the_batch_grows(bench: Bench) -> None:
     assert bench.sealed == [{TP: list(range(11))}]
 
 
-def test_an_idle_turn_seals_what_waited_for_the_writer(bench: Bench) -> None:
-    bench.pipeline.is_idle = False
-    bench.consume(0, 1, 2)
-    bench.pipeline.is_idle = True
-    bench.sink.turn()
-    assert bench.sealed == [{TP: [0, 1, 2]}]
-
-
 def test_a_flush_seals_what_is_left(bench: Bench) -> None:
     bench.after(1, bench.pipeline.deliver_all)
     bench.consume(0)
@@ -91,11 +83,6 @@ def test_rows_of_one_offset_stay_in_one_batch(bench: Bench) -> None:
     assert bench.sealed == [{TP: [0, 1, 1, 1, 1]}]
 
 
-def test_batches_are_numbered_one_after_another(bench: Bench) -> None:
-    bench.consume(*range(9))
-    assert [batch.number for batch in bench.pipeline.batches] == [1, 2, 3]
-
-
 # --- flush ----------------------------------------------------------------------------------------------------------
 
 
@@ -118,13 +105,6 @@ def test_a_flush_waits_for_all_batches_also_those_sealed_before_it(bench: Bench)
     assert seen == [1, 2]
 
 
-def test_a_flush_waits_for_batches_sealed_before_it_when_it_seals_none(bench: Bench) -> None:
-    bench.consume(0, 1, 2)
-    bench.after(2, bench.pipeline.deliver_all)
-    bench.sink.flush()
-    assert bench.pipeline.delivered == 1
-
-
 @pytest.mark.parametrize("rows", [0, 2])
 def test_a_flush_after_a_failure_raises_it_each_time(bench: Bench, rows: int) -> None:
     bench.consume(*range(rows))
@@ -132,16 +112,6 @@ def test_a_flush_after_a_failure_raises_it_each_time(bench: Bench, rows: int) ->
     for _ in range(3):
         with pytest.raises(FatalError, match="access denied"):
             bench.sink.flush()
-
-
-def test_a_failure_while_a_flush_waits_ends_it(bench: Bench) -> None:
-    def fail() -> None:
-        bench.pipeline.failure = BROKEN
-
-    bench.consume(0)
-    bench.after(1, fail)
-    with pytest.raises(FatalError):
-        bench.sink.flush()
 
 
 def test_a_failure_in_the_moment_of_delivery_does_not_pass_unseen(bench: Bench) -> None:
@@ -304,20 +274,6 @@ def test_under_load_batches_grow_instead_of_multiplying() -> None:
     assert len(bench.sealed) == 1
 
 
-def test_what_comes_in_while_the_writer_is_busy_is_gathered_for_a_second_after_it() -> None:
-    bench = Bench(gather_seconds=1.0)
-    bench.pipeline.is_idle = False
-    bench.consume(0, 1, 2)
-    bench.clock.now += 10.0
-    bench.consume(3)
-    bench.pipeline.is_idle = True
-    bench.consume(4)
-    assert bench.sealed == []
-    bench.clock.now += 1.0
-    bench.consume(5)
-    assert bench.sealed == [{TP: [0, 1, 2, 3, 4, 5]}]
-
-
 def test_a_full_buffer_ends_no_batch() -> None:
     """What fills it is in the pipeline; there is room again as soon as that is converted."""
     bench = Bench(max_buffer_bytes=1_000)
@@ -429,11 +385,3 @@ def test_with_a_size_that_is_wanted_rows_wait_until_no_more_come() -> None:
     bench.sink.turn()
     assert bench.sealed == [{TP: list(range(6))}]
     assert bench.pipeline.batches[0].reason == "6 rows, and no more come"
-
-
-def test_what_waits_for_its_second_goes_with_the_checkpoint() -> None:
-    bench = Bench(gather_seconds=1.0)
-    bench.consume(0, 1, 2)
-    bench.after(0.0, bench.pipeline.deliver_all)
-    bench.sink.flush()
-    assert bench.sealed == [{TP: [0, 1, 2]}]

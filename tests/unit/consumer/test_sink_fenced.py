@@ -1,7 +1,5 @@
 """The sink when another member writes one of its partitions: nothing is committed, and the process does not go on."""
 
-import threading
-
 import pytest
 from quixstreams.sinks import SinkBackpressureError
 
@@ -59,37 +57,18 @@ def test_a_partition_fenced_while_the_flush_waits_holds_it_up(bench: Bench) -> N
         bench.sink.flush()
 
 
-def test_rows_read_again_after_the_pause_are_sealed_once(bench: Bench) -> None:
-    bench.consume(0, 1)
-    fence(bench)
-    with pytest.raises(SinkBackpressureError):
-        bench.sink.flush()
-    bench.sink.unassign([TP, OTHER])
-    bench.sink.assign([TP, OTHER])
-    bench.consume(0, 1)
-    bench.sink.flush()
-    assert bench.sealed == [{TP: [0, 1]}, {TP: [0, 1]}]
-    first, second = (batch.parts[0].owner for batch in bench.pipeline.batches)
-    assert first != second
-
-
-def test_while_partitions_are_given_away_the_flush_gives_up_with_the_reason(bench: Bench) -> None:
+@pytest.mark.parametrize("is_stop", [True, False])
+def test_the_last_flush_of_an_assignment_gives_up_with_the_reason(bench: Bench, *, is_stop: bool) -> None:
     bench.consume(0)
     fence(bench)
-    bench.sink.revoking(active=True)
-    with pytest.raises(RetryableError, match="was taken over by another member") as raised:
-        bench.sink.flush()
-    assert "a restart sets it right; nothing is lost" in raised.value.hint
-    assert not bench.sink.last_flush_ok
-
-
-def test_while_the_process_stops_the_flush_gives_up_with_the_reason(bench: Bench) -> None:
-    bench.consume(0)
-    fence(bench)
-    bench.sink.stopping()
+    if is_stop:
+        bench.sink.stopping()
+    else:
+        bench.sink.revoking(active=True)
     with pytest.raises(RetryableError, match="was taken over by another member") as raised:
         bench.sink.flush()
     assert raised.value.exit_code == 75
+    assert not bench.sink.last_flush_ok
 
 
 def test_being_fenced_for_long_while_the_partition_stays_ends_the_process(bench: Bench) -> None:
@@ -127,16 +106,6 @@ def test_being_fenced_is_forgotten_when_the_assignment_ends(bench: Bench) -> Non
     assert bench.sink.last_flush_ok
 
 
-def test_a_new_assignment_of_the_partition_is_not_fenced(bench: Bench) -> None:
-    fence(bench)
-    bench.sink.unassign([TP, OTHER])
-    bench.sink.assign([TP, OTHER])
-    bench.consume(0)
-    bench.sink.flush()
-    bench.clock.advance(60)
-    bench.sink.turn()
-
-
 def test_news_of_an_ended_assignment_say_nothing_about_the_present_one(bench: Bench) -> None:
     former = token(bench)
     bench.sink.unassign([TP, OTHER])
@@ -146,24 +115,6 @@ def test_news_of_an_ended_assignment_say_nothing_about_the_present_one(bench: Be
     bench.sink.flush()
     bench.clock.advance(60)
     bench.sink.turn()
-
-
-def test_other_partitions_are_not_fenced_with_it(bench: Bench) -> None:
-    fence(bench)
-    bench.sink.unassign([OTHER])
-    with pytest.raises(SinkBackpressureError):
-        bench.sink.flush()
-    bench.sink.unassign([TP])
-    bench.sink.assign([OTHER])
-    bench.sink.flush()
-
-
-def test_news_come_from_any_thread(bench: Bench) -> None:
-    thread = threading.Thread(target=fence, args=(bench,))
-    thread.start()
-    thread.join(10.0)
-    with pytest.raises(SinkBackpressureError):
-        bench.sink.flush()
 
 
 def test_batches_do_not_count_as_delivered_once_rows_of_them_were_dropped(bench: Bench) -> None:

@@ -40,17 +40,6 @@ def test_a_flush_that_failed_holds_up_until_its_batches_are_in_the_lake(bench: B
     assert not bench.sink.last_flush_ok  # nothing is committed yet
 
 
-def test_a_short_hiccup_pauses_nothing(bench: Bench) -> None:
-    def recover() -> None:
-        bench.pipeline.obstacle = None
-        bench.pipeline.deliver_all()
-
-    bench.consume(0)
-    bench.pipeline.obstacle = AWAY
-    bench.after(2, recover)
-    bench.sink.flush()
-
-
 def test_a_short_hiccup_late_in_a_long_flush_pauses_nothing(bench: Bench) -> None:
     def hiccup() -> None:
         bench.pipeline.obstacle = AWAY

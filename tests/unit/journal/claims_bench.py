@@ -10,52 +10,22 @@ from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.claim import PartitionClaim
 from app.journal.claims import Claim, Claims
 from app.journal.document import FencedError
-from app.journal.entry import JournaledFile
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
 from app.journal.kafka_watch import TopicIds
 from app.journal.log import GenerationLog, Progress
 from app.journal.ownership import JournalOwnership
 from app.journal.start_offset import StartFrom
-from app.journal.takeover import Takeover
 from app.model import TopicPartition
+from app.monitoring.metrics import Metrics
 from app.timings import Timings
 from tests.unit.journal import journal_bench
-from tests.unit.journal.journal_bench import P0, ROOTS, begin_at, intent
+from tests.unit.journal.journal_bench import P0, begin_at, intent
 from tests.unit.pipeline.pipeline_line import wait_until
 
 A, B, FORMER, ANOTHER = "aaaaaaaa", "bbbbbbbb", "ffffffff", "eeeeeeee"
 AWAY = RetryableError("asking", "no route to host")
 DENIED = FatalError("asking", "access denied")
-
-
-class Kafka:
-    """Kafka's answers."""
-
-    def __init__(self) -> None:
-        self.offsets = PartitionOffsets(None, 0, 100, "id")
-        self.errors: list[Exception] = []
-        self.errors_of: dict[TopicPartition, list[Exception]] = {}
-        self.id_errors: list[Exception] = []
-        self.asked: list[TopicPartition] = []
-        self.on_ask: Callable[[], None] = lambda: None
-
-    def of(self, tp: TopicPartition) -> PartitionOffsets:
-        self.asked.append(tp)
-        self.on_ask()
-        if self.errors:
-            raise self.errors.pop(0)
-        if self.errors_of.get(tp):
-            raise self.errors_of[tp].pop(0)
-        return self.offsets
-
-    def topic_id(self, topic: str) -> str:
-        if self.id_errors:
-            raise self.id_errors.pop(0)
-        return self.offsets.topic_id
-
-    def cluster_id(self) -> str:
-        return self.offsets.cluster_id
 
 
 class Bench:
@@ -66,13 +36,14 @@ class Bench:
         self.journals = journal_bench.Bench(tmp_path)
         self.lake = self.journals.lake
         self.store = self.journals.store
-        self.kafka = Kafka()
+        self.kafka = self.journals.kafka
+        self.kafka.offsets = PartitionOffsets(None, 0, 100, "id")
+        self.metrics = Metrics()
         self.ended: set[str] = set()
         self.fenced: list[str] = []
         self.closed: list[tuple[str, FencedError]] = []  # told by claims
         self.members: list[bool | Exception] = []  # whether Kafka has us in the group, by turns; then it has
-        self.catalog_errors: list[ConnectorError] = []
-        self.registered: list[list[str]] = []
+        self.registered = self.journals.registered
         self.made: list[Claims] = []
         self.ownership = JournalOwnership(
             self.is_current, lambda token, _: self.fenced.append(token), fresh_seconds=10.0
@@ -88,16 +59,8 @@ class Bench:
         check_group: Callable[[], ConnectorError | None] = lambda: None,
     ) -> Claims:
         claims = Claims(
-            takeover=Takeover(
-                self.store,
-                "data/t",
-                "group",
-                roots=ROOTS,
-                offsets=self.kafka,
-                register=self.register,
-                now=self.journals.epoch,
-            ),
-            new_generation=self.generation,
+            takeover=self.journals.takeover(),
+            new_generation=self.journals.generation,
             ownership=self.ownership if exactly_once else None,
             offsets=self.kafka,
             is_current=self.is_current,
@@ -108,6 +71,7 @@ class Bench:
             check_group=check_group,
             is_member=self._is_member,
             on_fenced=lambda token, error: self.closed.append((token, error)),
+            metrics=self.metrics,
             timings=self.timings,
         )
         self.made.append(claims)
@@ -122,14 +86,6 @@ class Bench:
             raise answer
         return answer
 
-    def generation(self, token: str) -> Generation:
-        return self.journals.generation(token)
-
-    def register(self, files: Sequence[JournaledFile]) -> None:
-        if self.catalog_errors:
-            raise self.catalog_errors.pop(0)
-        self.registered.append([file.key for file in files])
-
     def left_behind(
         self,
         end: int,
@@ -141,7 +97,7 @@ class Bench:
         tps: Sequence[TopicPartition] = (P0,),
     ) -> Generation:
         """What a former owner has done: of the first partition, unless others are named too."""
-        former = self.generation(FORMER)
+        former = self.journals.generation(FORMER)
         self.journals.claim(former, tps, begin=lambda tp, _: begin_at(tp, end, topic_id, cluster_id))
         if pending:
             former.intend(intent(*pending, batch=0, ends=dict.fromkeys(tps, end + 10)))

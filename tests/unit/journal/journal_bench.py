@@ -23,6 +23,36 @@ BODY = b"0123456789"  # of every file
 PLACEHOLDER = b"no rows"
 
 
+class Kafka:
+    """Kafka's answers."""
+
+    def __init__(self) -> None:
+        self.offsets = PartitionOffsets(None, 0, 1_000, "id")
+        self.offsets_of: dict[TopicPartition, PartitionOffsets] = {}
+        self.errors: list[Exception] = []
+        self.errors_of: dict[TopicPartition, list[Exception]] = {}
+        self.id_errors: list[Exception] = []
+        self.asked: list[TopicPartition] = []
+        self.on_ask: Callable[[], None] = lambda: None
+
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
+        self.asked.append(tp)
+        self.on_ask()
+        if self.errors:
+            raise self.errors.pop(0)
+        if self.errors_of.get(tp):
+            raise self.errors_of[tp].pop(0)
+        return self.offsets_of.get(tp, self.offsets)
+
+    def topic_id(self, _: str) -> str:
+        if self.id_errors:
+            raise self.id_errors.pop(0)
+        return self.offsets.topic_id
+
+    def cluster_id(self) -> str:
+        return self.offsets.cluster_id
+
+
 class Bench:
     """A store, and as many generations as one likes."""
 
@@ -34,24 +64,7 @@ class Bench:
         self.epoch = Clock()
         self.registered: list[list[str]] = []
         self.catalog_errors: list[ConnectorError] = []
-        self.kafka = PartitionOffsets(None, 0, 1_000, "id")
-        self.kafka_of: dict[TopicPartition, PartitionOffsets] = {}
-        self.kafka_errors: list[Exception] = []
-        self.asked: list[TopicPartition] = []
-
-    # --- what Kafka and the catalog answer --------------------------------------------------------------------------
-
-    def of(self, tp: TopicPartition) -> PartitionOffsets:
-        self.asked.append(tp)
-        if self.kafka_errors:
-            raise self.kafka_errors.pop(0)
-        return self.kafka_of.get(tp, self.kafka)
-
-    def topic_id(self, _: str) -> str:
-        return self.kafka.topic_id
-
-    def cluster_id(self) -> str:
-        return self.kafka.cluster_id
+        self.kafka = Kafka()
 
     def register(self, files: Sequence[JournaledFile]) -> None:
         if self.catalog_errors:
@@ -96,7 +109,7 @@ class Bench:
 
     def takeover(self) -> Takeover:
         return Takeover(
-            self.store, "data/t", "group", roots=ROOTS, offsets=self, register=self.register, now=self.epoch
+            self.store, "data/t", "group", roots=ROOTS, offsets=self.kafka, register=self.register, now=self.epoch
         )
 
     def fill(self, keys: Collection[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import RetryableError
 from app.journal.generation import Generation
-from tests.unit.journal.journal_bench import OURS, P0, P1, Bench, begin_at, file, intent
+from tests.unit.journal.journal_bench import P0, P1, Bench, begin_at, file, intent
 
 _TRIES = 4
 
@@ -34,14 +34,6 @@ def take_over(owner: Generation, end: int) -> None:
     progress = begin_at(P0, end).progress
     assert progress is not None
     owner.take_over([progress], ())
-
-
-def test_a_beginning_whose_answer_is_lost_is_repeated(bench: Bench) -> None:
-    owner = bench.generation()
-    bench.store.lost_answers = 1
-    assert patiently(lambda: take_over(owner, 9)) >= 1
-    assert (bench.log().owner, bench.end(), bench.log().seq) == (OURS, 9, 1)
-    owner.verify_ownership()
 
 
 def test_a_beginning_repeated_with_another_offset_goes_by_the_later(bench: Bench) -> None:
@@ -112,14 +104,3 @@ def test_an_advance_in_the_midst_of_an_intent_whose_answer_is_lost_changes_nothi
     (progress, _) = bench.log().partitions
     assert (bench.log().state, bench.log().files, progress.end, progress.to) == ("pending", (file("1"),), -1, 9)
     owner.verify_ownership()
-
-
-def test_a_write_that_was_lost_itself_is_repeated(bench: Bench) -> None:
-    owner = bench.begun()
-    bench.store.refuse_small = lambda key: RetryableError(f"writing {key}", "no route to host")
-    with pytest.raises(RetryableError):
-        owner.intend(intent("1"))
-    assert bench.log().state == "done"
-    bench.store.refuse_small = lambda _: None
-    owner.intend(intent("1"))
-    assert (bench.log().state, bench.log().seq) == ("pending", 2)

@@ -110,6 +110,18 @@ def test_a_batch_without_anything_to_store_is_not_announced(store: MoodyStore) -
 # --- upload ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_batch_is_left_out_where_another_object_has_the_name_of_one_of_its_files(
+    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
+) -> None:
+    """A placeholder for example, after another member has rolled the batch back."""
+    files = written(tmp_path, "a", "b")
+    other = tmp_path / "lake" / Destination(store, ROOT).data_file(files[0]).key
+    other.parent.mkdir(parents=True)
+    other.write_text("no rows")
+    assert Shipment(files, store, pool).run() is None
+    assert other.read_text() == "no rows"
+
+
 def test_all_files_are_stored_under_their_keys(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
     stored = Shipment(written(tmp_path, "NYC", "a%2Fb"), store, pool).run()
     name = "data_sensors-0_0000000000000000000-9_0a1b2c3d4e5f607100000003-0.parquet"
