@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from app.storage.azure.store import AzureStore
-from app.storage.azure.target import AzureTarget
 from app.storage.base import ObjectStore, StoredObject
 from app.storage.gcs.store import GcsStore
-from app.storage.gcs.target import GcsTarget
 from app.storage.local.store import LocalStore
+from app.storage.targets import AzureTarget, GcsTarget
 from bench.lake import DOWNLOADS_AT_ONCE
 from dev.azurite import LocalAzurite
 from dev.gcs_server import LocalGcsServer

@@ -10,7 +10,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from app.storage.s3.target import S3Target
+from app.storage.targets import S3Target
 from dev.minio_binary import minio_binary
 from dev.server import NativeServer, free_ports
 

@@ -10,9 +10,7 @@ from typing import Any, Final, TypeVar
 
 from app.config import parsers as parse
 from app.config.targets import StorageTarget
-from app.storage.azure.target import AzureTarget
-from app.storage.local.target import LocalTarget
-from app.storage.s3.target import S3Target
+from app.storage.targets import AzureTarget, LocalTarget, S3Target
 
 DEFAULT_REGION: Final = "us-east-1"
 

@@ -27,10 +27,7 @@ from app.config.variables import Variables
 from app.container import MemoryLimit, memory_limit
 from app.errors import ConfigError
 from app.formatting import escape_control
-from app.storage.azure.target import AzureTarget
-from app.storage.gcs.target import GcsTarget
-from app.storage.local.target import LocalTarget
-from app.storage.s3.target import S3Target
+from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target
 
 DEFAULT_PREFIX: Final = "data"
 PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
@@ -78,7 +75,7 @@ class Settings(Variables):
             case "s3":
                 return self._s3(address.name)
             case "gs":
-                return GcsTarget(address.name, _revealed(self.gcs_credentials_json), may_create=self.create_bucket)
+                return GcsTarget(address.name, _revealed(self.gcs_credentials_json))
             case "az":
                 return self._azure(address.name)
             case "file":
@@ -103,7 +100,6 @@ class Settings(Variables):
             connection_string=_revealed(self.azure_storage_connection_string),
             key=_revealed(self.azure_storage_key),
             sas_token=_revealed(self.azure_storage_sas_token),
-            may_create=self.create_bucket,
         )
 
     @property

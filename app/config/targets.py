@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from app.storage.azure.target import AzureTarget
-from app.storage.gcs.target import GcsTarget
-from app.storage.local.target import LocalTarget
-from app.storage.s3.target import S3Target
+from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target
 
 StorageTarget = S3Target | GcsTarget | AzureTarget | LocalTarget
 

@@ -1,12 +1,9 @@
 """Builds the store that the settings name."""
 
 from app.config.settings import Settings
-from app.storage.azure.target import AzureTarget
 from app.storage.base import ObjectStore
-from app.storage.gcs.target import GcsTarget
 from app.storage.local.store import LocalStore
-from app.storage.local.target import LocalTarget
-from app.storage.s3.target import S3Target
+from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target
 
 
 def new_store(settings: Settings) -> ObjectStore:

@@ -1,6 +1,6 @@
 """The interface of a store, and what all stores have in common."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -85,7 +85,7 @@ class ObjectStore(Protocol):
         ...
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Read up to ``length`` bytes from ``start`` on; fewer where the object ends."""
+        """Read up to ``length`` bytes from ``start``, which lies inside the object; fewer where the object ends."""
         ...
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
@@ -144,9 +144,3 @@ _TYPES = {".parquet": "application/vnd.apache.parquet", ".json": "application/js
 def content_type(key: str) -> str:
     """The ``Content-Type`` to store an object with."""
     return _TYPES.get(Path(key).suffix, "application/octet-stream")
-
-
-def holds(path: Path, chunks: Iterable[bytes]) -> bool:
-    """Whether these are the bytes of the file."""
-    with path.open("rb") as file:
-        return all(file.read(len(chunk)) == chunk for chunk in chunks) and not file.read(1)

@@ -32,10 +32,6 @@ _HINTS = {
     errno.EPERM: "Give the user this process runs as the right to read and write there",
     errno.ENOENT: "It was deleted meanwhile, or its folder is gone; restart",
     errno.EROFS: "The file system is mounted read-only; mount it writable",
-    errno.EDQUOT: "Raise the quota or delete what is no longer needed, then restart",
-    errno.ENOTDIR: "There is a file where a folder is needed; move it away",
-    errno.EEXIST: "There is a file where a folder is needed; move it away",
-    errno.EISDIR: "There is a folder where the file is to go; move it away",
 }
 
 
@@ -50,7 +46,7 @@ def os_translated(doing: str) -> Iterator[None]:
 
 def translate(error: OSError, doing: str) -> ConnectorError:
     """The error as the user is to see it, retryable or not."""
-    cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
+    cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error)
     if error.errno == errno.ENOSPC:
         return RetryableError(doing, cause, "Free some space on that disk")
     if error.errno in _PASSING:

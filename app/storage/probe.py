@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from app.errors import ConnectorError, FatalError
 from app.storage.base import ChangedError, ObjectStore
 
-_FIRST, _SECOND, _THIRD = (f'{{"probe": {number}}}'.encode() for number in range(3))
+_FIRST, _SECOND = b'{"probe": 1}', b'{"probe": 2}'
 
 
 def try_out(store: ObjectStore, prefix: str) -> None:
@@ -56,9 +56,6 @@ def _exercise(store: ObjectStore, key: str) -> None:
         second = store.write(key, _SECOND, replaces=first)
     except ChangedError:
         raise _unlike_a_store(store, key, "its own versions are taken for somebody else's") from None
-    with contextlib.suppress(ChangedError):
-        store.write(key, _THIRD, replaces=first)
-        raise _unlike_a_store(store, key, "a version was replaced though another one had been named")
     found = store.read(key)
     if found is None or (found.body, found.etag) != (_SECOND, second):
         raise _unlike_a_store(store, key, "what was written does not come back")

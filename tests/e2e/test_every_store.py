@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from app.storage.azure.store import AzureStore
-from app.storage.azure.target import AzureTarget
 from app.storage.gcs.store import GcsStore
-from app.storage.gcs.target import GcsTarget
 from app.storage.local.store import LocalStore
 from app.storage.s3.store import S3Store
+from app.storage.targets import AzureTarget, GcsTarget
 from dev.azurite import LocalAzurite
 from dev.gcs_server import LocalGcsServer
 from dev.minio import LocalMinio

@@ -112,7 +112,7 @@ def test_a_missing_bucket_is_created_only_if_a_setting_says_so(
         connector.wait_for_log("CONNECTED!")
     else:
         message = _refusal(connector, exit_code=2)
-        assert message.startswith(f"connecting to s3://{bucket}: there is no such bucket. ")
+        assert message.startswith(f"connecting to s3://{bucket}: The specified bucket does not exist (NoSuchBucket). ")
         assert "CREATE_BUCKET=true" in message
 
     found = [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]

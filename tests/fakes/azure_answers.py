@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from app.storage.azure.client import LIMITS, Limits
 from app.storage.azure.store import AzureStore
-from app.storage.azure.target import AzureTarget
+from app.storage.targets import AzureTarget
 from tests.fakes.canned_server import Answer
 
 SERVED = {"x-ms-request-id": "1", "x-ms-version": "2026-01-01"}
@@ -52,17 +52,16 @@ def refusal(
 
 
 def azure_store(
-    url: str, *, key: str | None = KEY, sas_token: str | None = None, may_create: bool = True, limits: Limits = LIMITS
+    url: str, *, key: str | None = KEY, sas_token: str | None = None, limits: Limits = LIMITS
 ) -> AzureStore:
     """A store for the container ``lake`` of the account ``acme`` at a canned server."""
     return AzureStore(
         AzureTarget(
             "lake",
             account="acme",
-            endpoint_url=url,
+            endpoint_url=f"{url}/acme",
             key=None if sas_token else key,
             sas_token=sas_token,
-            may_create=True,
         ),
         max_workers=2,
         limits=limits,

@@ -16,7 +16,7 @@ from app.journal.entry import claim_key, is_log, log_key
 from app.journal.log import GenerationLog, Progress, parse_log
 from app.model import StoredFile, TopicPartition
 from app.storage.base import ChangedError, Document, StoredObject
-from app.storage.conditional import ConditionalWriter, Replaces, Seen
+from app.storage.conditional import ConditionalWriter, Replaces, Seen, Version
 from app.table.catalog_table import CatalogTable, TableProperties
 from tests.faults.lanes import Network
 
@@ -24,6 +24,7 @@ URI = "s3://lake"
 ROOT = "data/t"
 DEAD_LETTERS = "data/_dead_letter/t"
 GROUP = "group"
+STORED_AT = datetime(2024, 1, 1, tzinfo=UTC)
 PLACEHOLDER = "placeholder"  # in place of an ETag
 _T = TypeVar("_T")
 RowId = tuple[int, int, int]  # partition, offset, and which of its rows
@@ -33,6 +34,10 @@ RowId = tuple[int, int, int]  # partition, offset, and which of its rows
 class _Object:
     body: bytes
     etag: str
+
+
+def _version(etag: str) -> Version:
+    return Version(etag, STORED_AT)
 
 
 class MemoryStore:
@@ -48,8 +53,8 @@ class MemoryStore:
     def __init__(self, network: Network, violations: list[str]) -> None:
         self._network = network
         self.violations = violations
-        self._writer: ConditionalWriter[bytes, str] = ConditionalWriter(URI, self._put, self._look)
-        self._files: ConditionalWriter[bytes, str] = ConditionalWriter(URI, self._put_file, self._look)
+        self._writer: ConditionalWriter[bytes] = ConditionalWriter(URI, self._put, self._look)
+        self._files: ConditionalWriter[bytes] = ConditionalWriter(URI, self._put_file, self._look)
         self.refuses_overwrites = True
         self.objects: dict[str, _Object] = {}
         self.rows: dict[str, list[RowId]] = {}  # of every Parquet file that ever was
@@ -90,7 +95,7 @@ class MemoryStore:
         return self._request(f"read {key}", lambda: self.objects[key].body[start : start + length], changes=False)
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        return self._writer.write(key, body, replaces)
+        return self._writer.write(key, body, replaces).etag
 
     def probe_conditions(self, prefix: str) -> None:
         """It knows them."""
@@ -119,15 +124,15 @@ class MemoryStore:
             changes=changes,
         )
 
-    def _put(self, key: str, body: bytes, replaces: Replaces) -> str:
-        return self._request(f"write {key}", lambda: self._store_document(key, body, replaces))
+    def _put(self, key: str, body: bytes, replaces: Replaces) -> Version:
+        return _version(self._request(f"write {key}", lambda: self._store_document(key, body, replaces)))
 
-    def _put_file(self, key: str, body: bytes, replaces: Replaces) -> str:
-        return self._request(f"upload {key}", lambda: self._store_file(key, body))
+    def _put_file(self, key: str, body: bytes, replaces: Replaces) -> Version:
+        return _version(self._request(f"upload {key}", lambda: self._store_file(key, body)))
 
-    def _look(self, key: str, body: bytes) -> Seen[str] | None:
+    def _look(self, key: str, body: bytes) -> Seen | None:
         found = self._request(f"read back {key}", lambda: self.objects.get(key), changes=False)
-        return Seen(found.etag, found.body == body, found.etag) if found else None
+        return Seen(_version(found.etag), found.body == body) if found else None
 
     def _store_document(self, key: str, body: bytes, replaces: Replaces) -> str:
         present = self.objects.get(key)
@@ -173,7 +178,7 @@ class MemoryStore:
         self.objects.pop(key, None)
 
     def _stored(self, key: str, size: int) -> StoredObject:
-        return StoredObject(key, size, datetime(2024, 1, 1, tzinfo=UTC))
+        return StoredObject(key, size, STORED_AT)
 
     # --- as the test sees it ----------------------------------------------------------------------------------------
 

@@ -238,9 +238,9 @@ MUTANTS = (
     Mutant(
         "a late upload overwrites a placeholder",
         "app/storage/conditional.py",
-        "            return self._put_in_place_of(key, body, None)",
-        "            return self._put(key, body, WHATEVER_IS_THERE)",
-        ("tests/unit/storage/s3/test_store_replace.py",),
+        "return self._put_or_find(key, body, None, ChangedError)",
+        "return self._put(key, body, WHATEVER_IS_THERE)",
+        ("tests/unit/storage/test_answers.py",),
     ),
     Mutant(
         "a refused upload counts as stored",

@@ -33,8 +33,8 @@ from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
-from app.storage.local.target import LocalTarget
 from app.storage.probe import try_out
+from app.storage.targets import LocalTarget
 from app.table.catalog_table import CatalogTable
 from app.table.layout import TIME_COLUMNS
 from app.table.location import TableLocation

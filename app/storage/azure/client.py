@@ -1,11 +1,7 @@
 """The client that talks to a container: address, credentials, time-outs, connections."""
 
-import binascii
-import ipaddress
-from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import requests
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
@@ -15,9 +11,8 @@ from azure.storage.blob import ContainerClient
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
-from app.http_headers import fits_header
-from app.storage.azure.errors import Grant, NotAzureError
-from app.storage.azure.target import AzureTarget
+from app.storage.cloud_store import UnexpectedAnswerError
+from app.storage.targets import AzureTarget
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -33,11 +28,6 @@ _SPARE_CONNECTIONS = 2
 # Bytes. What is larger is sent in blocks of this size, which nobody sees until a last request makes an object of
 # them. Each thread holds one in memory.
 BLOCK = 8 << 20
-
-_CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
-_ENDPOINT = "AZURE_ENDPOINT_URL"
-_KEY = "AZURE_STORAGE_KEY"
-_SAS = "AZURE_STORAGE_SAS_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +68,7 @@ class MachineIdentity:
             raise ClientAuthenticationError(error.message) from error
 
 
-def new_client(target: AzureTarget, max_workers: int, limits: Limits, doing: str) -> ContainerClient:
+def new_client(target: AzureTarget, max_workers: int, limits: Limits) -> ContainerClient:
     """A client that raises only what ``app.storage.azure.errors`` translates; all threads may use it at once.
 
     Raises:
@@ -109,80 +99,18 @@ def new_client(target: AzureTarget, max_workers: int, limits: Limits, doing: str
     }
     try:
         if target.connection_string:
-            _require_a_grant(target.connection_string, doing)
             return ContainerClient.from_connection_string(target.connection_string, target.container, **options)
-        return ContainerClient(_address(target), target.container, _credential(target, doing), **options)
+        address = target.endpoint_url or f"https://{target.account}.blob.core.windows.net"
+        return ContainerClient(address, target.container, _credential(target), **options)
     except ValueError as error:  # its text names the parts of a connection string, and shows none
-        hint = f"Check {_CONNECTION_STRING}" if target.connection_string else f"Check {_ENDPOINT}, or set {_KEY}"
-        raise ConfigError(doing, str(error).rstrip("."), hint) from None
+        hint = "Check AZURE_STORAGE_CONNECTION_STRING, or AZURE_ENDPOINT_URL and AZURE_STORAGE_KEY"
+        raise ConfigError(f"connecting to {target.uri}", str(error).rstrip("."), hint) from None
 
 
-def grant_of(target: AzureTarget) -> Grant:
-    """The credentials, as errors name them."""
-    if target.connection_string:
-        signature = _parts(target.connection_string).get("sharedaccesssignature")
-        return Grant.of_signature(_CONNECTION_STRING, signature) if signature else Grant(_CONNECTION_STRING)
+def _credential(target: AzureTarget) -> "AzureNamedKeyCredential | AzureSasCredential | TokenCredential":
     if target.key:
-        return Grant(_KEY)
-    return Grant.of_signature(_SAS, target.sas_token.lstrip("?")) if target.sas_token else Grant(None)
-
-
-def _address(target: AzureTarget) -> str:
-    """The address of the account's blob service, without the container.
-
-    An emulator has no name of its own for each account: there the account is the first part of the path.
-    """
-    if target.endpoint_url is None:
-        return f"https://{target.account}.blob.core.windows.net"
-    parts = urlsplit(target.endpoint_url)
-    if target.account and not parts.path.strip("/") and _serves_many_accounts(parts.hostname or ""):
-        return f"{target.endpoint_url.rstrip('/')}/{target.account}"
-    return target.endpoint_url
-
-
-def _credential(target: AzureTarget, doing: str) -> "AzureNamedKeyCredential | AzureSasCredential | TokenCredential":
-    if target.key:
-        _require_base64(target.key, doing)
-        return AzureNamedKeyCredential(target.account or _account_in(_address(target)), target.key)
-    if target.sas_token:
-        token = target.sas_token.lstrip("?")
-        if not fits_header(token) or "sig=" not in token:
-            raise ConfigError(doing, "the shared access signature has no sig=", f"Check {_SAS}: sv=...&sig=...")
-        return AzureSasCredential(token)
-    return MachineIdentity()
-
-
-def _parts(connection_string: str) -> dict[str, str]:
-    pairs = (part.partition("=")[::2] for part in connection_string.split(";"))
-    return {name.strip().lower(): value for name, value in pairs}
-
-
-def _require_a_grant(connection_string: str, doing: str) -> None:
-    """Refuse a text without credentials: the library would ask anonymously, and the answer would name public access."""
-    if not _parts(connection_string).keys() & {"accountkey", "sharedaccesssignature", "usedevelopmentstorage"}:
-        cause = "the connection string has neither AccountKey nor SharedAccessSignature"
-        raise ConfigError(doing, cause, f"Check {_CONNECTION_STRING}: is it whole?")
-
-
-def _require_base64(key: str, doing: str) -> None:
-    try:
-        b64decode(key, validate=True)
-    except (binascii.Error, ValueError):
-        raise ConfigError(doing, "the account key is not base64", f"Check {_KEY}: is it whole?") from None
-
-
-def _serves_many_accounts(host: str) -> bool:
-    """Whether it is an emulator's: an IP address, or a name within this network."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return "." not in host
-    return True
-
-
-def _account_in(address: str) -> str:
-    parts = urlsplit(address)
-    return parts.path.strip("/") or (parts.hostname or "").partition(".")[0]
+        return AzureNamedKeyCredential(target.account or "", target.key)
+    return AzureSasCredential(target.sas_token.lstrip("?")) if target.sas_token else MachineIdentity()
 
 
 def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -193,4 +121,4 @@ def _refuse_what_is_not_azure(answer: "PipelineResponse[Any, Any]") -> None:
     """A web server or proxy that says 200 to everything must not look like a store that took every object."""
     response = answer.http_response
     if response.status_code < requests.codes.multiple_choices and "x-ms-request-id" not in response.headers:
-        raise NotAzureError("the answer has no x-ms-request-id")
+        raise UnexpectedAnswerError("the answer is not that of Azure Blob Storage")

@@ -16,7 +16,6 @@ from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
-from app.storage.gcs.errors import translated
 
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 _EMULATOR = "STORAGE_EMULATOR_HOST"  # the library's own variable: a server for tests, which asks for no credentials
@@ -24,8 +23,6 @@ _EMULATOR = "STORAGE_EMULATOR_HOST"  # the library's own variable: a server for 
 # takes a right which writing to the bucket does not need.
 _NO_BUCKET_IN_TRACES = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 _KEY = "GCS_CREDENTIALS_JSON"
-_KEY_FIELDS = ("client_email", "private_key", "token_uri")
-_KEY_HINT = f"Set {_KEY} to the whole text of the JSON file that Google gives for a service account's key"
 
 # Connections above the upload threads: a listing beside them, and one that is just being given back.
 _SPARE_CONNECTIONS = 2
@@ -65,46 +62,32 @@ def new_client(credentials_json: str | None, max_workers: int, doing: str) -> Cl
         doing: what it is made for, for messages.
 
     Raises:
-        ConfigError: a key that is none, or no credentials anywhere.
+        ConfigError: a key that is none.
+        GoogleAuthError: no credentials anywhere.
     """
     os.environ.setdefault(_NO_BUCKET_IN_TRACES, "true")
-    credentials, project = _credentials(credentials_json, doing)
+    credentials = _credentials(credentials_json, doing)
     session = AuthorizedSession(credentials)
     connections = HTTPAdapter(pool_connections=1, pool_maxsize=max_workers + _SPARE_CONNECTIONS)
     session.mount("https://", connections)
     session.mount("http://", connections)
     session.auth = _as_it_is  # else a .netrc of the user's would replace the token
-    return Client(project=project, credentials=credentials, _http=session)
+    return Client(project=None, credentials=credentials, _http=session)
 
 
 def _as_it_is(request: PreparedRequest) -> PreparedRequest:
     return request
 
 
-def _credentials(credentials_json: str | None, doing: str) -> tuple[Credentials, str | None]:
-    """Credentials, and the project they belong to as far as it is known."""
-    if credentials_json is not None:
-        return _from_key(credentials_json, doing)
-    if os.environ.get(_EMULATOR):
-        return AnonymousCredentials(), os.environ.get("GOOGLE_CLOUD_PROJECT")
-    with translated(doing):
-        credentials, project = google.auth.default(scopes=_SCOPES)
-    return credentials, project
-
-
-def _from_key(text: str, doing: str) -> tuple[Credentials, str | None]:
+def _credentials(key: str | None, doing: str) -> Credentials:
+    if key is None:
+        return AnonymousCredentials() if os.environ.get(_EMULATOR) else google.auth.default(scopes=_SCOPES)[0]
     try:
-        key = json.loads(text)
-    except ValueError:
-        raise ConfigError(doing, f"{_KEY} is not JSON", _KEY_HINT) from None
-    kind = key.get("type") if isinstance(key, dict) else None
-    if kind != "service_account":
-        cause = f"{_KEY} holds no service account's key" + (f" but credentials of type {kind}" if kind else "")
-        raise ConfigError(doing, cause, f"{_KEY_HINT}. Other credentials are named by GOOGLE_APPLICATION_CREDENTIALS")
-    if missing := [name for name in _KEY_FIELDS if not key.get(name)]:
-        raise ConfigError(doing, f"{_KEY} lacks {', '.join(missing)}", _KEY_HINT)
-    try:
-        credentials = service_account.Credentials.from_service_account_info(key, scopes=_SCOPES)
-    except ValueError:  # its message may hold parts of the key
-        raise ConfigError(doing, f"the private_key in {_KEY} cannot be read", _KEY_HINT) from None
-    return credentials, key.get("project_id")
+        found: Credentials = service_account.Credentials.from_service_account_info(json.loads(key), scopes=_SCOPES)
+    except (ValueError, TypeError, AttributeError):  # a message of these may hold parts of the key
+        hint = (
+            "Set it to the whole text of the JSON file that Google gives for a service account's key; other "
+            "credentials are named by GOOGLE_APPLICATION_CREDENTIALS"
+        )
+        raise ConfigError(doing, f"{_KEY} holds no service account's key", hint) from None
+    return found

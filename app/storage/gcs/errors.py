@@ -7,17 +7,19 @@ from http import HTTPStatus
 
 import requests
 from google.api_core.exceptions import GoogleAPICallError, RetryError
-from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, last_words, one_line
+from app.storage.cloud_store import MissingBucketError
 from app.storage.error_rules import PASSES, ErrorRules, Rule
 
-CREDENTIALS_HINT = (
+PROXY_HINT = "Check STORAGE_URL, and any proxy on the way"
+_CREDENTIALS_HINT = (
     "Set GCS_CREDENTIALS_JSON to the text of a service account's key or GOOGLE_APPLICATION_CREDENTIALS to its file, "
-    "or give the machine a service account"
+    "or give the machine a service account; check that account and key exist and are enabled"
 )
-PROXY_HINT = "Check any proxy on the way"
+_BUCKET_HINT = "Check STORAGE_URL; create the bucket, then restart"
 _SHOWN_CHARACTERS = 300
 
 _OF_GOOGLE = (
@@ -29,30 +31,24 @@ _OF_GOOGLE = (
     RetryError,
     requests.RequestException,
 )
-_ONE_OBJECT = "object mutation operations"
 _PERMISSION = re.compile(r"\bstorage\.[a-zA-Z]+\.[a-zA-Z]+")
 _CLOCK = "short-lived token"  # what Google says of a signature whose times lie in the future or long ago
-
-_BILLING_HINT = "Enable billing for the bucket's project, then restart"
 
 # By the reason that an answer gives, or by words of its message.
 _RULES = ErrorRules(
     {
+        "object mutation operations": Rule(
+            RetryableError,
+            "Google takes about one write of the same object a second: raise COMMIT_INTERVAL if this goes on",
+        ),
         "rateLimitExceeded": PASSES,
         "userRateLimitExceeded": PASSES,
         "quotaExceeded": PASSES,
-        "billing": Rule(FatalError, _BILLING_HINT),
-        "accountDisabled": Rule(FatalError, _BILLING_HINT),
-        "accessNotConfigured": Rule(
-            FatalError, "Enable the Cloud Storage API in the project of the credentials, then restart"
-        ),
-        "requester pays": Rule(FatalError, "Turn off requester pays for the bucket, then restart"),
         "retention": Rule(
             FatalError,
             "The connector replaces its journal and deletes files of failed batches: take the retention policy, lock "
             "or hold off the bucket",
         ),
-        "nvalid bucket name": Rule(ConfigError, "Set STORAGE_URL to gs:// and the name of a bucket"),
     },
     # A resumable upload whose session is gone (410) begins again; a conflict (409) is another request at the object.
     passing=frozenset(
@@ -69,7 +65,7 @@ _RULES = ErrorRules(
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise what Google's libraries raise inside as a ``ConnectorError`` about ``doing``."""
+    """Raise errors of Google's libraries from inside as a ``ConnectorError`` about ``doing``."""
     try:
         yield
     except _OF_GOOGLE as error:
@@ -96,7 +92,7 @@ def translate(error: BaseException, doing: str) -> ConnectorError:
 
 
 def message_of(error: GoogleAPICallError | InvalidResponse) -> str:
-    """What Google says about a refusal; empty where the answer has no words of it."""
+    """The message of a refusal; empty where the answer has no words of Google's."""
     return _said(error.response)[0] if error.response is not None else ""
 
 
@@ -109,14 +105,16 @@ def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
     rule = _RULES.find(words, status)
     if rule is not None:
         headers = {name.lower(): value for name, value in response.headers.items()}
-        return rule.apply(doing, cause, headers, _passing_hint(message))
+        return rule.apply(doing, cause, headers, "" if message else PROXY_HINT)
+    if status == HTTPStatus.NOT_FOUND:  # an object that is not there is no error
+        return MissingBucketError(doing, cause, _BUCKET_HINT)
     if status == HTTPStatus.UNAUTHORIZED:
-        return FatalError(doing, cause, f"The credentials are not accepted. {CREDENTIALS_HINT}")
+        return FatalError(doing, cause, _CREDENTIALS_HINT)
     if status == HTTPStatus.FORBIDDEN:
-        return FatalError(doing, cause, _grant(message))
-    if status == HTTPStatus.NOT_FOUND:
-        return FatalError(doing, cause, "It was deleted meanwhile; restart")
-    return FatalError(doing, cause, f"Check STORAGE_URL. {PROXY_HINT}")
+        named = _PERMISSION.search(message)
+        hint = f"Grant {named.group() if named else 'access'} on the bucket to this account"
+        return FatalError(doing, cause, f"{hint}: the role Storage Object User has all rights that are needed")
+    return FatalError(doing, cause, PROXY_HINT)
 
 
 def _said(response: requests.Response) -> tuple[str, str]:
@@ -130,42 +128,23 @@ def _said(response: requests.Response) -> tuple[str, str]:
         return ("", "") if text.startswith("<") else (text, "")  # a web page is somebody else's
 
 
-def _passing_hint(message: str) -> str:
-    if not message:
-        return "The answer has no words of Google's: check any proxy on the way"
-    if _ONE_OBJECT in message:
-        return "Google takes about one write of the same object a second: raise COMMIT_INTERVAL if this goes on"
-    return ""
-
-
-def _grant(message: str) -> str:
-    """Which right to ask for, as the answer names it."""
-    named = _PERMISSION.search(message)
-    wanted = f"Grant {named.group()} on the bucket" if named else "Grant access to the bucket"
-    return f"{wanted} to this account: the role Storage Object User has all rights that are needed. Check STORAGE_URL"
-
-
 def _from_credentials(error: GoogleAuthError, doing: str) -> ConnectorError:
     first = error.args[0] if error.args else error
     if isinstance(error, DefaultCredentialsError):
-        return ConfigError(doing, _plain(str(first)), CREDENTIALS_HINT)
+        return ConfigError(doing, _plain(str(first)), _CREDENTIALS_HINT)
     network = next((each for each in (error, first) if isinstance(each, TransportError)), None)
     if network is not None:
         hint = "Check that the network lets us reach Google's token service, or the machine's metadata server"
         return RetryableError(doing, f"no token came: {_reason(network)}", hint)
     cause = f"no token was given: {_plain(str(first))}"
-    if error.retryable:
-        return RetryableError(doing, cause)
-    if _CLOCK in cause:
-        return RetryableError(doing, cause, "Set this machine's clock (NTP)")
-    hint = "Check that the service account and its key exist and are enabled"
-    return FatalError(doing, cause, hint if isinstance(error, RefreshError) else CREDENTIALS_HINT)
+    if error.retryable or _CLOCK in cause:
+        return RetryableError(doing, cause, "Set this machine's clock (NTP)" if _CLOCK in cause else "")
+    return FatalError(doing, cause, _CREDENTIALS_HINT)
 
 
 def _from_network(error: requests.RequestException, doing: str) -> ConnectorError:
     if isinstance(error, requests.exceptions.SSLError) and "EOF" not in str(error):
-        hint = "For a private authority set REQUESTS_CA_BUNDLE to its file"
-        return FatalError(doing, _reason(error), hint)
+        return FatalError(doing, _reason(error), "For a private authority set REQUESTS_CA_BUNDLE to its file")
     if isinstance(error, requests.exceptions.InvalidJSONError):
         return RetryableError(doing, "the answer is not Google's", PROXY_HINT)
     if isinstance(error, requests.ConnectionError | requests.Timeout | requests.exceptions.ChunkedEncodingError):
@@ -179,5 +158,4 @@ def _reason(error: BaseException) -> str:
 
 def _plain(message: str) -> str:
     """One line of bounded length without a full stop, to stand inside a sentence."""
-    line = one_line(message)
-    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
+    return cut(one_line(message), _SHOWN_CHARACTERS)

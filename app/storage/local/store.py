@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from app.errors import ConfigError, FatalError
-from app.storage.base import CHUNK, ChangedError, Document, StoredObject
+from app.errors import FatalError
+from app.storage.base import CHUNK, Document, StoredObject
+from app.storage.conditional import changed
 from app.storage.os_errors import os_translated
 
 logger = logging.getLogger(__name__)
@@ -48,17 +49,9 @@ class LocalStore:
 
     def connect(self, prefix: str) -> None:
         """Create the folder when missing, and prove that it can be written and listed where the prefix leads."""
-        doing = f"connecting to {self.uri}"
-        if self._root.exists() and not self._root.is_dir():
-            raise ConfigError(doing, "it is a file, not a folder", "Set STORAGE_URL to the address of a folder")
-        with os_translated(doing):
+        with os_translated(f"connecting to {self.uri}"):
             folder = self._root / prefix
-            try:
-                _make_folder(folder)
-            except FileNotFoundError:  # as /proc says
-                raise ConfigError(
-                    doing, "its file system takes no folders", "Set STORAGE_URL to another folder"
-                ) from None
+            _make_folder(folder)
             probe = _unfinished_file_in(folder)
             probe.touch(exist_ok=False)
             probe.unlink()
@@ -91,7 +84,7 @@ class LocalStore:
                     with suppress(FileNotFoundError):  # a placeholder that was deleted meanwhile
                         if _etag_of_file(target) == _etag_of_file(path):
                             return _stored_object(key, target.stat())
-                    raise self._changed(key) from None
+                    raise changed(self.uri, key) from None
 
     def overwrite(self, key: str, body: bytes) -> None:
         """Put a small file in place of whatever is there."""
@@ -121,7 +114,11 @@ class LocalStore:
     def read(self, key: str) -> Document | None:
         """Read a small file, or ``None`` when there is none. Its ETag is a hash of its content."""
         with self._reaching(f"reading {self.uri}/{key}", key) as path:
-            return _document(path)
+            try:
+                body = path.read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return Document(body, _etag(body))
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Read up to ``length`` bytes from ``start`` on; fewer, or none, where the file ends."""
@@ -130,37 +127,33 @@ class LocalStore:
             return file.read(length)
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        """Store a small file in place of the version ``replaces``.
-
-        A lock keeps other writers out meanwhile, other processes and machines with the same folder included.
-        """
+        """Store a small file in place of the version ``replaces``."""
         with self._reaching(f"writing {self.uri}/{key}", key) as target:
             _make_folder(target.parent)
-            with _locked(target.parent):
-                found = _document(target)
-                if found is not None and found.body == body:  # our own, from a try that failed after the renaming
-                    _sync_folder(target.parent)
-                    return found.etag
-                if (found.etag if found else None) != replaces:
-                    raise self._changed(key)
-                _put_in_place(BytesIO(body), target)
+            self._swap(key, target, BytesIO(body), _etag(body), replaces)
         return _etag(body)
 
     def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
-        """Put the file in place of the version ``replaces``; the lock that ``write`` takes keeps others out."""
+        """Put the file in place of the version ``replaces``."""
         with self._reaching(f"replacing {self.uri}/{key}", key) as target:
-            ours = _etag_of_file(path)
             if not target.parent.is_dir():
-                raise self._changed(key)
-            with _locked(target.parent):
-                found = _etag_of_file(target) if target.is_file() else None
-                if found == ours:  # from a try that failed after the renaming
-                    _sync_folder(target.parent)
-                    return _stored_object(key, target.stat())
-                if found != replaces:
-                    raise self._changed(key)
-                with path.open("rb") as source:
-                    return _stored_object(key, _put_in_place(source, target))
+                raise changed(self.uri, key)
+            with path.open("rb") as source:
+                return _stored_object(key, self._swap(key, target, source, _etag_of_file(path), replaces))
+
+    def _swap(self, key: str, target: Path, source: BinaryIO, ours: str, replaces: str | None) -> os.stat_result:
+        """Put a file in place of a version; ``ours`` is the ETag that it will have.
+
+        A lock keeps other writers out meanwhile, other processes and machines with the same folder included.
+        """
+        with _locked(target.parent):
+            found = _etag_of_file(target) if target.is_file() else None
+            if found == ours:  # from a try that failed after the renaming
+                _sync_folder(target.parent)
+                return target.stat()
+            if found != replaces:
+                raise changed(self.uri, key)
+            return _put_in_place(source, target)
 
     def download(self, key: str, path: Path) -> str:
         """Copy the file; nothing is left of one that does not arrive whole. Its ETag is a hash of its content."""
@@ -210,9 +203,6 @@ class LocalStore:
             unfinished.unlink()
         else:
             unfinished.replace(target)
-
-    def _changed(self, key: str) -> ChangedError:
-        return ChangedError(f"{self.uri}/{key} is not the version that was to be replaced")
 
     def _require_root(self, doing: str) -> None:
         """Refuse a folder that went away: a share that is no longer mounted must not look like an empty lake."""
@@ -268,14 +258,6 @@ def _locked(folder: Path) -> Iterator[None]:
     with (folder / _LOCK).open("ab") as lock:  # closing the file gives the lock back, as does the end of the process
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _document(path: Path) -> Document | None:
-    try:
-        body = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return Document(body, _etag(body))
 
 
 def _etag(body: bytes) -> str:

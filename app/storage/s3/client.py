@@ -11,8 +11,7 @@ from botocore.config import Config
 
 from app.errors import ConfigError
 from app.http_headers import fits_header
-from app.storage.s3.errors import ADDRESS_HINT, Question, translated
-from app.storage.s3.target import S3Target
+from app.storage.targets import S3Target
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -45,47 +44,34 @@ class Limits:
 LIMITS: Final = Limits()
 
 
-def new_client(target: S3Target, max_workers: int, limits: Limits, asked: Question) -> "S3Client":
+def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client":
     """Make a client.
 
     Args:
         target: the bucket and the credentials.
         max_workers: how many threads will use it at once; sizes the connection pool.
         limits: time-outs and tries.
-        asked: what it is made for, for messages.
 
     Raises:
-        ConnectorError: keys, endpoint or region that no client can be made with; a role that does not answer.
+        ConfigError: keys, endpoint or region that no client can be made with.
+        BotoCoreError: no keys can be had from the machine's role.
     """
+    doing = f"connecting to {target.uri}"
     for name, value in (("AWS_ACCESS_KEY_ID", target.access_key), ("AWS_SESSION_TOKEN", target.session_token)):
         if value and not fits_header(value):
             cause = f"{name} holds a blank or another character that no key has"
-            raise ConfigError(asked.doing, cause, "Set it again, without quotes and line ends")
-    _check_files(target, asked)
+            raise ConfigError(doing, cause, "Set it again, without quotes and line ends")
     try:
-        with translated(asked):
-            return _session(target).client(
-                "s3",
-                endpoint_url=target.endpoint_url,
-                aws_access_key_id=target.access_key,
-                aws_secret_access_key=target.secret_key,
-                aws_session_token=target.session_token,
-                config=_config(target, max_workers, limits),
-            )
+        return _session(target).client(
+            "s3",
+            endpoint_url=target.endpoint_url,
+            aws_access_key_id=target.access_key,
+            aws_secret_access_key=target.secret_key,
+            aws_session_token=target.session_token,
+            config=_config(target, max_workers, limits),
+        )
     except ValueError as error:  # botocore's own check of the two
-        raise ConfigError(asked.doing, str(error), ADDRESS_HINT) from error
-
-
-def _check_files(target: S3Target, asked: Question) -> None:
-    """See that the files are there that botocore opens with the first request, in the middle of anything."""
-    names = ["AWS_CA_BUNDLE"]
-    if target.access_key is None and os.environ.get("AWS_ROLE_ARN"):
-        names.append("AWS_WEB_IDENTITY_TOKEN_FILE")
-    for name in names:
-        path = os.environ.get(name)
-        if path and not os.access(path, os.R_OK):
-            cause = f"{name} names {path}, which is not there or may not be read"
-            raise ConfigError(asked.doing, cause, "Correct it, or mount the file")
+        raise ConfigError(doing, str(error), "Check AWS_ENDPOINT_URL and AWS_REGION") from error
 
 
 def _session(target: S3Target) -> boto3.session.Session:
@@ -95,12 +81,12 @@ def _session(target: S3Target) -> boto3.session.Session:
     same address as their buckets; AWS has not, so that it must be forgotten for an address at AWS.
     """
     core = botocore.session.Session()
-    if target.endpoint_url and is_aws(target.endpoint_url) and not os.environ.get("AWS_ENDPOINT_URL_STS"):
+    if target.endpoint_url and _is_aws(target.endpoint_url) and not os.environ.get("AWS_ENDPOINT_URL_STS"):
         core.set_config_variable("ignore_configured_endpoint_urls", True)
     return boto3.session.Session(botocore_session=core, region_name=target.region)
 
 
-def is_aws(endpoint_url: str | None) -> bool:
+def _is_aws(endpoint_url: str | None) -> bool:
     """Whether the store is Amazon's own: no endpoint, or one of its public or private (VPC) addresses."""
     host = urlsplit(endpoint_url).hostname if endpoint_url else None
     return endpoint_url is None or (host or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))
@@ -109,7 +95,7 @@ def is_aws(endpoint_url: str | None) -> bool:
 def _config(target: S3Target, max_workers: int, limits: Limits) -> Config:
     # Off AWS the checksums that boto3 adds since 1.36 make some stores refuse an upload.
     checksums: Literal["when_supported", "when_required"] = (
-        "when_supported" if is_aws(target.endpoint_url) else "when_required"
+        "when_supported" if _is_aws(target.endpoint_url) else "when_required"
     )
     return Config(
         max_pool_connections=max_workers + _SPARE_CONNECTIONS,

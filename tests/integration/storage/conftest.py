@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from app.storage.azure.store import AzureStore
-from app.storage.azure.target import AzureTarget
 from app.storage.gcs import client as gcs
 from app.storage.gcs.store import GcsStore
-from app.storage.gcs.target import GcsTarget
 from app.storage.local.store import LocalStore
 from app.storage.s3 import client as s3
 from app.storage.s3.store import S3Store
+from app.storage.targets import AzureTarget, GcsTarget
 from dev.azurite import LocalAzurite
 from dev.gcs_server import LocalGcsServer
 from dev.minio import LocalMinio
@@ -104,8 +103,8 @@ def gcs_store(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Ca
     """Make a store for a bucket of the server."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)
 
-    def make(bucket: str, *, may_create: bool = False, limits: gcs.Limits = gcs.LIMITS) -> GcsStore:
-        return GcsStore(GcsTarget(bucket, may_create=may_create), max_workers=WORKERS, limits=limits)
+    def make(bucket: str, *, limits: gcs.Limits = gcs.LIMITS) -> GcsStore:
+        return GcsStore(GcsTarget(bucket), max_workers=WORKERS, limits=limits)
 
     return make
 

@@ -15,7 +15,7 @@ from azure.identity import DefaultAzureCredential
 
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.azure.store import AzureStore
-from app.storage.azure.target import AzureTarget
+from app.storage.targets import AzureTarget
 from dev.azurite import LocalAzurite
 from tests.fakes.canned_server import Answer, CannedServer
 
@@ -97,17 +97,6 @@ def test_the_identity_of_the_machine_lets_in(guarded: LocalAzurite, monkeypatch:
     (request,) = identity.requests  # the token serves for as long as it is valid
     assert request.headers["x-identity-header"] == HEADER
     assert "resource=https://storage.azure.com" in request.path
-
-
-def test_a_token_that_ends_is_renewed(guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch) -> None:
-    with CannedServer(given(token(60), 60), given(token(3600))) as identity:
-        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
-        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
-        lake = store(guarded)
-        lake.connect("")
-        lake.connect("")
-
-    assert len(identity.requests) == 2
 
 
 def test_an_identity_that_the_account_does_not_know_is_named(

@@ -37,15 +37,6 @@ def test_what_is_written_is_read_with_the_etag_that_writing_gave(place: Place) -
     assert [(found.key, found.size) for found in place.store.list("t/")] == [(KEY, 2)]
 
 
-def test_an_empty_object_is_an_object(place: Place) -> None:
-    etag = place.store.write(KEY, b"", replaces=None)
-
-    assert place.store.read(KEY) == Document(b"", etag)
-    assert place.store.read_range(KEY, 0, 10) == b""
-    with pytest.raises(ChangedError):
-        place.store.write(KEY, b"{}", replaces=None)
-
-
 def test_the_version_that_was_read_can_be_replaced_again_and_again(place: Place) -> None:
     etag = place.store.write(KEY, b"0", replaces=None)
     for number in range(1, 4):
@@ -120,12 +111,6 @@ def test_of_many_writers_at_once_each_version_has_one_successor(deciding_place: 
 )
 def test_a_part_is_read_up_to_the_end_of_the_object(place: Place, big: bytes, start: int, length: int) -> None:
     assert place.store.read_range("t/f.parquet", start, length) == big[start : start + length]
-
-
-@pytest.mark.parametrize("start", [2_259_000, 3_000_000])
-def test_there_is_nothing_behind_the_end(place: Place, big: bytes, start: int) -> None:
-    assert len(big) == 2_259_000
-    assert place.store.read_range("t/f.parquet", start, 10) == b""
 
 
 def test_what_is_downloaded_is_the_object(place: Place, big: bytes, tmp_path: Path) -> None:

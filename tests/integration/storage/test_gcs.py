@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import ConfigError, RetryableError
+from app.errors import RetryableError
 from app.storage.base import ChangedError
 from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.store import GcsStore
 from dev.gcs_server import LocalGcsServer
-from tests.faults.proxy import Answer, Cut, FaultProxy, Lost, Request, Rule, Say, nth, on
+from tests.faults.proxy import Answer, Cut, FaultProxy, Request, Rule, Say, nth, on
 
 Make = Callable[..., GcsStore]
 
@@ -32,47 +32,6 @@ def big(tmp_path: Path) -> Path:
     path = tmp_path / "big.parquet"
     path.write_bytes(bytes(range(251)) * (BIG // 251 + 1))
     return path
-
-
-def test_the_address_is_that_of_the_bucket(gcs_store: Make) -> None:
-    assert gcs_store("lake").uri == "gs://lake"
-
-
-def test_a_missing_bucket_is_created_where_allowed_and_connecting_again_is_fine(
-    gcs_store: Make, gcs_bucket: str, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "sinks")
-    store = gcs_store(f"{gcs_bucket}-new", may_create=True)
-
-    store.connect("")
-    store.connect("")
-    store.upload(file, "f.parquet")
-
-    assert [found.key for found in store.list("")] == ["f.parquet"]
-
-
-def test_a_missing_bucket_is_refused_where_creating_is_not_allowed(gcs_store: Make, gcs_bucket: str) -> None:
-    with pytest.raises(ConfigError, match=rf"gs://{gcs_bucket}-new: there is no such bucket.*STORAGE_URL"):
-        gcs_store(f"{gcs_bucket}-new").connect("")
-
-
-def test_conditions_hold_and_the_probe_leaves_nothing(gcs_store: Make, gcs_bucket: str) -> None:
-    store = gcs_store(gcs_bucket)
-
-    store.probe_conditions("t/_journal/")
-
-    assert list(store.list("")) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("f.parquet", "application/vnd.apache.parquet"), ("f.json", "application/json")]
-)
-def test_files_say_what_they_are(
-    gcs_store: Make, gcs_server: LocalGcsServer, gcs_bucket: str, file: Path, name: str, kind: str
-) -> None:
-    gcs_store(gcs_bucket).upload(file, f"t/{name}")
-
-    assert gcs_server.client().bucket(gcs_bucket).get_blob(f"t/{name}").content_type == kind
 
 
 @pytest.fixture
@@ -179,15 +138,3 @@ def test_writes_of_an_object_that_come_too_fast_wait(gcs_store: Make, gcs_bucket
     found = store.read("t/f.json")
     assert found is not None
     assert found.body == b"1"
-
-
-def test_a_write_whose_answer_is_lost_is_found_out(gcs_store: Make, gcs_bucket: str, proxy: FaultProxy) -> None:
-    lost = proxy.add(Rule(on("POST"), Lost(), nth(1)))
-    store = gcs_store(gcs_bucket)
-
-    etag = store.write("t/f.json", b"{}", replaces=None)
-
-    assert lost.met == 1
-    found = store.read("t/f.json")
-    assert found is not None
-    assert (found.body, found.etag) == (b"{}", etag)

@@ -20,6 +20,15 @@ def test_a_good_store_is_left_as_it_was(place: Place) -> None:
     assert list(place.store.list("")) == []
 
 
+def test_a_store_that_decides_between_writers_is_told_nothing_of(
+    deciding_place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    deciding_place.store.probe_conditions(PREFIX)
+
+    assert deciding_place.store.refuses_overwrites
+    assert not [record for record in caplog.records if record.name.startswith("app")]
+
+
 class _Strange(LocalStore):
     def keys(self) -> list[str]:
         return [found.key for found in LocalStore.list(self, "")]
@@ -34,14 +43,6 @@ class _Stale(_Strange):
     def read(self, key: str) -> Document | None:
         found = super().read(key)
         return Document(b"older", found.etag) if found else None
-
-
-class _Careless(_Strange):
-    """Replaces whatever is there."""
-
-    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        found = super().read(key)
-        return super().write(key, body, replaces=found.etag if found else None)
 
 
 class _Anxious(_Strange):
@@ -78,7 +79,6 @@ class _Refusing(_Strange):
     [
         (_Forgetful, "what was written does not come back", 0),
         (_Stale, "what was written does not come back", 0),
-        (_Careless, "a version was replaced though another one had been named", 0),
         (_Anxious, "its own versions are taken for somebody else's", 0),
         (_Unlisted, "it was written, and is not listed", 0),
         (_Undead, "it was deleted, and is listed still", 1),

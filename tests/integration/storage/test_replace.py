@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import ConnectorError
 from app.storage.base import ChangedError
 from tests.integration.storage.place import Place
 
@@ -67,11 +66,3 @@ def test_a_replacement_that_is_repeated_is_done(place: Place, tmp_path: Path, ne
 
     assert place.store.replace(new, KEY, replaces=etag).size == first.size
     assert place.read(KEY) == NEW
-
-
-def test_a_file_that_is_not_there_cannot_replace_anything(place: Place, tmp_path: Path) -> None:
-    etag = stored(place, tmp_path)
-
-    with pytest.raises(ConnectorError, match=rf"(replac|upload|read)ing {place.store.uri}/{KEY}.*nowhere"):
-        place.store.replace(tmp_path / "nowhere", KEY, replaces=etag)
-    assert place.read(KEY) == OLD

@@ -46,14 +46,3 @@ def test_a_condition_that_is_ignored_for_parts_is_noticed(
         assert store.write("t/x", b"2", replaces=first)
     [warning] = caplog.messages
     assert "ignores conditions where an upload in parts is completed" in warning
-
-
-def test_a_store_that_heeds_them_is_told_nothing_of(
-    s3_store: Make, bucket: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = s3_store(bucket)
-
-    store.probe_conditions("t/_journal/")
-
-    assert not caplog.messages
-    assert list(store.list("")) == []

@@ -39,12 +39,6 @@ def test_every_object_is_encrypted_as_asked(
         assert found.get("SSEKMSKeyId", "").endswith(KMS_KEY if sse == "aws:kms" else "")
 
 
-def test_nothing_is_encrypted_unasked(s3_store: Make, s3_server: LocalMinio, bucket: str) -> None:
-    s3_store(bucket).write("_journal/0.json", b"{}", replaces=None)
-
-    assert "ServerSideEncryption" not in s3_server.client().head_object(Bucket=bucket, Key="_journal/0.json")
-
-
 def test_versions_are_told_apart_whatever_their_etag_is(s3_store: Make, bucket: str) -> None:
     store = s3_store(bucket, sse="aws:kms")
     store.probe_conditions("_journal/")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from app.errors import ConfigError, FatalError, RetryableError
+from app.errors import FatalError, RetryableError
 from app.monitoring.waits import Waits
 from app.service.starting import patiently
 from app.storage.s3.store import S3Store
@@ -67,25 +67,6 @@ def test_an_unknown_authority_names_the_variable(store: S3Store) -> None:
         store.connect("t/")
 
 
-def test_a_file_of_authorities_that_is_not_there_is_named(
-    store: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
-
-    with pytest.raises(ConfigError, match=rf"connecting to s3://lake: AWS_CA_BUNDLE names {tmp_path}/ca\.pem"):
-        store.connect("t/")
-
-
-def test_a_file_without_authorities_names_the_variable(
-    store: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "ca.pem").write_text("no certificate")
-    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
-
-    with pytest.raises(FatalError, match=r"connecting to s3://lake.*no certificate.*AWS_CA_BUNDLE"):
-        store.connect("t/")
-
-
 def test_https_goes_through_a_tunnel_of_the_proxy(
     store: S3Store, secure_server: LocalMinio, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,15 +91,6 @@ def test_http_goes_through_the_proxy(
 
     assert set(proxy.asked) == {s3_server.endpoint_url.removeprefix("http://")}
     assert len(proxy.asked) == 3
-
-
-def test_what_needs_no_proxy_goes_around_it(s3_store: Make, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ForwardProxy(refuses=True) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        monkeypatch.setenv("NO_PROXY", "example.com,127.0.0.1")
-        s3_store(bucket).connect("t/")
-
-    assert proxy.asked == []
 
 
 def test_a_proxy_that_refuses_is_named(store: S3Store, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from app.config.settings import Settings, SettingsError
 from app.container import MemoryLimit
-from app.storage.s3.target import S3Target
+from app.storage.targets import S3Target
 from tests.support.environment import CONNECTION, ENOUGH, ON_PLATFORM, load, problems
 
 

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.storage.azure.target import AzureTarget
-from app.storage.gcs.target import GcsTarget
-from app.storage.s3.target import S3Target
+from app.storage.targets import AzureTarget, GcsTarget, S3Target
 from tests.support.environment import BROKER_ALONE, CONNECTION, CREDENTIALS, ON_PLATFORM, load, problems
 
 AZURE = {**BROKER_ALONE, "STORAGE_URL": "az://lake"}

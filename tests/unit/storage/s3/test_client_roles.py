@@ -1,15 +1,15 @@
-"""Keys that nobody has set: of a machine, a container, or for a token; renewed before they expire."""
+"""Keys that a token of the machine gives; renewed before they expire."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from app.errors import ConfigError, RetryableError
+from app.errors import FatalError, RetryableError
 from app.storage.s3.store import S3Store
-from app.storage.s3.target import S3Target
+from app.storage.targets import S3Target
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.fakes.metadata_server import RoleServer
 from tests.fakes.outgoing import Outgoing
@@ -17,8 +17,6 @@ from tests.fakes.outgoing import Outgoing
 LASTING = timedelta(hours=6)
 EXPIRING = timedelta(minutes=5)  # botocore renews keys 10 to 15 minutes before they expire
 ARN = "arn:aws:iam::123456789012:role/lake-writer"
-
-Way = Callable[[RoleServer], None]
 
 
 @pytest.fixture(autouse=True)
@@ -46,32 +44,6 @@ def token(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(params=["machine", "container", "container with a token file", "web identity"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, token: Path) -> Way:
-    """Let keys come from a server in one of the ways that AWS has for it."""
-    asked_for = tmp_path / "authorization"
-    asked_for.write_text("container-token")
-
-    def variables(server: RoleServer) -> dict[str, str]:
-        container = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{server.url}/container"}
-        return {
-            "machine": {"AWS_EC2_METADATA_SERVICE_ENDPOINT": server.url},
-            "container": {**container, "AWS_CONTAINER_AUTHORIZATION_TOKEN": "container-token"},
-            "container with a token file": {**container, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(asked_for)},
-            "web identity": {
-                "AWS_WEB_IDENTITY_TOKEN_FILE": str(token),
-                "AWS_ROLE_ARN": ARN,
-                "AWS_ENDPOINT_URL_STS": server.url,
-            },
-        }[request.param]
-
-    def use(server: RoleServer) -> None:
-        for name, value in variables(server).items():
-            monkeypatch.setenv(name, value)
-
-    return use
-
-
 @pytest.fixture
 def lake() -> Iterator[CannedServer]:
     with CannedServer(Answer(200, headers={"ETag": '"1"'})) as server:
@@ -89,27 +61,6 @@ def keys_used(server: CannedServer) -> list[tuple[str, str]]:
         (each["authorization"].partition("Credential=")[2].partition("/")[0], each["x-amz-security-token"])
         for each in headers
     ]
-
-
-def test_the_keys_of_a_role_are_used_as_long_as_they_last(way: Way, lake: CannedServer, file: Path) -> None:
-    with RoleServer(LASTING) as roles:
-        way(roles)
-        bucket = store(lake.url)
-        bucket.upload(file, "a")
-        bucket.upload(file, "b")
-
-    assert keys_used(lake) == [("ROLEKEY1", "role-token-1")] * 2
-
-
-def test_keys_are_renewed_before_they_expire(way: Way, lake: CannedServer, file: Path) -> None:
-    with RoleServer(EXPIRING) as roles:
-        way(roles)
-        bucket = store(lake.url)
-        bucket.upload(file, "a")
-        bucket.upload(file, "b")
-
-    first, second = keys_used(lake)
-    assert first != second
 
 
 def test_a_token_that_is_replaced_is_read_again(
@@ -166,5 +117,5 @@ def test_a_token_that_is_not_there_is_named(token: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
     monkeypatch.setenv("AWS_ROLE_ARN", ARN)
 
-    with pytest.raises(ConfigError, match=f"connecting to s3://lake: AWS_WEB_IDENTITY_TOKEN_FILE names {token}"):
+    with pytest.raises(FatalError, match=f"connecting to s3://lake.*{token}"):
         store(None).connect("")

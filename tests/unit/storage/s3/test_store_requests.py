@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.storage.s3.store import S3Store
-from app.storage.s3.target import S3Target
+from app.storage.targets import S3Target
 from tests.fakes.outgoing import Outgoing
 
 KEY = "t/day=1/x.parquet"

@@ -8,7 +8,7 @@ import pytest
 
 from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.store import GcsStore
-from app.storage.gcs.target import GcsTarget
+from app.storage.targets import GcsTarget
 from tests.fakes.canned_server import Answer, CannedServer
 
 NO_RETRY = Limits(retry=RETRY.with_timeout(0))  # nothing is tried again by Google's library
@@ -38,10 +38,10 @@ def content(body: bytes, generation: int) -> Answer:
     return Answer(200, body, {"X-Goog-Generation": str(generation), "Content-Type": "application/json"})
 
 
-def listing(*names: str, token: str | None = None) -> Answer:
-    """A page of a listing; ``token`` leads to the next one."""
+def listing(*names: str, after: str = "") -> Answer:
+    """A page of a listing; ``after`` leads to the next one."""
     items = [{"name": name, "size": "4", "timeCreated": "2026-01-02T03:04:05.678Z"} for name in names]
-    return said({"kind": "storage#objects", "items": items, **({"nextPageToken": token} if token else {})})
+    return said({"kind": "storage#objects", "items": items, **({"nextPageToken": after} if after else {})})
 
 
 def refusal(status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> Answer:
@@ -55,14 +55,22 @@ def text(status: int, message: str) -> Answer:
     return Answer(status, message.encode(), {"Content-Type": "text/html; charset=UTF-8"})
 
 
+def google_store(url: str, *, bucket: str = "lake", limits: Limits = NO_RETRY) -> GcsStore:
+    """A store for a bucket at a canned server, which it finds at once and without credentials."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("STORAGE_EMULATOR_HOST", url)
+        store = GcsStore(GcsTarget(bucket), max_workers=2, limits=limits)
+        _ = store._bucket
+    return store
+
+
 @contextmanager
 def bucket_at(
-    *answers: Answer, bucket: str = "lake", create: bool = False, limits: Limits = NO_RETRY
+    *answers: Answer, bucket: str = "lake", limits: Limits = NO_RETRY
 ) -> Iterator[tuple[GcsStore, CannedServer]]:
     """A bucket on a server that gives these answers."""
-    with CannedServer(*answers) as server, pytest.MonkeyPatch.context() as patched:
-        patched.setenv("STORAGE_EMULATOR_HOST", server.url)
-        yield GcsStore(GcsTarget(bucket, may_create=create), max_workers=2, limits=limits), server
+    with CannedServer(*answers) as server:
+        yield google_store(server.url, bucket=bucket, limits=limits), server
 
 
 def methods(server: CannedServer) -> list[str]:

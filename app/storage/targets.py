@@ -1,0 +1,90 @@
+"""The address of each kind of store, and the access to it. No SDK is imported: settings are read before that."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class S3Target:
+    """A bucket on AWS or on another S3 store.
+
+    Attributes:
+        bucket: the bucket's name.
+        region: the bucket's region.
+        endpoint_url: the address of a store other than AWS.
+        access_key: with ``secret_key``, fixed keys; without both, boto3's default chain (environment, files, role).
+        secret_key: see ``access_key``.
+        session_token: goes with temporary keys.
+        may_create: whether to create a missing bucket.
+    """
+
+    bucket: str
+    region: str
+    endpoint_url: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    may_create: bool = False
+
+    @property
+    def uri(self) -> str:
+        """``s3://bucket``, on whatever endpoint: what readers and the catalog expect of every S3-compatible store."""
+        return f"s3://{self.bucket}"
+
+
+@dataclass(frozen=True, slots=True)
+class GcsTarget:
+    """A bucket of Google Cloud Storage.
+
+    Attributes:
+        bucket: the bucket's name.
+        credentials_json: the text of a service account's key; without it, the default chain of Google's libraries (a
+            file, workload identity, the machine's own service account).
+    """
+
+    bucket: str
+    credentials_json: str | None = field(default=None, repr=False)
+
+    @property
+    def uri(self) -> str:
+        """``gs://bucket``."""
+        return f"gs://{self.bucket}"
+
+
+@dataclass(frozen=True, slots=True)
+class AzureTarget:
+    """A container of Azure Blob Storage.
+
+    Attributes:
+        container: the container's name.
+        account: the storage account's name; not needed where ``endpoint_url`` or ``connection_string`` has it.
+        endpoint_url: the address of the account's blob service, where it is not ``<account>.blob.core.windows.net``.
+        connection_string: as the portal shows it; everything else is taken from it then.
+        key: one of the account's keys.
+        sas_token: a shared access signature. Without it and without a key, an identity of this machine is looked for:
+            environment, workload identity, managed identity, the Azure CLI.
+    """
+
+    container: str
+    account: str | None = None
+    endpoint_url: str | None = None
+    connection_string: str | None = field(default=None, repr=False)
+    key: str | None = field(default=None, repr=False)
+    sas_token: str | None = field(default=None, repr=False)
+
+    @property
+    def uri(self) -> str:
+        """``az://container``; which account it is in, readers know from their own settings."""
+        return f"az://{self.container}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTarget:
+    """A folder of this machine; a missing one is created."""
+
+    folder: Path
+
+    @property
+    def uri(self) -> str:
+        """``file:///folder``, as readers take it: not percent-encoded."""
+        return f"file://{self.folder}"

@@ -1,0 +1,184 @@
+"""What only stores of S3's protocol do: conditions that some do not know, rights, buckets that are created."""
+
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from app.errors import FatalError, RetryableError
+from app.storage.base import ChangedError
+from tests.fakes.canned_server import Answer, CannedServer
+from tests.fakes.s3_answers import holds, listing, refusal, s3_store, written
+
+KEY = "t/_journal/schema.json"
+OURS = b'{"by": "us"}'
+WRITTEN = written('"2"')
+UNKNOWN = refusal(501, "NotImplemented")
+CHANGED = refusal(412, "PreconditionFailed")
+MISSING = refusal(404, "NoSuchKey")
+BROKEN = refusal(500, "InternalError")
+
+
+def methods(server: CannedServer) -> list[str]:
+    return [request.method for request in server.requests]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "ours.parquet"
+    path.write_bytes(OURS)
+    return path
+
+
+def test_each_way_to_store_names_the_version_that_it_replaces(file: Path) -> None:
+    with CannedServer(WRITTEN) as server:
+        store = s3_store(server.url)
+        store.write(KEY, OURS, replaces=None)
+        store.write(KEY, OURS, replaces='"1"')
+        store.overwrite(KEY, OURS)
+        store.upload(file, "t/f.parquet")
+        store.replace(file, "t/f.parquet", replaces='"1"')
+
+    new, same, neither = {"if-none-match": "*"}, {"if-match": '"1"'}, dict[str, str]()
+    conditions = [
+        {name: value for name, value in put.headers.items() if name in ("if-match", "if-none-match")}
+        for put in server.requests
+    ]
+    assert conditions == [new, same, neither, new, same]
+    assert {(put.method, put.body) for put in server.requests} == {("PUT", OURS)}
+    assert {put.path: put.headers["content-type"] for put in server.requests} == {
+        f"/lake/{KEY}": "application/json",
+        "/lake/t/f.parquet": "application/vnd.apache.parquet",
+    }
+
+
+class TestWithoutConditions:
+    def test_an_object_is_read_and_checked_first_and_that_is_told_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        old, ours = holds(b"old", '"1"'), holds(OURS, '"2"')
+        with (
+            CannedServer(UNKNOWN, old, WRITTEN, ours, written('"4"')) as server,
+            caplog.at_level(logging.WARNING, "app"),
+        ):
+            store = s3_store(server.url)
+            assert store.write(KEY, OURS, replaces='"1"') == '"2"'
+            assert store.write(KEY, b"next", replaces='"2"') == '"4"'
+
+        assert methods(server) == ["PUT", "GET", "PUT", "GET", "PUT"]
+        assert not {"if-match", "if-none-match"} & server.requests[-1].headers.keys()
+        (warning,) = caplog.messages
+        assert "s3://lake knows no conditional writes" in warning
+
+    @pytest.mark.parametrize("found", [holds(b"theirs", '"3"'), MISSING])
+    def test_what_others_wrote_is_kept(self, file: Path, found: Answer) -> None:
+        with CannedServer(UNKNOWN, found, found, UNKNOWN, found) as server:
+            with pytest.raises(ChangedError):
+                s3_store(server.url).write(KEY, OURS, replaces='"1"')
+            with pytest.raises(ChangedError):
+                s3_store(server.url).replace(file, KEY, replaces='"1"')
+        assert methods(server) == ["PUT", "GET", "GET"] * 2
+
+    def test_a_lost_answer_is_found_out(self) -> None:
+        with CannedServer(UNKNOWN, holds(b"old", '"1"'), *[BROKEN] * 3, holds(OURS, '"2"')) as server:
+            assert s3_store(server.url).write(KEY, OURS, replaces='"1"') == '"2"'
+
+    def test_a_file_is_uploaded_whatever_is_there(self, file: Path) -> None:
+        with CannedServer(UNKNOWN, MISSING, WRITTEN, WRITTEN) as server:
+            store = s3_store(server.url)
+            for _ in range(2):
+                store.upload(file, KEY)
+        assert not store.refuses_overwrites
+        assert [request.headers.get("if-none-match") for request in server.requests] == ["*", None, None, None]
+
+    def test_a_store_that_has_shown_conditions_is_written_with_them_whoever_says_that_it_has_none(self) -> None:
+        begun = Answer(200, b"<InitiateMultipartUploadResult><UploadId>one</UploadId></InitiateMultipartUploadResult>")
+        in_parts = (begun, WRITTEN, CHANGED, Answer(204))
+        probed = (WRITTEN, WRITTEN, CHANGED, CHANGED, *in_parts, holds(OURS, '"2"'), Answer(204))
+        with CannedServer(*probed, UNKNOWN, holds(b"old", '"1"')) as server:
+            store = s3_store(server.url)
+            store.probe_conditions("t/")
+            with pytest.raises(RetryableError, match="not implemented, and they were at the start"):
+                store.write(KEY, OURS, replaces='"1"')
+        assert methods(server)[len(probed) :] == ["PUT", "GET"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "right"),
+    [
+        ("reading", "s3:GetObject"),
+        ("downloading", "s3:GetObject"),
+        ("writing", "s3:PutObject"),
+        ("deleting", "s3:DeleteObject"),
+    ],
+)
+def test_a_missing_right_is_named(tmp_path: Path, verb: str, right: str) -> None:
+    with CannedServer(refusal(403, "AccessDenied")) as server:
+        store = s3_store(server.url)
+        calls: dict[str, Callable[[], object]] = {
+            "reading": lambda: store.read_range(KEY, 0, 1),
+            "downloading": lambda: store.download(KEY, tmp_path / "copy"),
+            "writing": lambda: store.write(KEY, OURS, replaces=None),
+            "deleting": lambda: store.delete(KEY),
+        }
+        with pytest.raises(FatalError, match=f"{verb} s3://lake/{KEY}.*Allow {right} on arn:aws:s3:::lake/"):
+            calls[verb]()
+
+
+def test_who_may_not_list_the_whole_bucket_hears_403_of_what_is_not_there() -> None:
+    with CannedServer(refusal(403, "AccessDenied"), listing("t/other")) as server:
+        assert s3_store(server.url).read(KEY) is None
+
+
+def test_another_replica_that_creates_the_bucket_first_does_no_harm() -> None:
+    ours = refusal(409, "BucketAlreadyOwnedByYou")
+
+    with CannedServer(refusal(404, "NoSuchBucket"), ours, listing()) as server:
+        s3_store(server.url, may_create=True).connect("")
+
+    assert methods(server) == ["GET", "PUT", "GET"]
+
+
+def test_an_object_that_breaks_off_can_be_read_again_and_leaves_no_half_copy(tmp_path: Path) -> None:
+    with raw_server(b'HTTP/1.1 200 OK\r\nETag: "2"\r\nContent-Length: 100\r\n\r\nhalf of it') as port:
+        store = s3_store(f"http://127.0.0.1:{port}")
+        with pytest.raises(RetryableError, match="reading s3"):
+            store.read(KEY)
+        with pytest.raises(RetryableError, match="downloading s3"):
+            store.download(KEY, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answer"), [("http", b""), ("http", b"\x15\x03\x01\x00\x02\x02\x28"), ("https", b"")]
+)
+def test_a_connection_that_is_cut_is_retryable(file: Path, scheme: str, answer: bytes) -> None:
+    with raw_server(answer) as port, pytest.raises(RetryableError, match=r"uploading s3://lake/t/x\.parquet"):
+        s3_store(f"{scheme}://127.0.0.1:{port}").upload(file, "t/x.parquet")
+
+
+def test_https_to_a_server_without_it_is_fatal(file: Path) -> None:
+    with raw_server(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port, pytest.raises(FatalError, match="AWS_ENDPOINT_URL"):
+        s3_store(f"https://127.0.0.1:{port}").upload(file, "t/x.parquet")
+
+
+@contextmanager
+def raw_server(answer: bytes) -> Iterator[int]:
+    """Accepts, reads something, sends the answer as it is and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:  # the test is over
+                    return
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+
+        Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
