@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.batch_limits import BatchSize
 from app.convert.batch import Converted
 from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, values_of
@@ -57,7 +58,6 @@ class OpenBatch:
 
     Attributes:
         rescued: how many values fit no column.
-        rejected_bytes: about what the rejected records take in memory.
     """
 
     def __init__(self, number: int, path: Path, spec: PartitionSpec, sort_column: str | None) -> None:
@@ -73,22 +73,18 @@ class OpenBatch:
         self._parts: dict[TopicPartition, BatchPart] = {}
         self._rejected: dict[TopicPartition, list[Rejected]] = {}
         self.rescued = 0
-        self.rejected_bytes = 0
+        self._rejected_bytes = 0
 
     @property
-    def staged_bytes(self) -> int:
-        """What the rows take in Arrow's memory, and about the size of the staged file."""
-        return self._writer.nbytes if self._writer else 0
-
-    @property
-    def sort_bytes(self) -> int:
-        """About what the rows take while Spark sorts them."""
-        return self._writer.sort_bytes if self._writer else 0
-
-    @property
-    def files(self) -> int:
-        """How many files the rows will make."""
-        return len(self._groups)
+    def size(self) -> BatchSize:
+        """How large the batch is so far."""
+        writer = self._writer
+        return BatchSize(
+            staged_bytes=writer.nbytes if writer else 0,
+            sort_bytes=writer.sort_bytes if writer else 0,
+            rejected_bytes=self._rejected_bytes,
+            files=len(self._groups),
+        )
 
     def is_of_owner(self, portion: Batch) -> bool:
         """Whether the portion is of the same generation as those before."""
@@ -115,7 +111,7 @@ class OpenBatch:
             self._parts[part.offsets.tp] = _joined(self._parts.get(part.offsets.tp), numbered)
         for record in converted.rejected:
             self._rejected.setdefault(record.tp, []).append(record)
-            self.rejected_bytes += sum(map(deep_size, (record.key, record.value, record.headers)))
+            self._rejected_bytes += sum(map(deep_size, (record.key, record.value, record.headers)))
         if converted.rows is not None:
             self.rescued += sum(rescue.count for rescue in converted.rescued.values())
             self._append(converted.rows, [part.offsets.tp for part in portion.parts])

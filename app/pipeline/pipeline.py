@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from app.batch_limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, OTHER_OWNER, BatchLimits
 from app.catalog.registrar import Registrar
 from app.convert.batch import Converted
 from app.errors import ConnectorError, FatalError, RetryableError, System, blaming
@@ -34,7 +35,6 @@ from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
 from app.monitoring.metrics import Metrics, Operation
 from app.monitoring.waits import OUTAGE_SECONDS
-from app.pipeline.close_rules import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, OTHER_OWNER, CloseRules
 from app.pipeline.in_flight import BatchInFlight, Handover
 from app.pipeline.open_batch import OpenBatch
 from app.pipeline.stage import Stager
@@ -73,7 +73,7 @@ class Pipeline:
         writer_up: done once the writer can write. Until then batches are staged and wait; if it fails, so does the
             pipeline. Without one, the writer can write from the start.
         stager: steps 1 and 2.
-        close_rules: when a batch ends that the consumer has not ended.
+        limits: decide when a batch ends.
         destination: where the table's objects go.
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
@@ -91,7 +91,7 @@ class Pipeline:
         *,
         writer: Writer,
         stager: Stager,
-        close_rules: CloseRules,
+        limits: BatchLimits,
         destination: Destination,
         registrar: Registrar,
         scratch: Path,
@@ -107,7 +107,7 @@ class Pipeline:
         self._writer = writer
         self._writer_up = writer_up
         self._stager = stager
-        self._close_rules = close_rules
+        self._limits = limits
         self._open: tuple[BatchInFlight, OpenBatch] | None = None  # of the thread "stage"
         self._destination = destination
         self._registrar = registrar
@@ -287,7 +287,8 @@ class Pipeline:
     def _has_room(self, converted: Converted, batch: OpenBatch | None = None) -> bool:
         """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
         rows = converted.rows.table.nbytes if converted.rows else 0
-        return self._free_bytes(self._scratch) >= 2 * rows + (3 * batch.staged_bytes if batch else 0)
+        staged = batch.size.staged_bytes if batch else 0
+        return self._free_bytes(self._scratch) >= self._limits.room_for(rows, staged)
 
     def _wait_for_room(self, converted: Converted) -> None:
         """Wait until there is room, or until no batch is left whose end would make any."""
@@ -310,7 +311,7 @@ class Pipeline:
 
     def _reason_to_close(self) -> str | None:
         _, batch = self._opened()
-        return self._close_rules.reason(batch, is_writer_idle=self.is_idle, stored_share=self._stored_share)
+        return self._limits.after_portion(batch.size, is_writer_idle=self.is_idle, stored_share=self._stored_share)
 
     def _close_early(self, reason: str) -> None:
         """Hand the open batch on, though the consumer has not ended it and so has not counted it for the writer."""

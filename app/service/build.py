@@ -12,13 +12,13 @@ from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
+from app.batch_limits import BatchLimits
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.connection import EVERY_CLIENT, check_properties, uses_callback
 from app.consumer.group import OtherTables, client_id, is_member
 from app.consumer.msk_token import poll_in_background
-from app.consumer.sink import SinkLimits
 from app.convert.batch import BatchConverter
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
@@ -34,7 +34,6 @@ from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
 from app.monitoring.metrics import Metrics
-from app.pipeline.close_rules import CloseRules
 from app.pipeline.stage import Stager
 from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import Lake
@@ -50,11 +49,6 @@ logger = logging.getLogger(__name__)
 # Half of the client's default: what a message takes beside its bytes does not count there.
 _FETCHED_AHEAD_KB = 32 * 1024
 _MB = 2**20
-_SHARE_OF_HEAP = 5
-_SPARKS_OWN_MB = 300
-_MOST_STAGED_BYTES = 256 * _MB
-_SHARE_OF_DISK = 8
-_IN_MEMORY_BYTES = 32 * _MB
 _SWEEP_SECONDS = 10.0
 # How often the topic's id and the group's members are looked at.
 _WATCH_SECONDS = 20.0
@@ -105,24 +99,20 @@ def new_stager(
     return Stager(converter, spec, settings.sort_column)
 
 
-def sink_limits(settings: Settings) -> SinkLimits:
-    """The limits of the sink's buffer."""
+def new_batch_limits(settings: Settings, timings: Timings, scratch: Path) -> BatchLimits:
+    """The limits of the settings, of this machine's memory and of the scratch folder's disk."""
     memory = settings.memory
-    return SinkLimits(settings.batch_size, memory.buffer_mb * _MB, memory.max_record_bytes, not settings.target_file_mb)
-
-
-def new_close_rules(settings: Settings, scratch: Path) -> CloseRules:
-    """When a batch ends that is still gathered.
-
-    Spark sorts it in 0.6 of its heap without 300 MB; one batch is to take a third of that. Of three batches there may
-    be staged files in the scratch folder at once, and of three others what Spark has made of them. In a folder that is
-    memory they count as the container's.
-    """
-    most = _IN_MEMORY_BYTES if is_in_memory(scratch) else _MOST_STAGED_BYTES
-    return CloseRules(
-        max_staged_bytes=min(most, shutil.disk_usage(scratch).total // _SHARE_OF_DISK),
-        max_sort_bytes=(settings.memory.heap_mb - _SPARKS_OWN_MB) * _MB // _SHARE_OF_HEAP,
+    limits = BatchLimits(
+        batch_size=settings.batch_size,
         target_file_bytes=settings.target_file_mb * _MB,
+        gather_seconds=timings.gather_seconds,
+        max_record_bytes=memory.max_record_bytes,
+        max_buffer_bytes=memory.buffer_mb * _MB,
+    )
+    return limits.fitted(
+        heap_mb=memory.heap_mb,
+        disk_bytes=shutil.disk_usage(scratch).total,
+        is_disk_memory=is_in_memory(scratch),
     )
 
 

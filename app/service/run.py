@@ -42,13 +42,12 @@ from app.service.build import (
     can_read_whole_batches,
     new_application,
     new_bad_records,
+    new_batch_limits,
     new_claims,
     new_client_id,
-    new_close_rules,
     new_group_offsets,
     new_ownership,
     new_stager,
-    sink_limits,
 )
 from app.service.customised import Customised, load_customised
 from app.service.kafka import asking_for_topics
@@ -83,6 +82,7 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
     Returns:
         The exit code: 0 stopped, 1 a lasting failure, 2 settings, 70 Spark lost, 75 worth trying again.
     """
+    _log_settings(settings)
     service = _Service(settings, timings)
     try:
         service.run()
@@ -145,7 +145,6 @@ class _Service:
         """
         self._listen_to_signals()
         settings, timings, metrics = self._settings, self._timings, self._metrics
-        _log_settings(settings)
         customised = load_customised()
         monitor = self._new_monitor()
         begin = timings.clock()
@@ -169,13 +168,14 @@ class _Service:
         if spark_up.done():
             spark_up.result()  # what is known to fail need not join the group
 
+        limits = new_batch_limits(settings, timings, self._scratch)
         ownership = new_ownership(settings, assignments, timings)
         positions, topic_ids = self._open_group(application, topic)
         self._pipeline = pipeline = Pipeline(
             writer=self._spark,
             writer_up=spark_up,
             stager=stager,
-            close_rules=new_close_rules(settings, self._scratch),
+            limits=limits,
             destination=Destination(
                 lake.store, lake.location.root, lake.spec.virtual, frozenset(settings.stats_columns) or None
             ),
@@ -195,7 +195,7 @@ class _Service:
         sink = LakeSink(
             pipeline=pipeline,
             assignments=assignments,
-            limits=sink_limits(settings),
+            limits=limits,
             bad_records=bad_records,
             on_sealed=application.checkpoints.in_flight.sealed,
             metrics=metrics,

@@ -26,11 +26,12 @@ from pyspark.errors import PySparkException
 from app.catalog.column_stats import column_stats
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
-from app.service.build import new_close_rules
+from app.service.build import new_batch_limits
 from app.spark.batch_offsets import read_batch_offsets
 from app.spark.launch import MODULE_OPTIONS
 from app.spark.staged_file import StagedWriter
 from app.spark.writer import SparkWriter
+from app.timings import DEFAULT
 from dev.reading_spark import forget_java
 from tests.services.spark import new_spark_writer
 from tests.support.environment import load
@@ -606,11 +607,11 @@ def test_java_is_opened_as_spark_wants_it(writer: SparkWriter) -> None:
 
 def test_rows_of_the_largest_batch_keep_their_order(writer: SparkWriter, tmp_path: Path) -> None:
     """A sort that goes through the disk would not keep it. Flags take least on the way there, and most in the sort."""
-    rules = new_close_rules(load(SPARK_DRIVER_MEMORY="512m"), tmp_path)
+    limits = new_batch_limits(load(SPARK_DRIVER_MEMORY="512m"), DEFAULT, tmp_path)
     schema = pa.schema([*((f"flag{n}", pa.bool_()) for n in range(200)), ("number", pa.int64()), ("group", pa.int32())])
     staged = StagedWriter(tmp_path / "staged.parquet", schema)
     rows, portion = 0, 2_000
-    while staged.sort_bytes < rules.max_sort_bytes:
+    while staged.sort_bytes < limits.max_sort_bytes:
         numbers = pa.array(range(rows, rows + portion), pa.int64())
         flags = [pa.array([True] * portion)] * 200
         groups = pc.bit_wise_and(numbers, pa.scalar(1, pa.int64())).cast(pa.int32())

@@ -13,9 +13,8 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, DataError, FatalError, SparkLostError
 from app.model import Batch, OffsetRange, TopicPartition
-from app.pipeline.close_rules import CloseRules
 from app.spark.batch_offsets import read_batch_offsets
-from tests.support.batches import TP, batch, batch_of, row
+from tests.support.batches import TP, UNBOUNDED, batch, batch_of, row
 from tests.unit.pipeline.pipeline_line import ROOT, WAIT, Gate, Line, bad, one, own_threads, wait_until
 
 
@@ -208,7 +207,7 @@ def test_portions_before_a_record_that_ends_the_process_arrive(tmp_path: Path) -
 
 
 def test_a_batch_ends_by_itself_when_its_staged_file_is_large(tmp_path: Path) -> None:
-    line = Line(tmp_path, close_rules=CloseRules(max_staged_bytes=1, max_sort_bytes=2**40, target_file_bytes=2**40))
+    line = Line(tmp_path, limits=replace(UNBOUNDED, max_staged_bytes=1))
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}))
     assert line.delivered(2)
     assert line.values() == [1, 2]
@@ -217,7 +216,7 @@ def test_a_batch_ends_by_itself_when_its_staged_file_is_large(tmp_path: Path) ->
 
 
 def test_a_batch_ends_by_itself_when_its_files_are_large_enough(tmp_path: Path) -> None:
-    line = Line(tmp_path, close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=1))
+    line = Line(tmp_path, limits=replace(UNBOUNDED, target_file_bytes=1))
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}, reason="how large files are is unknown"))
     assert line.delivered(2)
     line.submit(portion(3, {"p": "a", "v": 3}))
