@@ -7,10 +7,8 @@ because py4j waits for ever: with the call on its own thread the caller can wait
 import contextlib
 import gc
 import logging
-import math
 import shutil
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -27,12 +25,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from app.cgroup import memory_limit
 from app.errors import ConfigError, ConnectorError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.spark.batch_offsets import as_column_metadata
-from app.spark.class_archive import archive_options, make_in_background, stop_making
-from app.spark.java import Java, find_java
+from app.spark.java import find_java
 from app.spark.launch import RESTART_HINT, START_HINT, connect, ended_at_start, java_log, start_java
 from app.spark.parquet_options import parquet_options
 from app.spark.session import spark_conf, use_scratch_file_system
@@ -45,7 +41,6 @@ _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
 _WRITES_BETWEEN_COLLECTIONS = 20
-_ARCHIVE_AFTER_SECONDS = 30.0  # of running: commands are over by then, and so is the rush of the start
 _T = TypeVar("_T")
 
 
@@ -81,10 +76,8 @@ class SparkWriter:
         self._job_seconds = job_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
-        self._java: Java | None = None
         self._process: Popen[bytes] | None = None
         self._is_up = False
-        self._archiving: Popen[bytes] | None = None
         self._closing = threading.Event()
         self._lost: SparkLostError | None = None
         self._lost_lock = threading.Lock()
@@ -152,8 +145,6 @@ class SparkWriter:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        if self._archiving is not None:
-            stop_making(self._archiving)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _call(self, work: Callable[[], _T], doing: str) -> _T:
@@ -204,10 +195,8 @@ class SparkWriter:
         return session
 
     def _start_java(self) -> None:
-        self._java = find_java()
         with java_log() as descriptor:
-            options = archive_options(self._java)
-            started = start_java(self._java, self._heap, self._scratch, descriptor, options)
+            started = start_java(find_java(), self._heap, self._scratch, descriptor)
         # It is known, and can be ended, before a session begins to write into the scratch folder.
         self._process = started.process
         if self._closing.is_set():  # close() came too early to know it
@@ -278,14 +267,10 @@ class SparkWriter:
 
     def _watch(self) -> None:
         process = self._process
-        archive_at = time.monotonic() + _ARCHIVE_AFTER_SECONDS
         while process is not None and not self._closing.wait(_WATCH_SECONDS):
             if process.poll() is not None:
                 self._declare_lost("running Spark", self._death_or(None))
                 return
-            if self._java is not None and time.monotonic() >= archive_at:
-                archive_at = math.inf
-                self._archiving = make_in_background(self._java, memory_limit(), self._scratch)
 
     def _has_ended(self) -> bool:
         """Whether the JVM is gone. Its connections break some moments before the system reports its end."""
