@@ -3,6 +3,7 @@
 import logging
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from app.consumer.msk_token import poll_in_background
 from app.convert.batch import BatchConverter
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
+from app.errors import RetryableError
 from app.journal.claims import Claims
 from app.journal.entry import log_key
 from app.journal.first_offsets import FirstOffsets
@@ -33,10 +35,12 @@ from app.journal.ownership import AssignmentOwnership, JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
+from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
 from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import Lake
+from app.service.starting import Base
 from app.spark.scratch import is_in_memory
 from app.table.layout import PartitionSpec, object_roots
 from app.table.location import TableLocation
@@ -153,40 +157,54 @@ def new_client_id(settings: Settings, location: TableLocation) -> str:
     return client_id(settings.input_topic, location.uri)
 
 
-def new_group_offsets(application: LakeApplication, timings: Timings) -> tuple[GroupOffsets, TopicIds]:
-    """The part that asks Kafka for partitions' offsets, and the one that keeps the id of the topic of each claim."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What Kafka knows of the consumer group: ``offsets`` asks for it, ``topic_ids`` keeps the id of each claim."""
+
+    offsets: GroupOffsets
+    topic_ids: TopicIds
+
+
+def open_group(application: LakeApplication, topic: str, timings: Timings) -> Group:
+    """Ask for an offset of the topic once: a missing right on the group shows before the connector is connected.
+
+    Raises:
+        FatalError: the right is missing.
+    """
     consumer = _quiet_consumer(application)
     if uses_callback(application.config.broker_address):
         poll_in_background(consumer, application.admin)
-    positions = GroupOffsets(consumer, application.admin, timings.kafka_answer_seconds)
-    return positions, TopicIds(positions.topic_id)
+    offsets = GroupOffsets(consumer, application.admin, timings.kafka_answer_seconds)
+    try:
+        offsets.of(TopicPartition(topic, 0))
+    except RetryableError as error:  # as before Kafka's first group exists; claims ask again
+        logger.debug("%s", error)
+    return Group(offsets, TopicIds(offsets.topic_id))
 
 
 def new_claims(
-    settings: Settings,
+    base: Base,
     lake: Lake,
-    ownership: JournalOwnership | AssignmentOwnership,
     application: LakeApplication,
     assignments: Assignments,
-    metrics: Metrics,
-    positions: GroupOffsets,
-    topic_ids: TopicIds,
-    timings: Timings,
+    ownership: JournalOwnership | AssignmentOwnership,
+    group: Group,
 ) -> Claims:
     """The part that claims partitions for the application."""
+    settings, timings, metrics = base.settings, base.timings, base.metrics
     store, root, roots = lake.store, lake.location.root, object_roots(lake.location.root)
-    group = application.config.consumer_group
+    name = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     recovery = Recovery(store, lake.registrar, frozenset(settings.stats_columns) or None, objects.map)
     placeholders = Placeholders(store, root, DEAD_LETTER, objects.map)
     keeps_journals = isinstance(ownership, JournalOwnership)
-    other_tables = OtherTables(application.admin, group, new_client_id(settings, lake.location))
+    other_tables = OtherTables(application.admin, name, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(
         store,
         root,
-        group,
+        name,
         roots=roots,
-        kafka=positions,
+        kafka=group.offsets,
         reset=settings.auto_offset_reset,
         keeps_journals=keeps_journals,
         internal=application.internal_topics,
@@ -196,16 +214,16 @@ def new_claims(
         takeover=Takeover(
             store,
             root,
-            group,
+            name,
             roots=roots,
-            offsets=positions,
+            offsets=group.offsets,
             register=recovery.register,
             each=claims.map,
             each_object=objects.map,
         ),
         new_generation=lambda token: Generation(
             store,
-            log_key(root, group, token),
+            log_key(root, name, token),
             token,
             roots=roots,
             fill=placeholders.put,
@@ -213,17 +231,17 @@ def new_claims(
             clock=timings.clock,
         ),
         ownership=ownership if isinstance(ownership, JournalOwnership) else None,
-        offsets=positions,
+        offsets=group.offsets,
         is_current=assignments.is_current,
         first_offset=first_offsets.of,
-        topic_ids=topic_ids,
+        topic_ids=group.topic_ids,
         start_from=settings.start_from,
         keeps_state=application.begins_at_commit,
         check_group=other_tables.at_assignment,
-        is_member=lambda: is_member(application.admin, group, application.consumer.memberid()),
+        is_member=lambda: is_member(application.admin, name, application.consumer.memberid()),
         on_fenced=assignments.fence,
         watch=KafkaWatch(
-            [lambda: topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS
+            [lambda: group.topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS
         ),
         metrics=metrics,
         timings=timings,

@@ -10,7 +10,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
@@ -53,8 +53,10 @@ class SparkWriter:
         scratch: a private folder of this process; everything below it may be wiped.
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
         row_group_rows: most rows of one row group.
-        on_lost: called once, from any thread, when the JVM died or hangs.
         job_seconds: how long Spark may take for one call, before it counts as hanging.
+
+    Attributes:
+        lost: gets the error once the JVM has died or hangs.
     """
 
     def __init__(
@@ -65,22 +67,19 @@ class SparkWriter:
         scratch: Path,
         compression: str,
         row_group_rows: int,
-        on_lost: Callable[[SparkLostError], None],
         job_seconds: float = 600.0,
     ) -> None:
         self._master = master
         self._heap = driver_memory
         self._conf = spark_conf(scratch, compression, row_group_rows)
         self._scratch = scratch
-        self._on_lost = on_lost
         self._job_seconds = job_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
         self._process: Popen[bytes] | None = None
         self._is_up = False
         self._closing = threading.Event()
-        self._lost: SparkLostError | None = None
-        self._lost_lock = threading.Lock()
+        self.lost: Future[SparkLostError] = Future()
         self._writes = 0
 
     def start(self) -> Future[None]:
@@ -99,7 +98,7 @@ class SparkWriter:
     @property
     def alive(self) -> bool:
         """Whether the JVM starts, or runs and answers, as far as is known without asking it."""
-        return self._lost is None and (self._process is None or self._process.poll() is None)
+        return not self.lost.done() and (self._process is None or self._process.poll() is None)
 
     def jvm_pid(self) -> int | None:
         return self._process.pid if self._process else None
@@ -148,8 +147,8 @@ class SparkWriter:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _call(self, work: Callable[[], _T], doing: str) -> _T:
-        if self._lost is not None:
-            raise self._lost
+        if self.lost.done():
+            raise self.lost.result()
         try:
             return self._thread.submit(work).result(timeout=self._job_seconds)
         except FutureTimeout:
@@ -178,8 +177,8 @@ class SparkWriter:
         threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
 
     def _start_error(self, error: Exception) -> ConnectorError:
-        if self._lost is not None:  # the watchdog has ended Java
-            return self._lost
+        if self.lost.done():  # the watchdog has ended Java
+            return self.lost.result()
         if not isinstance(error, ConnectorError) and self._process is not None and self._has_ended():
             error = ended_at_start(self._process.returncode)
         if isinstance(error, ConnectorError):
@@ -289,15 +288,14 @@ class SparkWriter:
         return f"the Java process ended with code {code}{memory}"
 
     def _declare_lost(self, doing: str, cause: str) -> SparkLostError:
-        with self._lost_lock:
-            if self._lost is not None:
-                return self._lost
-            self._lost = SparkLostError(doing, cause, RESTART_HINT)
+        error = SparkLostError(doing, cause, RESTART_HINT)
+        if self._closing.is_set():
+            return error
+        with contextlib.suppress(InvalidStateError):  # another thread has found it
+            self.lost.set_result(error)
         if self._process is not None:
             self._process.kill()
-        if not self._closing.is_set():
-            self._on_lost(self._lost)
-        return self._lost
+        return self.lost.result()
 
 
 def _column(name: str) -> Column:

@@ -381,9 +381,8 @@ def test_a_disk_that_fills_up_while_spark_writes_is_told_and_the_next_batch_find
 
 def _lose_java(scratch: Path, how: str, told: "Queue[tuple[str, object]]") -> None:
     """Runs in a process of its own, for a lost Java process is lost for good."""
-    losses: list[SparkLostError] = []
     patience = {"job_seconds": 0.5} if how == "frozen" else {}  # ten minutes are a long time
-    writer = new_spark_writer(scratch, on_lost=losses.append, **patience)
+    writer = new_spark_writer(scratch, **patience)
     writer.start().result()
     java = writer.jvm_pid()
     assert java is not None
@@ -397,7 +396,7 @@ def _lose_java(scratch: Path, how: str, told: "Queue[tuple[str, object]]") -> No
             writer.write(staged, scratch / "out")
         except SparkLostError as error:
             told.put(("raised", str(error)))
-    told.put(("on_lost", [str(error) for error in losses]))
+    told.put(("lost", str(writer.lost.result(0))))
     told.put(("alive", writer.alive))
     told.put(("java ended", writer._process is not None and writer._process.wait(10) is not None))
     writer.close()
@@ -418,7 +417,7 @@ def test_a_lost_java_process_is_told_once_and_every_later_write_fails_at_once(
         expected = [
             ("raised", message),
             ("raised", message),
-            ("on_lost", [message]),
+            ("lost", message),
             ("alive", False),
             ("java ended", True),
         ]
@@ -498,8 +497,7 @@ def _show_java(scratch: Path, seen: "Queue[dict[str, str]]", done: "Queue[None]"
     """Runs in a process of its own, for its environment and its end."""
     os.environ.update(SECRETS)
     os.environ.update(SPARK_REMOTE="sc://127.0.0.1:1", SPARK_API_MODE="connect")  # of another program
-    losses: list[SparkLostError] = []
-    writer = new_spark_writer(scratch, on_lost=losses.append)
+    writer = new_spark_writer(scratch)
     writer.start().result()
     java = Path(f"/proc/{writer.jvm_pid()}")
     seen.put(

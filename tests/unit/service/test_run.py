@@ -1,6 +1,8 @@
 """The start: what it logs, and a stop that did not come through as what the signal's handler raised."""
 
 import logging
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -8,12 +10,15 @@ import pytest
 import app.service.run
 from app.cgroup import MemoryLimit
 from app.config.settings import Settings
+from app.service.process import Process
+from app.service.starting import Base
+from app.spark.writer import SparkWriter
 from tests.support.environment import BROKER_ALONE, load
 
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr("app.service.run.make_scratch", lambda: tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return load(BROKER_ALONE, input="readings", STORAGE_URL=f"file://{tmp_path}/lake")
 
 
@@ -27,12 +32,13 @@ def test_whatever_fails_after_a_signal_at_the_start_is_a_stop(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def fail(service: app.service.run._Service) -> None:
+    def fail(_base: Base, _spark: SparkWriter, process: Process, _ends: ExitStack) -> None:
         if stopped:
-            service._stop.set()
+            process.stop.set()
         raise AttributeError("no attribute 'topic'")
 
-    monkeypatch.setattr(app.service.run._Service, "run", fail)
+    monkeypatch.setattr(Process, "handle_signals", lambda _: None)
+    monkeypatch.setattr("app.service.run.consume", fail)
     assert app.service.run.run(settings) == code
     assert ("stopped while starting" in caplog.text) is stopped
     assert ("Please report this as a bug" in caplog.text) is not stopped
