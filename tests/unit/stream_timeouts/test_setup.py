@@ -45,7 +45,7 @@ def test_on_without_anybody_to_tell_is_an_error() -> None:
     with pytest.raises(ConfigError) as caught:
         StreamTimeouts(load(**ON), None)
     assert str(caught.value) == (
-        "setting up silence detection: STREAM_TIMEOUT_MS is set, and nothing would be notified of a silent key. "
+        "setting up stream timeouts: STREAM_TIMEOUT_MS is set, and nothing would be notified of a silent key. "
         "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py"
     )
 
