@@ -227,7 +227,7 @@ class SparkWriter:
         frame = _with_offsets(frame, staged.offsets)
         # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file. It leaves that
         # sort out where the rows come in such an order already. A second key would end its radix sort.
-        if staged.sort_column is not None and staged.sort_column in frame.columns:
+        if staged.sort_column is not None:
             frame = frame.sortWithinPartitions(
                 _column(staged.group_column), _column(staged.sort_column).asc_nulls_last()
             )

@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.java_gateway import JavaObject
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
 
 from app.catalog.column_stats import column_stats
 from app.errors import ConfigError, FatalError, SparkLostError
@@ -263,14 +262,6 @@ def test_a_sort_column_orders_the_rows_of_each_file(writer: SparkWriter, tmp_pat
     assert repr(_read(first)[name].to_pylist()) == "[-1.0, 7.5, nan, None]"
 
 
-def test_a_batch_without_the_sort_column_stays_in_the_order_of_arrival(writer: SparkWriter, tmp_path: Path) -> None:
-    staged = _staged(tmp_path, pa.table({"arrival": [2, 1, 3]}))
-
-    [file] = writer.write(replace(staged, sort_column="lap"), tmp_path / "out")
-
-    assert _read(file)["arrival"].to_pylist() == [2, 1, 3]
-
-
 def test_bounds_leave_out_no_number_that_a_reader_may_look_for(writer: SparkWriter, tmp_path: Path) -> None:
     nan = float("nan")
     table = pa.table(
@@ -293,19 +284,6 @@ def test_bounds_leave_out_no_number_that_a_reader_may_look_for(writer: SparkWrit
         "moment": (MOMENT.isoformat(), MOMENT.isoformat()),
         "fraction": (0.5, 2.5),
     }
-
-
-def test_row_groups_are_no_larger_than_asked_for(writer: SparkWriter, tmp_path: Path) -> None:
-    rows = 2 * ROW_GROUP_ROWS + 50_000
-
-    [file] = _write(writer, tmp_path, pa.table({"arrival": pa.array(range(rows), pa.int64())}))
-
-    metadata = pq.read_metadata(file.path)
-    assert metadata.num_rows == rows
-    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    assert max(sizes) <= ROW_GROUP_ROWS
-    assert len(sizes) == 3
-    assert _read(file)["arrival"].to_pylist() == list(range(rows))
 
 
 def test_nothing_but_the_files_is_left_behind(new_writer: NewWriter, tmp_path: Path) -> None:
@@ -355,14 +333,6 @@ def test_a_job_that_spark_refuses_says_why_in_one_line(writer: SparkWriter, tmp_
     assert "\n" not in str(refused.value)
     assert "at org.apache" not in str(refused.value)
     assert writer.alive
-
-
-def test_a_full_disk_says_what_to_make_room_on(writer: SparkWriter) -> None:
-    def fail() -> None:  # the next test needs the right to mount a disk
-        raise PySparkException("Task failed: java.io.IOException: No space left on device\n\tat java.base")
-
-    with pytest.raises(FatalError, match=r"No space left on device\. .*TMPDIR.*MAX_BUFFER_MB"):
-        writer._call(fail, "writing a batch with Spark")
 
 
 def test_a_disk_that_fills_up_while_spark_writes_is_told_and_the_next_batch_finds_room(
@@ -426,31 +396,6 @@ def test_a_lost_java_process_is_told_once_and_every_later_write_fails_at_once(
         process.join(30)
         process.kill()
     assert process.exitcode == 0
-
-
-def test_a_missing_java_is_a_matter_of_settings(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    told: Queue[str] = context.Queue()
-    process = context.Process(target=_start_without_java, args=(tmp_path, told))
-    process.start()
-    try:
-        message = told.get(timeout=120)
-    finally:
-        process.join(30)
-        process.kill()
-    assert message.startswith("finding Java: Java 17 or newer is needed")
-    assert "nowhere" in message
-    assert "\n" not in message
-
-
-def _start_without_java(scratch: Path, told: "Queue[str]") -> None:
-    os.environ["JAVA_HOME"] = str(scratch / "nowhere")
-    writer = new_spark_writer(scratch)
-    try:
-        writer.start().result()
-    except ConfigError as error:
-        told.put(str(error))
-    writer.close()
 
 
 def _start_with_a_java_that_dies(scratch: Path, by: str, told: "Queue[tuple[str, str]]") -> None:

@@ -109,15 +109,6 @@ def test_the_writer_is_idle_unless_a_batch_waits_for_it(line: Line) -> None:
     assert line.pipeline.is_idle
 
 
-def test_waiting_ends_with_its_time(line: Line) -> None:
-    gate = Gate()
-    line.writer.before = gate
-    line.submit(one(1))
-    assert not line.pipeline.wait_delivered(1, 0.01)
-    gate.open()
-    assert line.delivered(1)
-
-
 # --- portions of a batch --------------------------------------------------------------------------------------------
 
 

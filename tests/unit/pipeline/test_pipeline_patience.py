@@ -11,7 +11,7 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import Batch, TopicPartition
 from tests.support.batches import TP, batch, batch_of, row
-from tests.unit.pipeline.pipeline_line import HURRY, Gate, Line, bad, one, own_threads, wait_until
+from tests.unit.pipeline.pipeline_line import HURRY, Line, one, own_threads, wait_until
 
 OTHER = TopicPartition("sensors", 1)
 
@@ -146,17 +146,6 @@ def test_a_batch_of_an_ended_assignment_registers_nothing(line: Line) -> None:
     assert line.catalog.created == []
 
 
-def test_an_assignment_that_ends_while_the_store_is_away_is_not_written_later(line: Line) -> None:
-    line.store.refuse = lambda key: RetryableError(f"uploading {key}", "no route to host")
-    line.submit(of_owner("gone0000", 1))
-    wait_until(lambda: line.pipeline.obstacle is not None)
-    line.ended.add("gone0000")
-    line.store.refuse = lambda _: None
-    assert line.delivered(1)
-    # A try that was under way when the assignment ended may still have got through.
-    assert line.catalog.keys == []
-
-
 def test_an_assignment_that_ends_while_the_catalog_is_away_is_not_registered_later(line: Line) -> None:
     line.catalog.refuse = lambda: RetryableError("registering files", "503")
     line.submit(of_owner("gone0000", 1))
@@ -184,29 +173,6 @@ def test_a_stop_ends_all_threads_while_a_store_is_away(line: Line) -> None:
     wait_until(lambda: line.pipeline.obstacle is not None)
     line.pipeline.stop()
     wait_until(lambda: own_threads() == set())
-
-
-def test_a_stop_ends_all_threads_while_uploads_wait_for_their_turn(line: Line) -> None:
-    gate = Gate()
-    line.store.refuse = gate
-    line.submit(batch(*({"p": str(number), "v": number} for number in range(10))))
-    gate.wait_reached()
-    line.pipeline.stop()
-    gate.open()
-    wait_until(lambda: own_threads() == set())
-    assert line.catalog.requests == []
-
-
-def test_a_stop_after_a_failure_ends_all_threads(line: Line) -> None:
-    line.submit(bad(1), one(2))
-    line.failure()
-    line.pipeline.stop()
-    wait_until(lambda: own_threads() == set())
-
-
-def test_a_stop_twice_is_no_harm(line: Line) -> None:
-    line.pipeline.stop()
-    line.pipeline.stop()
 
 
 def test_nothing_of_a_batch_leaves_the_machine_once_its_topic_was_recreated(tmp_path: Path) -> None:

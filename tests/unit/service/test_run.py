@@ -45,12 +45,12 @@ def test_whatever_fails_after_a_signal_at_the_start_is_a_stop(
 
 
 def test_the_start_warns_of_settings_that_the_container_has_no_memory_for(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")
     monkeypatch.setattr("app.config.settings.memory_limit", lambda: MemoryLimit(1536, "/sys/fs/cgroup/memory.max"))
-    app.service.run._log_settings(load(SPARK_DRIVER_MEMORY="1g"))
-    assert "memory: limit 1,536 MB by /sys/fs/cgroup/memory.max, the settings need 1,566 MB" in caplog.messages
+    monkeypatch.setattr("app.service.run.consume", lambda *_: None)
+    monkeypatch.setattr(Process, "handle_signals", lambda _: None)
+    assert app.service.run.run(load(SPARK_DRIVER_MEMORY="1g")) == 0
     [warning] = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert "limit of 1,536 MB" in warning
     assert "SPARK_DRIVER_MEMORY=1024m" in warning
