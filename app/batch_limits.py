@@ -16,7 +16,7 @@ pipeline gathers the portions of a batch in a staged file. The batch ends and is
 | | it makes 10,000 files | ``10,000 files`` |
 | | no batch waits for the writer, and its files are expected to take ``target_file_bytes`` | ``files of 16 MB`` |
 | before a portion | the columns have other types | ``a column's type changed`` |
-| | it is of another assignment | ``the partitions were assigned anew`` |
+| | it is of another assignment | ``a new assignment of the partitions`` |
 | | the scratch folder has no room for it and for the files that Spark writes | ``little room in ...`` |
 | | it cannot be converted, and the process ends | ``what came before a failure`` |
 """
@@ -24,7 +24,7 @@ pipeline gathers the portions of a batch in a staged file. The batch ends and is
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-OTHER_OWNER: Final = "the partitions were assigned anew"
+OTHER_OWNER: Final = "a new assignment of the partitions"
 OTHER_COLUMNS: Final = "a column's type changed"
 LITTLE_ROOM: Final = "little room in the temporary folder"
 BEFORE_FAILURE: Final = "what came before a failure"
@@ -48,7 +48,7 @@ class BatchSize:
         staged_bytes: of the rows in Arrow's memory, and about of the staged file.
         sort_bytes: about what the rows take while Spark sorts them.
         rejected_bytes: about what the rejected records take in memory.
-        files: how many files the rows will make.
+        files: those that the rows will make.
     """
 
     staged_bytes: int = 0

@@ -1,7 +1,6 @@
 """The batch that is being gathered: converted rows are appended to its staged file until the batch is closed.
 
-So Python holds the rows of a portion only, and a batch may be larger than memory. What it takes is room in the scratch
-folder.
+So Python holds the rows of a portion only, and a batch may be larger than memory. It takes room in the scratch folder.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ _GROUP_COLUMN = "__file_group"
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What became of a batch.
+    """The result of a batch that was staged.
 
     ``parts`` are its offsets by topic and partition. ``file`` is ``None`` when no row is left; ``rejected`` are the
     records for the dead letter, by their part; ``rescued`` counts the values that fit no column.
@@ -57,7 +56,7 @@ class OpenBatch:
         sort_column: orders the rows of a file, where they have it.
 
     Attributes:
-        rescued: how many values fit no column.
+        rescued: the number of values that fit no column.
     """
 
     def __init__(self, number: int, path: Path, spec: PartitionSpec, sort_column: str | None) -> None:
@@ -77,7 +76,7 @@ class OpenBatch:
 
     @property
     def size(self) -> BatchSize:
-        """How large the batch is so far."""
+        """The present size of the batch."""
         writer = self._writer
         return BatchSize(
             staged_bytes=writer.nbytes if writer else 0,
@@ -103,8 +102,8 @@ class OpenBatch:
         """Append a portion; its offsets follow those that its topic-partitions have in this batch.
 
         Args:
-            portion: as the consumer handed it over, of one generation: ``is_of_owner`` has said yes to it.
-            converted: what became of it; ``takes`` has said yes to its rows.
+            portion: as the consumer handed it over, of one generation: ``is_of_owner`` returned true for it.
+            converted: its rows, for which ``takes`` returned true, and its rejected records.
         """
         for part in portion.parts:
             numbered = replace(part, number=self._number)
@@ -118,7 +117,7 @@ class OpenBatch:
 
     def close(self) -> Staged:
         """Finish the staged file."""
-        # In the order of the topic, whichever step refused them: who sends them again keeps the order of each key.
+        # In the order of the topic: a replay of the dead letter then keeps the order of each key.
         rejected = tuple(
             (self._parts[tp], sorted(records, key=lambda record: record.offset))
             for tp, records in self._rejected.items()

@@ -44,9 +44,9 @@ from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-_STOP_LOOK_SECONDS = 0.2  # between two looks whether the pipeline is stopped
+_STOP_LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
 _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
-_FOREIGN_OBJECT = "Nothing but this batch has such names: look who else writes into the table's folder"
+_FOREIGN_OBJECT = "No other batch has such names: find the program that writes into the table's folder"
 _SLOWEST_UPLOAD = 2**20  # bytes a second; a store that takes fewer is away
 # What each operation asks for, and of which system.
 _ASKED: Mapping[Operation, tuple[System, str]] = {
@@ -78,12 +78,12 @@ class Pipeline:
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
         workers: uploads at the same time.
-        ownership: whose files may be uploaded and registered; steps 4 and 7.
-        recreated: called with the partitions of each batch before anything of it leaves this machine; returns the error
-            to end with where the topic is not the one any more that they were read from. May raise as a step may.
+        ownership: decides whether a generation may upload and register; steps 4 and 7.
+        recreated: called with the partitions of each batch before its first object leaves this machine. Returns the
+            error to end with if the topic was recreated since they were read. May raise as a step may.
         free_bytes: the room that a folder's disk has.
         metrics: counts batches that are in the lake, and tries that failed.
-        timings: how long to pause between tries.
+        timings: the pauses between tries.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Pipeline:
     # --- asked by the consumer's thread -----------------------------------------------------------------------------
 
     def submit(self, batch: Batch) -> None:
-        """Take over a portion. Never blocks: how much is under way is the sink's to bound, by ``held_bytes``."""
+        """Take over a portion. Never blocks: the sink bounds the rows in Python, by ``held_bytes``."""
         with self._changed:
             self._held_bytes += batch.size
             self._submitted = batch.number
@@ -171,12 +171,12 @@ class Pipeline:
 
     @property
     def under_way(self) -> int:
-        """How many batches are begun and not in the lake yet."""
+        """The number of batches that have begun and are not in the lake yet."""
         return max(self._begun - self._ended, int(self._submitted > self._delivered))
 
     @property
     def failure(self) -> ConnectorError | None:
-        """What stopped the pipeline for good."""
+        """The error that stopped the pipeline."""
         return self._failure
 
     @property
@@ -370,8 +370,8 @@ class Pipeline:
     def _confirm_topics(self, batch: BatchInFlight) -> None:
         """End where a topic was recreated: rows of the new one would be written under the old one's offsets.
 
-        It is asked after the batch was sealed, so that whatever it holds was read before; and before its intent, for
-        the next owner finishes a batch whose files are all there.
+        Kafka is asked after the batch has ended, so that all its rows were read before; and before its intent, because
+        the next owner registers a batch whose files are complete.
         """
         tps = [part.offsets.tp for part in batch.parts]
         error = self._until_it_works(batch, "kafka", lambda: self._recreated(tps))
@@ -386,7 +386,7 @@ class Pipeline:
             raise
 
     def _note_done(self) -> None:
-        """Write what no later batch will imply, so that the next start need not look for this batch's files."""
+        """Note that the last batch is in the lake, which no later batch implies; the next start need not find its files."""
         try:
             self._ownership.done()
         except ConnectorError as error:
@@ -451,7 +451,7 @@ class Pipeline:
         registration = self._registrar.new_registration()
 
         def register() -> bool:
-            """Verifies the ownership at each try: while a catalog is away, a partition may be given away."""
+            """Verifies the ownership at each try: while a catalog is away, a partition may be revoked."""
             if not self._ownership.confirm(token):
                 return False
             with self._asking_the_catalog():
@@ -507,7 +507,11 @@ class Pipeline:
 
 
 def _unless_failed(item: _T | ConnectorError) -> _T:
-    """What the step before has done, unless it failed."""
+    """Returns the result of the step before.
+
+    Raises:
+        ConnectorError: that step failed.
+    """
     if isinstance(item, ConnectorError):
         raise item
     return item

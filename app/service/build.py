@@ -50,11 +50,11 @@ from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-# Half of the client's default: what a message takes beside its bytes does not count there.
+# Half of the client's default, which counts the bytes of messages alone and no objects around them.
 _FETCHED_AHEAD_KB = 32 * 1024
 _MB = 2**20
 _SWEEP_SECONDS = 10.0
-# How often the topic's id and the group's members are looked at.
+# Between two checks of the topic's id and of the group's members.
 _WATCH_SECONDS = 20.0
 # New partitions are noticed after so long; the client's default is five minutes.
 _METADATA_MS = 60_000
@@ -71,8 +71,8 @@ def new_bad_records(settings: Settings) -> BadRecords:
 def can_read_whole_batches(settings: Settings) -> bool:
     """Whether the deserializers and the rules for bad records let messages be converted many at once.
 
-    A bad record that is to end the process does so with what came before it in the lake, which needs each to be looked
-    at by itself.
+    A bad record that ends the process does so once the records before it are in the lake. So each record is read by
+    itself then.
     """
     as_text = settings.key_deserializer in ("str", "string")
     return as_text and settings.value_deserializer == "json" and settings.on_bad_record != "fail"
@@ -159,7 +159,7 @@ def new_client_id(settings: Settings, location: TableLocation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What Kafka knows of the consumer group: ``offsets`` asks for it, ``topic_ids`` keeps the id of each claim."""
+    """The consumer group: ``offsets`` asks Kafka for its offsets, ``topic_ids`` keeps the topic's id at each claim."""
 
     offsets: GroupOffsets
     topic_ids: TopicIds

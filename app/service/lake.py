@@ -75,7 +75,7 @@ def dead_letter_address(store_uri: str, table_root: str) -> str:
 
 
 def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
-    """The store and the table's folder in it, for those who only look at what is there.
+    """The store and the table's folder in it, for commands that only read.
 
     Raises:
         ConnectorError: of the catalog, where there is one.

@@ -74,7 +74,7 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
 
     Args:
         settings: the connector's settings.
-        timings: how long it waits for what.
+        timings: its waits and deadlines.
 
     Returns:
         The exit code: 0 stopped, 1 a lasting failure, 2 settings, 70 Spark lost, 75 worth trying again.

@@ -1,4 +1,4 @@
-"""What all parts are built from; waits for systems that are not up yet; tunes the garbage collector."""
+"""Common to all parts: settings and clock, the wait for systems that are not up yet, the garbage collector."""
 
 import gc
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What all parts have in common: ``scratch`` is a private folder that goes with the process."""
+    """Common to all parts; ``scratch`` is a private folder that goes with the process."""
 
     settings: Settings
     timings: Timings

@@ -1,4 +1,4 @@
-"""Builds stream timeouts from the settings: what watches keys, and who is notified when one times out."""
+"""Builds stream timeouts from the settings: the tracker of keys, and the announcer of those that time out."""
 
 import logging
 from collections.abc import Callable, Collection

@@ -53,7 +53,7 @@ class SparkWriter:
         scratch: a private folder of this process; everything below it may be wiped.
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
         row_group_rows: most rows of one row group.
-        job_seconds: how long Spark may take for one call, before it counts as hanging.
+        job_seconds: the time that Spark may take for one call, before it counts as hanging.
 
     Attributes:
         lost: gets the error once the JVM has died or hangs.
@@ -104,7 +104,7 @@ class SparkWriter:
         return self._process.pid if self._process else None
 
     def versions(self) -> str:
-        """Which Spark runs in which Java, in words.
+        """The versions of Spark and Java, in words.
 
         Raises:
             SparkLostError, FatalError: as ``write``.

@@ -67,7 +67,7 @@ class TimeoutTracker:
     forgotten: its next owner sees them with their next records.
 
     Args:
-        timeout_ms: how long a key may be silent, above 0.
+        timeout_ms: the time without a record of a key, above 0.
         max_bytes: most memory for keys; beyond it new ones are not watched.
         is_heard: whether a partition is being consumed.
         notify: called with each key that timed out.

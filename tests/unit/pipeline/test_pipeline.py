@@ -167,7 +167,7 @@ def test_rows_of_another_assignment_begin_another_batch(line: Line, caplog: pyte
         line.submit(of_owner(1, "first000"), of_owner(2, "second00"), of_owner(3, "second00", "enough"))
         assert line.delivered(3)
     assert re.findall(r"batch (\d) \((.*?)\)", caplog.text) == [
-        ("1", "the partitions were assigned anew"),
+        ("1", "a new assignment of the partitions"),
         ("2", "enough"),
     ]
     assert line.catalog.keys == [

@@ -133,7 +133,7 @@ def test_a_batch_of_an_ended_assignment_is_dropped_and_the_next_delivered(
         assert line.delivered(2)
     assert line.values() == [2, 2]
     assert ["mine0000" in key for key in line.catalog.keys] == [True]
-    assert "batch 1 (test): 0 rows in 0 files, 0 bytes, 1 files of partitions given away dropped" in caplog.text
+    assert "1 files of revoked partitions dropped" in caplog.text
     assert list(line.scratch.iterdir()) == []
 
 
