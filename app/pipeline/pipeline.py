@@ -386,7 +386,7 @@ class Pipeline:
             raise
 
     def _note_done(self) -> None:
-        """Note that the last batch is in the lake, where no later batch implies it; else the next start checks its files."""
+        """Note that the last batch is in the lake; without that note the next start would check its files."""
         try:
             self._ownership.done()
         except ConnectorError as error:
