@@ -11,7 +11,7 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import Batch, TopicPartition
 from tests.support.batches import TP, batch, batch_of, row
-from tests.unit.pipeline.pipeline_line import HURRY, Line, one, own_threads, wait_until
+from tests.unit.pipeline.pipeline_line import HURRY, Gate, Line, one, own_threads, wait_until
 
 OTHER = TopicPartition("sensors", 1)
 
@@ -173,6 +173,17 @@ def test_a_stop_ends_all_threads_while_a_store_is_away(line: Line) -> None:
     wait_until(lambda: line.pipeline.obstacle is not None)
     line.pipeline.stop()
     wait_until(lambda: own_threads() == set())
+
+
+def test_a_stop_ends_all_threads_while_uploads_wait_for_their_turn(line: Line) -> None:
+    gate = Gate()
+    line.store.refuse = gate
+    line.submit(batch(*({"p": str(number), "v": number} for number in range(10))))
+    gate.wait_reached()
+    line.pipeline.stop()
+    gate.open()
+    wait_until(lambda: own_threads() == set())
+    assert line.catalog.requests == []
 
 
 def test_nothing_of_a_batch_leaves_the_machine_once_its_topic_was_recreated(tmp_path: Path) -> None:
