@@ -1,6 +1,5 @@
 """The services that tests run against: real ones, started once a session."""
 
-import os
 import signal
 import tempfile
 import uuid
@@ -62,8 +61,6 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SHARED] = Path(folder.name)
         if config.option.keep_durations:
             config.pluginmanager.register(side_by_side.Durations())
-    # The default of Java's; but who names an archive of classes makes none in the user's cache.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-Xshare:auto")
     # by default SIGTERM ends the process at once and would leave the servers behind
     signal.signal(signal.SIGTERM, _interrupt)
 

@@ -9,17 +9,16 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from quixstreams.models import HeadersTuples
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.bad_records.policy import BadRecords
+from app.batch_limits import BatchLimits
 from app.consumer.assignment import Assignments
 from app.consumer.buffer import Buffer
 from app.consumer.flush import BatchWriter, FlushWait
-from app.consumer.seal_rules import SealRules
 from app.consumer.sink_observer import SinkObserver
 from app.errors import RetryableError
 from app.model import Batch, Message, Rejected, TopicPartition
@@ -29,37 +28,18 @@ from app.timings import DEFAULT, Timings
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SinkLimits:
-    """How many rows and bytes the sink takes.
-
-    Attributes:
-        batch_size: rows that are worth a batch, over all partitions.
-        max_buffer_bytes: most bytes of rows held in Python.
-        max_record_bytes: the largest message that becomes a row.
-        in_any_size: whether files are written early whatever their size.
-    """
-
-    batch_size: int
-    max_buffer_bytes: int
-    max_record_bytes: int
-    in_any_size: bool
-
-
 class LakeSink(BaseSink):
     """Buffers rows per topic-partition and seals them into batches for the pipeline.
-
-    ``app.consumer.seal_rules`` decides when a batch is sealed, and why.
 
     Args:
         pipeline: writes the batches.
         assignments: the current ones.
-        limits: of rows and bytes.
+        limits: decide when a batch ends, and why.
         bad_records: the policy for records that cannot become rows.
         on_sealed: called with the number of each new batch.
         metrics: counts pauses.
         observer: notified of assignments, records and turns; ``None`` saves the call for each record.
-        timings: deadlines of flushes, and the shortest time between two batches.
+        timings: deadlines of flushes.
     """
 
     def __init__(
@@ -67,7 +47,7 @@ class LakeSink(BaseSink):
         *,
         pipeline: BatchWriter,
         assignments: Assignments,
-        limits: SinkLimits,
+        limits: BatchLimits,
         bad_records: BadRecords,
         on_sealed: Callable[[int], None] = lambda _: None,
         metrics: Metrics | None = None,
@@ -79,9 +59,6 @@ class LakeSink(BaseSink):
         self._pipeline = pipeline
         self._assignments = assignments
         self.limits = limits
-        self._seal_rules = SealRules(
-            limits.batch_size, limits.max_buffer_bytes, timings.gather_seconds, limits.in_any_size
-        )
         self._wait = FlushWait(timings)
         self._timings = timings
         self._clock = timings.clock
@@ -147,7 +124,7 @@ class LakeSink(BaseSink):
             revoking = self._revoking
             if threading.get_ident() != self._consumer_thread and not revoking:
                 raise _too_late()
-            self._seal(self._seal_rules.at_flush(held_bytes=self.held_bytes))
+            self._seal(self.limits.at_flush(self.held_bytes))
             last_batch = self._last_portion
         try:
             self._wait.until_delivered(self._pipeline, last_batch, revoking=revoking)
@@ -235,20 +212,20 @@ class LakeSink(BaseSink):
         rows = self._handed_over + self._buffer.rows
         if rows != self._rows_at_last_turn:
             self._rows_at_last_turn, self._quiet_since = rows, now
-        reason = self._seal_rules.at_turn(
+        reason = self.limits.after_turn(
             gathered_rows=self._gathered_rows + self._buffer.rows,
             is_writer_idle=is_writer_idle,
             is_checkpoint_due=self._is_due,
             gathered_seconds=now - self._gathering_since,
             quiet_seconds=now - self._quiet_since,
         )
-        if reason or self._seal_rules.is_portion(self._buffer.bytes):
+        if reason or self.limits.is_portion(self._buffer.bytes):
             self._seal(reason)
 
     @property
     def is_full(self) -> bool:
         """Whether the buffer has reached its bound, so that a checkpoint is due."""
-        return self._seal_rules.is_full(self.held_bytes)
+        return self.limits.is_full(self.held_bytes)
 
     @property
     def is_held_up(self) -> bool:

@@ -51,7 +51,7 @@ class Handover(Generic[_T]):
 
 @dataclass(slots=True)
 class BatchInFlight:
-    """What is known of a batch on its way; its rows are dropped after step 2.
+    """A batch on its way; its rows are dropped after step 2.
 
     ``number`` counts the batches, ``last_portion`` is the number of the last portion in it. ``waited`` are the seconds
     that it has waited for other systems that were away: they are no part of a step's time.
@@ -77,11 +77,11 @@ class BatchInFlight:
             self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - self.waited - begin
 
     def delivered(self, stored: Sequence[StoredFile], dropped: int) -> DeliveredBatch:
-        """Returns what became of the batch, and logs it in one line.
+        """Returns the outcome of the batch, and logs it in one line.
 
         Args:
             stored: its files in the lake.
-            dropped: how many of its files were not registered, for its generation had ended meanwhile.
+            dropped: the number of its files that were not registered, because its generation had ended.
         """
         batch = DeliveredBatch(
             number=self.number,
@@ -102,7 +102,7 @@ class BatchInFlight:
 def _log(batch: DeliveredBatch) -> None:
     odd = f", {batch.dead_letters:,} in the dead letter" if batch.dead_letters else ""
     odd += f", {batch.rescued:,} values rescued" if batch.rescued else ""
-    odd += f", {batch.dropped:,} files of partitions given away dropped" if batch.dropped else ""
+    odd += f", {batch.dropped:,} files of revoked partitions dropped" if batch.dropped else ""
     logger.info(
         "batch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",
         batch.number,

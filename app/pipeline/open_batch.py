@@ -1,7 +1,6 @@
 """The batch that is being gathered: converted rows are appended to its staged file until the batch is closed.
 
-So Python holds the rows of a portion only, and a batch may be larger than memory. What it takes is room in the scratch
-folder.
+So Python holds the rows of a portion only, and a batch may be larger than memory. It takes room in the scratch folder.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.batch_limits import BatchSize
 from app.convert.batch import Converted
 from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, values_of
@@ -24,7 +24,7 @@ _GROUP_COLUMN = "__file_group"
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What became of a batch.
+    """The result of a batch that was staged.
 
     ``parts`` are its offsets by topic and partition. ``file`` is ``None`` when no row is left; ``rejected`` are the
     records for the dead letter, by their part; ``rescued`` counts the values that fit no column.
@@ -55,8 +55,7 @@ class OpenBatch:
         sort_column: orders the rows of a file, where they have it.
 
     Attributes:
-        rescued: how many values fit no column.
-        rejected_bytes: about what the rejected records take in memory.
+        rescued: the number of values that fit no column.
     """
 
     def __init__(self, number: int, path: Path, spec: PartitionSpec, sort_column: str | None) -> None:
@@ -72,22 +71,18 @@ class OpenBatch:
         self._parts: dict[TopicPartition, BatchPart] = {}
         self._rejected: dict[TopicPartition, list[Rejected]] = {}
         self.rescued = 0
-        self.rejected_bytes = 0
+        self._rejected_bytes = 0
 
     @property
-    def staged_bytes(self) -> int:
-        """What the rows take in Arrow's memory, and about the size of the staged file."""
-        return self._writer.nbytes if self._writer else 0
-
-    @property
-    def sort_bytes(self) -> int:
-        """About what the rows take while Spark sorts them."""
-        return self._writer.sort_bytes if self._writer else 0
-
-    @property
-    def files(self) -> int:
-        """How many files the rows will make."""
-        return len(self._groups)
+    def size(self) -> BatchSize:
+        """The present size of the batch."""
+        writer = self._writer
+        return BatchSize(
+            staged_bytes=writer.nbytes if writer else 0,
+            sort_bytes=writer.sort_bytes if writer else 0,
+            rejected_bytes=self._rejected_bytes,
+            files=len(self._groups),
+        )
 
     def is_of_owner(self, portion: Batch) -> bool:
         """Whether the portion is of the same generation as those before."""
@@ -106,22 +101,22 @@ class OpenBatch:
         """Append a portion; its offsets follow those that its topic-partitions have in this batch.
 
         Args:
-            portion: as the consumer handed it over, of one generation: ``is_of_owner`` has said yes to it.
-            converted: what became of it; ``takes`` has said yes to its rows.
+            portion: as the consumer handed it over, of one generation: ``is_of_owner`` returned true for it.
+            converted: its rows, for which ``takes`` returned true, and its rejected records.
         """
         for part in portion.parts:
             numbered = replace(part, number=self._number)
             self._parts[part.offsets.tp] = _joined(self._parts.get(part.offsets.tp), numbered)
         for record in converted.rejected:
             self._rejected.setdefault(record.tp, []).append(record)
-            self.rejected_bytes += sum(map(deep_size, (record.key, record.value, record.headers)))
+            self._rejected_bytes += sum(map(deep_size, (record.key, record.value, record.headers)))
         if converted.rows is not None:
             self.rescued += sum(rescue.count for rescue in converted.rescued.values())
             self._append(converted.rows, [part.offsets.tp for part in portion.parts])
 
     def close(self) -> Staged:
         """Finish the staged file."""
-        # In the order of the topic, whichever step refused them: who sends them again keeps the order of each key.
+        # In the order of the topic: a replay of the dead letter then keeps the order of each key.
         rejected = tuple(
             (self._parts[tp], sorted(records, key=lambda record: record.offset))
             for tp, records in self._rejected.items()

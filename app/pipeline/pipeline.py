@@ -26,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from app.batch_limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, OTHER_OWNER, BatchLimits
 from app.catalog.registrar import Registrar
 from app.convert.batch import Converted
 from app.errors import ConnectorError, FatalError, RetryableError, System, blaming
@@ -34,7 +35,6 @@ from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
 from app.monitoring.metrics import Metrics, Operation
 from app.monitoring.waits import OUTAGE_SECONDS
-from app.pipeline.close_rules import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, OTHER_OWNER, CloseRules
 from app.pipeline.in_flight import BatchInFlight, Handover
 from app.pipeline.open_batch import OpenBatch
 from app.pipeline.stage import Stager
@@ -44,9 +44,9 @@ from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-_STOP_LOOK_SECONDS = 0.2  # between two looks whether the pipeline is stopped
+_STOP_LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
 _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
-_FOREIGN_OBJECT = "Nothing but this batch has such names: look who else writes into the table's folder"
+_FOREIGN_OBJECT = "No other batch has such names: find the program that writes into the table's folder"
 _SLOWEST_UPLOAD = 2**20  # bytes a second; a store that takes fewer is away
 # What each operation asks for, and of which system.
 _ASKED: Mapping[Operation, tuple[System, str]] = {
@@ -73,17 +73,17 @@ class Pipeline:
         writer_up: done once the writer can write. Until then batches are staged and wait; if it fails, so does the
             pipeline. Without one, the writer can write from the start.
         stager: steps 1 and 2.
-        close_rules: when a batch ends that the consumer has not ended.
+        limits: decide when a batch ends.
         destination: where the table's objects go.
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
         workers: uploads at the same time.
-        ownership: whose files may be uploaded and registered; steps 4 and 7.
-        recreated: called with the partitions of each batch before anything of it leaves this machine; returns the error
-            to end with where the topic is not the one any more that they were read from. May raise as a step may.
+        ownership: decides whether a generation may upload and register; steps 4 and 7.
+        recreated: called with the partitions of each batch before its first object leaves this machine. Returns the
+            error to end with if the topic was recreated since they were read. May raise as a step may.
         free_bytes: the room that a folder's disk has.
         metrics: counts batches that are in the lake, and tries that failed.
-        timings: how long to pause between tries.
+        timings: the pauses between tries.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Pipeline:
         *,
         writer: Writer,
         stager: Stager,
-        close_rules: CloseRules,
+        limits: BatchLimits,
         destination: Destination,
         registrar: Registrar,
         scratch: Path,
@@ -107,7 +107,7 @@ class Pipeline:
         self._writer = writer
         self._writer_up = writer_up
         self._stager = stager
-        self._close_rules = close_rules
+        self._limits = limits
         self._open: tuple[BatchInFlight, OpenBatch] | None = None  # of the thread "stage"
         self._destination = destination
         self._registrar = registrar
@@ -147,7 +147,7 @@ class Pipeline:
     # --- asked by the consumer's thread -----------------------------------------------------------------------------
 
     def submit(self, batch: Batch) -> None:
-        """Take over a portion. Never blocks: how much is under way is the sink's to bound, by ``held_bytes``."""
+        """Take over a portion. Never blocks: the sink bounds the rows in Python, by ``held_bytes``."""
         with self._changed:
             self._held_bytes += batch.size
             self._submitted = batch.number
@@ -171,12 +171,12 @@ class Pipeline:
 
     @property
     def under_way(self) -> int:
-        """How many batches are begun and not in the lake yet."""
+        """The number of batches that have begun and are not in the lake yet."""
         return max(self._begun - self._ended, int(self._submitted > self._delivered))
 
     @property
     def failure(self) -> ConnectorError | None:
-        """What stopped the pipeline for good."""
+        """The error that stopped the pipeline."""
         return self._failure
 
     @property
@@ -287,7 +287,8 @@ class Pipeline:
     def _has_room(self, converted: Converted, batch: OpenBatch | None = None) -> bool:
         """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
         rows = converted.rows.table.nbytes if converted.rows else 0
-        return self._free_bytes(self._scratch) >= 2 * rows + (3 * batch.staged_bytes if batch else 0)
+        staged = batch.size.staged_bytes if batch else 0
+        return self._free_bytes(self._scratch) >= self._limits.room_for(rows, staged)
 
     def _wait_for_room(self, converted: Converted) -> None:
         """Wait until there is room, or until no batch is left whose end would make any."""
@@ -310,7 +311,7 @@ class Pipeline:
 
     def _reason_to_close(self) -> str | None:
         _, batch = self._opened()
-        return self._close_rules.reason(batch, is_writer_idle=self.is_idle, stored_share=self._stored_share)
+        return self._limits.after_portion(batch.size, is_writer_idle=self.is_idle, stored_share=self._stored_share)
 
     def _close_early(self, reason: str) -> None:
         """Hand the open batch on, though the consumer has not ended it and so has not counted it for the writer."""
@@ -369,8 +370,8 @@ class Pipeline:
     def _confirm_topics(self, batch: BatchInFlight) -> None:
         """End where a topic was recreated: rows of the new one would be written under the old one's offsets.
 
-        It is asked after the batch was sealed, so that whatever it holds was read before; and before its intent, for
-        the next owner finishes a batch whose files are all there.
+        Kafka is asked after the batch has ended, so that all its rows were read before; and before its intent, because
+        the next owner registers a batch whose files are complete.
         """
         tps = [part.offsets.tp for part in batch.parts]
         error = self._until_it_works(batch, "kafka", lambda: self._recreated(tps))
@@ -385,7 +386,7 @@ class Pipeline:
             raise
 
     def _note_done(self) -> None:
-        """Write what no later batch will imply, so that the next start need not look for this batch's files."""
+        """Note that the last batch is in the lake; without that note the next start would check its files."""
         try:
             self._ownership.done()
         except ConnectorError as error:
@@ -450,7 +451,7 @@ class Pipeline:
         registration = self._registrar.new_registration()
 
         def register() -> bool:
-            """Verifies the ownership at each try: while a catalog is away, a partition may be given away."""
+            """Verifies the ownership at each try: while a catalog is away, a partition may be revoked."""
             if not self._ownership.confirm(token):
                 return False
             with self._asking_the_catalog():
@@ -506,7 +507,11 @@ class Pipeline:
 
 
 def _unless_failed(item: _T | ConnectorError) -> _T:
-    """What the step before has done, unless it failed."""
+    """Returns the result of the step before.
+
+    Raises:
+        ConnectorError: that step failed.
+    """
     if isinstance(item, ConnectorError):
         raise item
     return item

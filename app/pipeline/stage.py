@@ -30,7 +30,7 @@ class Stager:
 
     Args:
         converter: step 1.
-        spec: how the table is partitioned.
+        spec: the partition columns.
         sort_column: orders the rows of a file, where they have it.
     """
 
@@ -53,8 +53,8 @@ class Stager:
         """Step 1 for a portion of a batch.
 
         Args:
-            batch: what is to be written.
-            patiently: calls again what the store refuses for a while.
+            batch: the portion.
+            patiently: repeats a call that the store refuses for a while.
 
         Raises:
             DataError: a row that cannot be written, where the user wants the process to end then.

@@ -73,11 +73,11 @@ class Destination:
     def intent(
         self, parts: Sequence[BatchPart], files: Sequence[WrittenFile], upload_items: Sequence[UploadItem]
     ) -> Intent | None:
-        """What a batch is about to store; ``None`` if that is nothing.
+        """The announcement of all objects that a batch will store; ``None`` if there are none.
 
         Args:
             parts: all of the batch, at least one.
-            files: what Spark wrote.
+            files: those that Spark wrote.
             upload_items: everything that will be uploaded.
         """
         if not upload_items:
@@ -99,8 +99,8 @@ class Destination:
         """The files as they are registered.
 
         Args:
-            files: what Spark wrote.
-            stored: what was uploaded, by key; the files are among it.
+            files: those that Spark wrote.
+            stored: the uploaded objects by key, the files among them.
             stats: those of the files; may be empty where nothing is registered.
         """
         keyed = [(self.data_file(file).key, file) for file in files]
@@ -125,9 +125,9 @@ class Upload:
     index files) are stored: batches that have none of these take one round less.
 
     Args:
-        upload_items: what to store.
+        upload_items: the objects to store.
         data: the keys of the data files among them.
-        store: where to.
+        store: their destination.
         pool: its size is the number of uploads at the same time.
         may_upload: whether the batch's generation may still write. Else the rest of the batch is left out: while an
             upload waits for its store to come back, the next owner of a partition writes the same rows. Asked right
@@ -152,7 +152,7 @@ class Upload:
         self._may_upload = may_upload
 
     def run(self) -> Mapping[str, StoredObject] | None:
-        """Upload what is not stored yet.
+        """Upload the objects that are not stored yet.
 
         Returns:
             All objects by their keys; ``None`` if the generation may not write any more, or the store refuses a name

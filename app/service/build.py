@@ -3,6 +3,7 @@
 import logging
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,17 @@ from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
+from app.batch_limits import BatchLimits
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.connection import EVERY_CLIENT, check_properties, uses_callback
 from app.consumer.group import OtherTables, client_id, is_member
 from app.consumer.msk_token import poll_in_background
-from app.consumer.sink import SinkLimits
 from app.convert.batch import BatchConverter
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
+from app.errors import RetryableError
 from app.journal.claims import Claims
 from app.journal.entry import log_key
 from app.journal.first_offsets import FirstOffsets
@@ -33,11 +35,12 @@ from app.journal.ownership import AssignmentOwnership, JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
+from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.pipeline.close_rules import CloseRules
 from app.pipeline.stage import Stager
 from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import Lake
+from app.service.starting import Base
 from app.spark.scratch import is_in_memory
 from app.table.layout import PartitionSpec, object_roots
 from app.table.location import TableLocation
@@ -47,16 +50,11 @@ from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-# Half of the client's default: what a message takes beside its bytes does not count there.
+# Half of the client's default, which counts the bytes of messages alone and no objects around them.
 _FETCHED_AHEAD_KB = 32 * 1024
 _MB = 2**20
-_SHARE_OF_HEAP = 5
-_SPARKS_OWN_MB = 300
-_MOST_STAGED_BYTES = 256 * _MB
-_SHARE_OF_DISK = 8
-_IN_MEMORY_BYTES = 32 * _MB
 _SWEEP_SECONDS = 10.0
-# How often the topic's id and the group's members are looked at.
+# Between two checks of the topic's id and of the group's members.
 _WATCH_SECONDS = 20.0
 # New partitions are noticed after so long; the client's default is five minutes.
 _METADATA_MS = 60_000
@@ -73,8 +71,8 @@ def new_bad_records(settings: Settings) -> BadRecords:
 def can_read_whole_batches(settings: Settings) -> bool:
     """Whether the deserializers and the rules for bad records let messages be converted many at once.
 
-    A bad record that is to end the process does so with what came before it in the lake, which needs each to be looked
-    at by itself.
+    A bad record that ends the process does so once the records before it are in the lake. So each record is read by
+    itself then.
     """
     as_text = settings.key_deserializer in ("str", "string")
     return as_text and settings.value_deserializer == "json" and settings.on_bad_record != "fail"
@@ -105,24 +103,20 @@ def new_stager(
     return Stager(converter, spec, settings.sort_column)
 
 
-def sink_limits(settings: Settings) -> SinkLimits:
-    """The limits of the sink's buffer."""
+def new_batch_limits(settings: Settings, timings: Timings, scratch: Path) -> BatchLimits:
+    """The limits of the settings, of this machine's memory and of the scratch folder's disk."""
     memory = settings.memory
-    return SinkLimits(settings.batch_size, memory.buffer_mb * _MB, memory.max_record_bytes, not settings.target_file_mb)
-
-
-def new_close_rules(settings: Settings, scratch: Path) -> CloseRules:
-    """When a batch ends that is still gathered.
-
-    Spark sorts it in 0.6 of its heap without 300 MB; one batch is to take a third of that. Of three batches there may
-    be staged files in the scratch folder at once, and of three others what Spark has made of them. In a folder that is
-    memory they count as the container's.
-    """
-    most = _IN_MEMORY_BYTES if is_in_memory(scratch) else _MOST_STAGED_BYTES
-    return CloseRules(
-        max_staged_bytes=min(most, shutil.disk_usage(scratch).total // _SHARE_OF_DISK),
-        max_sort_bytes=(settings.memory.heap_mb - _SPARKS_OWN_MB) * _MB // _SHARE_OF_HEAP,
+    limits = BatchLimits(
+        batch_size=settings.batch_size,
         target_file_bytes=settings.target_file_mb * _MB,
+        gather_seconds=timings.gather_seconds,
+        max_record_bytes=memory.max_record_bytes,
+        max_buffer_bytes=memory.buffer_mb * _MB,
+    )
+    return limits.fitted(
+        heap_mb=memory.heap_mb,
+        disk_bytes=shutil.disk_usage(scratch).total,
+        is_disk_memory=is_in_memory(scratch),
     )
 
 
@@ -163,40 +157,54 @@ def new_client_id(settings: Settings, location: TableLocation) -> str:
     return client_id(settings.input_topic, location.uri)
 
 
-def new_group_offsets(application: LakeApplication, timings: Timings) -> tuple[GroupOffsets, TopicIds]:
-    """The part that asks Kafka for partitions' offsets, and the one that keeps the id of the topic of each claim."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The consumer group: ``offsets`` asks Kafka for its offsets, ``topic_ids`` keeps the topic's id at each claim."""
+
+    offsets: GroupOffsets
+    topic_ids: TopicIds
+
+
+def open_group(application: LakeApplication, topic: str, timings: Timings) -> Group:
+    """Ask for an offset of the topic once: a missing right on the group shows before the connector is connected.
+
+    Raises:
+        FatalError: the right is missing.
+    """
     consumer = _quiet_consumer(application)
     if uses_callback(application.config.broker_address):
         poll_in_background(consumer, application.admin)
-    positions = GroupOffsets(consumer, application.admin, timings.kafka_answer_seconds)
-    return positions, TopicIds(positions.topic_id)
+    offsets = GroupOffsets(consumer, application.admin, timings.kafka_answer_seconds)
+    try:
+        offsets.of(TopicPartition(topic, 0))
+    except RetryableError as error:  # as before Kafka's first group exists; claims ask again
+        logger.debug("%s", error)
+    return Group(offsets, TopicIds(offsets.topic_id))
 
 
 def new_claims(
-    settings: Settings,
+    base: Base,
     lake: Lake,
-    ownership: JournalOwnership | AssignmentOwnership,
     application: LakeApplication,
     assignments: Assignments,
-    metrics: Metrics,
-    positions: GroupOffsets,
-    topic_ids: TopicIds,
-    timings: Timings,
+    ownership: JournalOwnership | AssignmentOwnership,
+    group: Group,
 ) -> Claims:
     """The part that claims partitions for the application."""
+    settings, timings, metrics = base.settings, base.timings, base.metrics
     store, root, roots = lake.store, lake.location.root, object_roots(lake.location.root)
-    group = application.config.consumer_group
+    name = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     recovery = Recovery(store, lake.registrar, frozenset(settings.stats_columns) or None, objects.map)
     placeholders = Placeholders(store, root, DEAD_LETTER, objects.map)
     keeps_journals = isinstance(ownership, JournalOwnership)
-    other_tables = OtherTables(application.admin, group, new_client_id(settings, lake.location))
+    other_tables = OtherTables(application.admin, name, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(
         store,
         root,
-        group,
+        name,
         roots=roots,
-        kafka=positions,
+        kafka=group.offsets,
         reset=settings.auto_offset_reset,
         keeps_journals=keeps_journals,
         internal=application.internal_topics,
@@ -206,16 +214,16 @@ def new_claims(
         takeover=Takeover(
             store,
             root,
-            group,
+            name,
             roots=roots,
-            offsets=positions,
+            offsets=group.offsets,
             register=recovery.register,
             each=claims.map,
             each_object=objects.map,
         ),
         new_generation=lambda token: Generation(
             store,
-            log_key(root, group, token),
+            log_key(root, name, token),
             token,
             roots=roots,
             fill=placeholders.put,
@@ -223,17 +231,17 @@ def new_claims(
             clock=timings.clock,
         ),
         ownership=ownership if isinstance(ownership, JournalOwnership) else None,
-        offsets=positions,
+        offsets=group.offsets,
         is_current=assignments.is_current,
         first_offset=first_offsets.of,
-        topic_ids=topic_ids,
+        topic_ids=group.topic_ids,
         start_from=settings.start_from,
         keeps_state=application.begins_at_commit,
         check_group=other_tables.at_assignment,
-        is_member=lambda: is_member(application.admin, group, application.consumer.memberid()),
+        is_member=lambda: is_member(application.admin, name, application.consumer.memberid()),
         on_fenced=assignments.fence,
         watch=KafkaWatch(
-            [lambda: topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS
+            [lambda: group.topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS
         ),
         metrics=metrics,
         timings=timings,

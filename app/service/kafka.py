@@ -12,7 +12,7 @@ from app.errors import ConfigError, ConnectorError
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection | None:
-    """How to reach the broker and log in; ``None`` leaves it to quixstreams and the platform's token."""
+    """The broker's address and login; ``None`` leaves both to quixstreams and the platform's token."""
     if settings.broker_address is None:
         return None
     properties = {
@@ -74,7 +74,7 @@ def asking_for_topics(settings: Settings) -> Iterator[None]:
 
 
 def _platform_failed(settings: Settings, error: Exception) -> ConfigError:
-    """What quixstreams says of an answer that it cannot read means nothing to the user, and may show a password."""
+    """Hides the message of quixstreams for an unreadable answer: it does not help the user, and may show a password."""
     is_unreadable = isinstance(error, AttributeError | LookupError | TypeError | ValueError)
     return ConfigError(
         f"asking the Quix API at {settings.portal_api}",

@@ -24,19 +24,20 @@ from app.timings import Timings
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """What the connector's start has found: the connected store, and the table in it."""
+    """The connected store, and the table in it with its schema."""
 
     store: ObjectStore
     location: TableLocation
     spec: PartitionSpec
+    schema: SchemaStore
     registrar: Registrar
     query_api: QueryApi | None
 
 
 def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
-    """Connect to the catalog, then to the store where the table lies, and compare the settings with what is there.
+    """Connect to the catalog, then to the store where the table lies, and compare the settings with the table.
 
-    ``waits`` is told of a system that is waited for.
+    ``waits`` shows the system that is waited for.
 
     Raises:
         ConnectorError: of the catalog or the store, after a while where it may pass.
@@ -46,8 +47,10 @@ def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
     location = new_location(settings, store, known)
     patiently("store", lambda: store.connect(f"{location.root}/"), timings, waits)
     spec = patiently("store", lambda: new_spec(settings, store, location, known), timings, waits)
+    schema = new_schema(settings, store, location)
+    patiently("store", schema.open, timings, waits)
     query_api = new_query_api(settings)
-    return Lake(store, location, spec, new_registrar(settings, catalog, location, known, query_api), query_api)
+    return Lake(store, location, spec, schema, new_registrar(settings, catalog, location, known, query_api), query_api)
 
 
 def check_journals(lake: Lake, group: str) -> None:
@@ -72,7 +75,7 @@ def dead_letter_address(store_uri: str, table_root: str) -> str:
 
 
 def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
-    """The store and the table's folder in it, for those who only look at what is there.
+    """The store and the table's folder in it, for commands that only read.
 
     Raises:
         ConnectorError: of the catalog, where there is one.

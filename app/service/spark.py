@@ -1,20 +1,17 @@
 """Makes the writer of Spark from the settings, for the connector and for the commands that write."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from app.config.settings import Settings
-from app.errors import SparkLostError
 from app.spark.writer import SparkWriter
 
 
-def new_spark_writer(settings: Settings, scratch: Path, on_lost: Callable[[SparkLostError], None]) -> SparkWriter:
-    """A writer that is not started yet; arguments as for ``SparkWriter``."""
+def new_spark_writer(settings: Settings, scratch: Path) -> SparkWriter:
+    """A writer that is not started yet, with this private folder."""
     return SparkWriter(
         master=settings.spark_master,
         driver_memory=f"{settings.memory.heap_mb}m",
         scratch=scratch,
         compression=settings.parquet_compression,
         row_group_rows=settings.row_group_rows,
-        on_lost=on_lost,
     )

@@ -1,16 +1,30 @@
-"""Helps the start: waits for systems that are not up yet, and tunes the garbage collector."""
+"""Common to all parts: settings and clock, the wait for systems that are not up yet, the garbage collector."""
 
 import gc
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
+from app.config.settings import Settings
 from app.errors import RetryableError, System, blaming
+from app.monitoring.metrics import Metrics
 from app.monitoring.waits import Waits
 from app.retry import Waiting
 from app.timings import Timings
 
 _NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Common to all parts; ``scratch`` is a private folder that goes with the process."""
+
+    settings: Settings
+    timings: Timings
+    metrics: Metrics
+    scratch: Path
 
 
 def patiently(system: System, work: Callable[[], _T], timings: Timings, waits: Waits) -> _T:

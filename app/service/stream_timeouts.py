@@ -1,4 +1,4 @@
-"""Builds stream timeouts from the settings: what watches keys, and what is notified when one falls silent."""
+"""Builds stream timeouts from the settings: the tracker of keys, and the announcer of those that time out."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -69,20 +69,20 @@ class StreamTimeouts:
 
         Args:
             is_heard: whether a partition is being consumed.
-            announcer: notified of keys that fall silent.
+            announcer: notified of keys that time out.
         """
         if not (announcer and self._raw_keys and self._timeout_ms):
             return None
         tracker = TimeoutTracker(
-            timeout_ms=self._timeout_ms, max_bytes=self._max_bytes, is_heard=is_heard, listener=announcer
+            timeout_ms=self._timeout_ms, max_bytes=self._max_bytes, is_heard=is_heard, notify=announcer.notify
         )
-        return KeyObserver(tracker, self._raw_keys)
+        return KeyObserver(tracker, self._raw_keys, announcer.turn)
 
 
 def _check_someone_listens(topic: str | None, hook: Hook | None) -> None:
     if not (topic or hook):
         raise ConfigError(
-            "setting up silence detection",
+            "setting up stream timeouts",
             "STREAM_TIMEOUT_MS is set, and nothing would be notified of a silent key",
             "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py",
         )

@@ -15,7 +15,7 @@ _OFFSETS: Final = "kafka_offsets"
 
 
 def as_column_metadata(offsets: Iterable[OffsetRange]) -> dict[str, Any]:
-    """What Spark is to note at a column."""
+    """The metadata for a column, which Spark keeps in the footer."""
     by_topic: dict[str, dict[str, list[int]]] = {}
     for each in offsets:
         by_topic.setdefault(each.tp.topic, {})[str(each.tp.partition)] = [each.first, each.last]

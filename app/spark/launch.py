@@ -112,7 +112,7 @@ def start_java(java: Java, heap: str, scratch: Path, output: int, options: Seque
     """Start Java; it ends when its standard input is closed, also by our sudden death.
 
     Args:
-        java: which one.
+        java: the program.
         heap: its size as Java and Spark write it, e.g. ``1g``.
         scratch: a private folder, for its temporary files and the address.
         output: the descriptor that it prints to.

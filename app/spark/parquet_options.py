@@ -30,10 +30,10 @@ def parquet_options(schema: pa.Schema, rows: int) -> Mapping[str, str]:
 
 
 def _size_checks(largest: int) -> dict[str, str]:
-    """After how many rows Parquet looks at the size of its buffers.
+    """The number of rows after which Parquet checks the size of its buffers.
 
     After each one costs a fifth of the whole write. Left to itself it guesses from the rows before: a few large ones
-    after many small ones then fill the heap. So it looks whenever no more than a megabyte can have come together.
+    after many small ones then fill the heap. So it checks after each megabyte at the latest.
     """
     rows = str(max(1, min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, largest))))
     return {f"parquet.{what}.size.row.check.{bound}": rows for what in ("page", "block") for bound in ("min", "max")}

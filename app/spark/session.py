@@ -1,4 +1,4 @@
-"""What the session of Spark is started with: its settings, and a local file system without forks."""
+"""The settings of Spark's session, and a local file system without forks."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,7 +31,7 @@ _HADOOP_PREFIX = "spark.hadoop."
 def spark_conf(scratch: Path, compression: str, row_group_rows: int) -> dict[str, str]:
     """Settings of the session."""
     return {
-        # Whoever connects to a port of Java must know a secret, which Spark makes for itself at each start.
+        # A client of a port of Java must know a secret, which Spark generates at each start.
         "spark.authenticate": "true",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -7,12 +7,10 @@ because py4j waits for ever: with the call on its own thread the caller can wait
 import contextlib
 import gc
 import logging
-import math
 import shutil
 import threading
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
@@ -27,12 +25,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from app.container import memory_limit
 from app.errors import ConfigError, ConnectorError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.spark.batch_offsets import as_column_metadata
-from app.spark.class_archive import archive_options, make_in_background, stop_making
-from app.spark.java import Java, find_java
+from app.spark.java import find_java
 from app.spark.launch import RESTART_HINT, START_HINT, connect, ended_at_start, java_log, start_java
 from app.spark.parquet_options import parquet_options
 from app.spark.session import spark_conf, use_scratch_file_system
@@ -45,7 +41,6 @@ _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
 _WRITES_BETWEEN_COLLECTIONS = 20
-_ARCHIVE_AFTER_SECONDS = 30.0  # of running: commands are over by then, and so is the rush of the start
 _T = TypeVar("_T")
 
 
@@ -58,8 +53,10 @@ class SparkWriter:
         scratch: a private folder of this process; everything below it may be wiped.
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
         row_group_rows: most rows of one row group.
-        on_lost: called once, from any thread, when the JVM died or hangs.
-        job_seconds: how long Spark may take for one call, before it counts as hanging.
+        job_seconds: the time that Spark may take for one call, before it counts as hanging.
+
+    Attributes:
+        lost: gets the error once the JVM has died or hangs.
     """
 
     def __init__(
@@ -70,24 +67,19 @@ class SparkWriter:
         scratch: Path,
         compression: str,
         row_group_rows: int,
-        on_lost: Callable[[SparkLostError], None],
         job_seconds: float = 600.0,
     ) -> None:
         self._master = master
         self._heap = driver_memory
         self._conf = spark_conf(scratch, compression, row_group_rows)
         self._scratch = scratch
-        self._on_lost = on_lost
         self._job_seconds = job_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
-        self._java: Java | None = None
         self._process: Popen[bytes] | None = None
         self._is_up = False
-        self._archiving: Popen[bytes] | None = None
         self._closing = threading.Event()
-        self._lost: SparkLostError | None = None
-        self._lost_lock = threading.Lock()
+        self.lost: Future[SparkLostError] = Future()
         self._writes = 0
 
     def start(self) -> Future[None]:
@@ -106,13 +98,13 @@ class SparkWriter:
     @property
     def alive(self) -> bool:
         """Whether the JVM starts, or runs and answers, as far as is known without asking it."""
-        return self._lost is None and (self._process is None or self._process.poll() is None)
+        return not self.lost.done() and (self._process is None or self._process.poll() is None)
 
     def jvm_pid(self) -> int | None:
         return self._process.pid if self._process else None
 
     def versions(self) -> str:
-        """Which Spark runs in which Java, in words.
+        """The versions of Spark and Java, in words.
 
         Raises:
             SparkLostError, FatalError: as ``write``.
@@ -152,13 +144,11 @@ class SparkWriter:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        if self._archiving is not None:
-            stop_making(self._archiving)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _call(self, work: Callable[[], _T], doing: str) -> _T:
-        if self._lost is not None:
-            raise self._lost
+        if self.lost.done():
+            raise self.lost.result()
         try:
             return self._thread.submit(work).result(timeout=self._job_seconds)
         except FutureTimeout:
@@ -187,8 +177,8 @@ class SparkWriter:
         threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
 
     def _start_error(self, error: Exception) -> ConnectorError:
-        if self._lost is not None:  # the watchdog has ended Java
-            return self._lost
+        if self.lost.done():  # the watchdog has ended Java
+            return self.lost.result()
         if not isinstance(error, ConnectorError) and self._process is not None and self._has_ended():
             error = ended_at_start(self._process.returncode)
         if isinstance(error, ConnectorError):
@@ -204,10 +194,8 @@ class SparkWriter:
         return session
 
     def _start_java(self) -> None:
-        self._java = find_java()
         with java_log() as descriptor:
-            options = archive_options(self._java)
-            started = start_java(self._java, self._heap, self._scratch, descriptor, options)
+            started = start_java(find_java(), self._heap, self._scratch, descriptor)
         # It is known, and can be ended, before a session begins to write into the scratch folder.
         self._process = started.process
         if self._closing.is_set():  # close() came too early to know it
@@ -239,7 +227,7 @@ class SparkWriter:
         frame = _with_offsets(frame, staged.offsets)
         # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file. It leaves that
         # sort out where the rows come in such an order already. A second key would end its radix sort.
-        if staged.sort_column is not None and staged.sort_column in frame.columns:
+        if staged.sort_column is not None:
             frame = frame.sortWithinPartitions(
                 _column(staged.group_column), _column(staged.sort_column).asc_nulls_last()
             )
@@ -278,14 +266,10 @@ class SparkWriter:
 
     def _watch(self) -> None:
         process = self._process
-        archive_at = time.monotonic() + _ARCHIVE_AFTER_SECONDS
         while process is not None and not self._closing.wait(_WATCH_SECONDS):
             if process.poll() is not None:
                 self._declare_lost("running Spark", self._death_or(None))
                 return
-            if self._java is not None and time.monotonic() >= archive_at:
-                archive_at = math.inf
-                self._archiving = make_in_background(self._java, memory_limit(), self._scratch)
 
     def _has_ended(self) -> bool:
         """Whether the JVM is gone. Its connections break some moments before the system reports its end."""
@@ -304,15 +288,14 @@ class SparkWriter:
         return f"the Java process ended with code {code}{memory}"
 
     def _declare_lost(self, doing: str, cause: str) -> SparkLostError:
-        with self._lost_lock:
-            if self._lost is not None:
-                return self._lost
-            self._lost = SparkLostError(doing, cause, RESTART_HINT)
+        error = SparkLostError(doing, cause, RESTART_HINT)
+        if self._closing.is_set():
+            return error
+        with contextlib.suppress(InvalidStateError):  # another thread has found it
+            self.lost.set_result(error)
         if self._process is not None:
             self._process.kill()
-        if not self._closing.is_set():
-            self._on_lost(self._lost)
-        return self._lost
+        return self.lost.result()
 
 
 def _column(name: str) -> Column:

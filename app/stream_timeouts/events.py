@@ -1,6 +1,6 @@
-"""Who is told that a key has fallen silent: a topic of Kafka, a function of the user's, or both.
+"""Notifies a topic of Kafka, the user's function, or both of a key that timed out.
 
-Nothing here may hold up the consumer's loop or end it. Each event is sent at most once for a silence, and may be lost.
+Nothing here may block the consumer's loop or end it. Each event is sent at most once for a silence, and may be lost.
 """
 
 import json
@@ -13,7 +13,6 @@ from confluent_kafka import KafkaError, KafkaException
 from quixstreams.kafka import ConnectionConfig, Producer
 
 from app.consumer.user_code import at, line_of
-from app.stream_timeouts.tracker import as_text
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +23,11 @@ _LOG_SECONDS = 60.0
 _FLUSH_SECONDS = 1.5
 
 Hook = Callable[[bytes], object]
+
+
+def as_text(key: bytes) -> str:
+    """A key for people, whatever its bytes are."""
+    return key.decode("utf-8", errors="replace")
 
 
 class EventTopic:
@@ -98,7 +102,7 @@ class Announcer:
         self._hook = hook
 
     def notify(self, key: bytes) -> None:
-        """See ``app.stream_timeouts.tracker.Listener``."""
+        """Send the event, and call the function."""
         if self._events:
             self._events.send(key)
         if self._hook:
@@ -114,11 +118,11 @@ class Announcer:
                 logger.debug("on_stream_timeout()", exc_info=True)
 
     def turn(self) -> None:
-        """See ``app.stream_timeouts.tracker.Listener``."""
+        """See ``EventTopic.turn``."""
         if self._events:
             self._events.turn()
 
     def close(self) -> None:
-        """The process ends."""
+        """See ``EventTopic.close``."""
         if self._events:
             self._events.close()

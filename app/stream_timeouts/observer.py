@@ -1,6 +1,6 @@
 """Observes the sink for stream timeouts: restarts the timer of each key whose record came."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import methodcaller
 from typing import Any
 
@@ -40,11 +40,13 @@ class KeyObserver:
     Args:
         tracker: has the timers.
         raw_keys: the deserializer of the input topic's keys.
+        on_turn: called at each turn of the consumer's loop.
     """
 
-    def __init__(self, tracker: TimeoutTracker, raw_keys: RawKeys) -> None:
+    def __init__(self, tracker: TimeoutTracker, raw_keys: RawKeys, on_turn: Callable[[], None]) -> None:
         self._tracker = tracker
         self._raw_keys = raw_keys
+        self._on_turn = on_turn
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None:
         """See ``app.consumer.sink_observer.SinkObserver``, here and below."""
@@ -72,6 +74,7 @@ class KeyObserver:
             # Between the pauses of an outage old records are read again and again, and new ones hardly ever.
             self._tracker.did_not_listen()
         self._tracker.turn()
+        self._on_turn()
 
     def flushed(self) -> None:
         self._tracker.did_not_listen()

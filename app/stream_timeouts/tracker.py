@@ -1,17 +1,17 @@
-"""Which keys have fallen silent: a timer for each key of each assigned partition. For the consumer's thread alone.
+"""Finds the keys that timed out, with a timer for each key of each assigned partition. For the consumer's thread alone.
 
-The timers count the time in which the connector listened, and not the time that went by: while a partition is paused or
-Kafka is out of reach nothing can be heard, and every key would seem silent.
+The timers count the time in which the connector consumed: while a partition is paused or Kafka is out of reach, no
+record can come, and every key would time out.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
-
-from quixstreams.sinks.core.stream_timeout_tracker import StreamTimeoutTracker
+from dataclasses import dataclass, field
+from typing import Any
 
 from app.model import TopicPartition
+from app.stream_timeouts.events import as_text
 
 logger = logging.getLogger(__name__)
 
@@ -23,95 +23,54 @@ _SHORTEST_CHECK_SECONDS, _LONGEST_CHECK_SECONDS = 0.1, 1.0
 _CHECKS_IN_TIMEOUT = 5
 
 
-class Listener(Protocol):
-    """Is notified of keys that timed out; see ``app.stream_timeouts.events.Announcer``."""
+@dataclass(slots=True)
+class _Timers:
+    """The timers of one partition, in seconds of consuming.
 
-    def notify(self, key: bytes) -> None: ...
-    def turn(self) -> None: ...
-
-
-class Timers(StreamTimeoutTracker):
-    """The timers of quixstreams for the keys of one assignment, without their thread.
-
-    Whoever is told may take his time or raise: the key's timer is gone by then, so it fires once.
-
-    Args:
-        timeout_ms: how long a key may be silent.
-        on_silent: told a key and its silence in ms.
-
-    Attributes:
-        paused: seconds of listening in which this partition could not be heard.
-        held_bytes: what the keys take in memory, estimated.
+    ``last_seen`` has the time of each key's last record, ``paused`` are the seconds in which none could come,
+    ``held_bytes`` is the estimated memory of the keys.
     """
 
-    def __init__(self, timeout_ms: int, on_silent: Callable[[bytes, int], None]) -> None:
-        quiet = logging.getLogger(f"{__name__}.timers")
-        quiet.setLevel(logging.WARNING)  # a key that is heard on another partition is not silent: we tell who is
-        super().__init__(timeout_ms, self._fire, logger=quiet)
-        self._on_silent = on_silent
-        self._checked_ms = 0
-        self.paused = 0.0
-        self.held_bytes = 0
+    last_seen: dict[bytes, float] = field(default_factory=dict)
+    paused: float = 0.0
+    held_bytes: int = 0
 
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._last_seen_by_stream
-
-    def __len__(self) -> int:
-        return len(self._last_seen_by_stream)
-
-    def touch_all(self, keys: Iterable[bytes | None], listened: float, room: int) -> bool:
-        """Restart the timers of these keys; without a key there is none.
-
-        Args:
-            keys: of records just consumed.
-            listened: the time of it, in seconds.
-            room: bytes that new keys may take.
-
-        Returns:
-            Whether there was room for those that were new.
-        """
-        heard: dict[Any, int] = dict.fromkeys(keys, self._ms(listened))
-        heard.pop(None, None)
-        timers = self._last_seen_by_stream
-        new = [key for key in heard if key not in timers]
-        if new:
-            size = _size(new)
-            if size > room:
-                for key in new:
-                    del heard[key]
-                timers.update(heard)
-                return False
+    def touch(self, keys: Iterable[bytes | None], now: float, room: int) -> bool:
+        """Restart the timers of these keys; returns whether there was room for the new ones."""
+        seen: dict[Any, float] = dict.fromkeys(keys, now - self.paused)
+        seen.pop(None, None)
+        new = [key for key in seen if key not in self.last_seen]
+        size = _size(new)
+        has_room = size <= room
+        if has_room:
             self.held_bytes += size
-        timers.update(heard)
-        return True
+        else:
+            for key in new:
+                del seen[key]
+        self.last_seen.update(seen)
+        return has_room
 
-    def check(self, listened: float) -> None:
-        """Tell of the keys that are silent by now."""
-        before = len(self)
-        self._checked_ms = self._ms(listened)
-        self.check_now(now_ms=self._checked_ms)
-        if len(self) < before:
-            self.held_bytes = _size(self._last_seen_by_stream)
-
-    def _ms(self, listened: float) -> int:
-        return int((listened - self.paused) * 1000)
-
-    def _fire(self, key: bytes) -> None:
-        since = self._last_seen_by_stream.pop(key)
-        self._on_silent(key, self._checked_ms - since)
+    def pop_timed_out(self, now: float, timeout: float) -> list[tuple[bytes, float]]:
+        """Take out the keys that timed out, each with its seconds of silence."""
+        now -= self.paused
+        found = [(key, now - since) for key, since in self.last_seen.items() if now - since >= timeout]
+        for key, _ in found:
+            del self.last_seen[key]
+        self.held_bytes -= _size([key for key, _ in found])
+        return found
 
 
 class TimeoutTracker:
-    """Watches the keys of all assigned partitions.
+    """Watches the keys of all assigned partitions; notifies once of each silence.
 
-    A key that is heard on several partitions is silent when it is on all of them. The keys of a partition that is given
-    away are forgotten: its next owner hears of them with their next records.
+    A key that comes on several partitions times out when it does on all of them. The keys of a revoked partition are
+    forgotten: its next owner sees them with their next records.
 
     Args:
-        timeout_ms: how long a key may be silent, above 0.
+        timeout_ms: the time without a record of a key, above 0.
         max_bytes: most memory for keys; beyond it new ones are not watched.
         is_heard: whether a partition is being consumed.
-        listener: told of silent keys.
+        notify: called with each key that timed out.
         clock: monotonic seconds.
     """
 
@@ -121,50 +80,48 @@ class TimeoutTracker:
         timeout_ms: int,
         max_bytes: int,
         is_heard: Callable[[TopicPartition], bool],
-        listener: Listener,
+        notify: Callable[[bytes], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timeout_ms = timeout_ms
+        self._timeout = timeout_ms / 1000
         self._max_bytes = max_bytes
+        self._is_heard = is_heard
+        self._notify = notify
         self._clock = clock
-        timeout = timeout_ms / 1000
-        # No step is longer than the timeout: a timer that runs out must not be found three timeouts later, when the
-        # sweep of quixstreams takes it for forgotten.
-        self._longest_turn = min(_LONGEST_TURN_SECONDS, timeout)
-        self._check_every = min(
-            max(_SHORTEST_CHECK_SECONDS, min(_LONGEST_CHECK_SECONDS, timeout / _CHECKS_IN_TIMEOUT)), timeout
+        self._check_every = max(
+            _SHORTEST_CHECK_SECONDS, min(_LONGEST_CHECK_SECONDS, self._timeout / _CHECKS_IN_TIMEOUT)
         )
-        self._timers: dict[TopicPartition, Timers] = {}
+        self._timers: dict[TopicPartition, _Timers] = {}
         self._listened = 0.0  # seconds
         self._next_check = self._check_every
         self._turned = clock()
         self._is_full = False
-        self._is_heard = is_heard
-        self._listener = listener
 
     def begin(self, tps: Iterable[TopicPartition]) -> None:
-        """These partitions are assigned: nothing is known of their keys."""
-        self._timers |= {tp: Timers(self._timeout_ms, self._silent) for tp in tps}
+        """Begin with no keys of these partitions, which are assigned."""
+        self._timers |= {tp: _Timers() for tp in tps}
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
-        """These partitions are given away, and their keys with them."""
+        """Forget the keys of these partitions, which are revoked."""
         for tp in tps:
             self._timers.pop(tp, None)
 
     def heard(self, tp: TopicPartition, keys: Iterable[bytes | None]) -> None:
-        """Records with these keys were just consumed from an assigned partition."""
+        """Restart the timers of these keys, whose records were just consumed from an assigned partition."""
         now = self._listened + self._since_turn(self._clock())
-        if not self._timers[tp].touch_all(keys, now, self._max_bytes - self._held_bytes) and not self._is_full:
+        room = self._max_bytes - sum(timers.held_bytes for timers in self._timers.values())
+        if not self._timers[tp].touch(keys, now, room) and not self._is_full:
             self._is_full = True
             logger.warning(
-                "silence of keys: %s keys take the %d MB there are for them, half of MAX_BUFFER_MB; "
-                "new ones are not watched until others have fallen silent",
-                f"{sum(map(len, self._timers.values())):,}",
+                "stream timeouts: %s keys take the %d MB there are for them, half of MAX_BUFFER_MB; "
+                "new ones are not watched until others have timed out",
+                f"{sum(len(timers.last_seen) for timers in self._timers.values()):,}",
                 self._max_bytes // 2**20,
             )
 
     def turn(self) -> None:
-        """A turn of the consumer's loop, in which it has listened, is over."""
+        """Count the time since the last turn of the consumer's loop."""
         now = self._clock()
         passed = self._since_turn(now)
         self._turned = now
@@ -174,39 +131,27 @@ class TimeoutTracker:
                 timers.paused += passed
         if self._listened >= self._next_check:
             self.check()
-        self._listener.turn()
 
     def did_not_listen(self) -> None:
-        """The time since the last turn went by with other things."""
+        """Do not count the time since the last turn."""
         self._turned = self._clock()
 
     def check(self) -> None:
-        """Tell of the keys that are silent by now."""
+        """Notify of the keys that timed out by now."""
         self._next_check = self._listened + self._check_every
         for timers in self._timers.values():
-            timers.check(self._listened)
+            for key, silence in timers.pop_timed_out(self._listened, self._timeout):
+                if any(key in others.last_seen for others in self._timers.values()):
+                    continue  # the timer of the partition where it came last notifies
+                silence_ms = round(silence * 1000)
+                logger.info(
+                    "Stream %r timed out (silence %d ms >= threshold %d ms)", as_text(key), silence_ms, self._timeout_ms
+                )
+                self._notify(key)
 
     def _since_turn(self, now: float) -> float:
-        return min(now - self._turned, self._longest_turn)
-
-    def _silent(self, key: bytes, silence_ms: int) -> None:
-        if any(key in timers for timers in self._timers.values()):
-            return  # the timer of the partition where it was heard later will tell
-        logger.info(
-            "Stream %r timed out (silence %d ms >= threshold %d ms)", as_text(key), silence_ms, self._timeout_ms
-        )
-        self._listener.notify(key)
-
-    @property
-    def _held_bytes(self) -> int:
-        return sum(timers.held_bytes for timers in self._timers.values())
+        return min(now - self._turned, _LONGEST_TURN_SECONDS)
 
 
-def as_text(key: bytes) -> str:
-    """A key for people, whatever its bytes are."""
-    return key.decode("utf-8", errors="replace")
-
-
-def _size(keys: Iterable[bytes]) -> int:
-    sizes = list(map(len, keys))
-    return sum(sizes) + _KEY_OVERHEAD * len(sizes)
+def _size(keys: list[bytes]) -> int:
+    return sum(map(len, keys)) + _KEY_OVERHEAD * len(keys)

@@ -13,7 +13,7 @@ from dotenv import dotenv_values
 
 from app.config.settings import load_settings
 from app.config.variables import Variables
-from app.service import run as service
+from app.service.process import LONGEST_STOP_SECONDS
 
 REPO = Path(__file__).parents[2]
 DEPLOY = REPO / "docs" / "deploy"
@@ -66,8 +66,8 @@ def test_secrets_are_in_the_secret_alone() -> None:
 
 
 def test_the_grace_is_longer_than_the_longest_stop() -> None:
-    assert POD["spec"]["terminationGracePeriodSeconds"] > service._LONGEST_STOP_SECONDS + 3
-    assert seconds(COMPOSE["services"]["sink"]["stop_grace_period"]) > service._LONGEST_STOP_SECONDS + 3
+    assert POD["spec"]["terminationGracePeriodSeconds"] > LONGEST_STOP_SECONDS + 3
+    assert seconds(COMPOSE["services"]["sink"]["stop_grace_period"]) > LONGEST_STOP_SECONDS + 3
 
 
 def test_ports_are_published_for_this_machine_alone() -> None:

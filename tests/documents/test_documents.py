@@ -21,7 +21,7 @@ from app.config.variables import Variables
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import OPERATIONS, Identity, Live, Metrics
-from app.service import run as service
+from app.service.process import LONGEST_STOP_SECONDS
 from dev.image import DEFAULT_TAG, HARDENED
 
 REPO = Path(__file__).parents[2]
@@ -180,7 +180,7 @@ def check_container(line: Line) -> None:
         served = str(Variables.model_fields["http_port"].default)
         assert given.p == f"127.0.0.1:{served}:{served}"
         assert f"EXPOSE {served}\n" in DOCKERFILE
-        assert int(given.stop_timeout) > service._LONGEST_STOP_SECONDS + 3
+        assert int(given.stop_timeout) > LONGEST_STOP_SECONDS + 3
         assert given.read_only
         granted = {f"--memory={given.memory}", f"--cap-drop={given.cap_drop}", "--read-only"}
         assert granted <= set(HARDENED), "the tests run the image with other rights"

@@ -21,6 +21,7 @@ sys.path.insert(0, str(TREE))
 import main  # noqa: E402, F401 - before any other: it sees to signals and to the warnings of libraries
 import app.service.run  # noqa: E402 - the path comes first
 import app.service.spark  # noqa: E402
+from app.errors import SparkLostError  # noqa: E402
 from app.timings import Timings  # noqa: E402
 from tests.fakes.arrow_writer import ArrowWriter  # noqa: E402
 # isort: on
@@ -34,6 +35,7 @@ class LightWriter(ArrowWriter):
 
     def __init__(self, **_: Any) -> None:
         super().__init__()
+        self.lost: Future[SparkLostError] = Future()
 
     def start(self) -> Future[None]:
         started: Future[None] = Future()

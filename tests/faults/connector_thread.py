@@ -20,7 +20,7 @@ import types
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,9 +38,14 @@ from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.loop import ConsumerLoop
 from app.consumer.sink import LakeSink
+from app.errors import SparkLostError
 from app.journal.entry import group_folder, is_log, log_key
+from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
 from app.service.customised import Customised, load_customised
+from app.service.process import Process
+from app.service.starting import Base
+from app.spark.scratch import scratch_folder
 from app.storage.base import ObjectStore
 from app.table.layout import journal_folder
 from app.timings import Timings
@@ -208,13 +213,13 @@ class ConnectorThread:
 
     def _live(self) -> None:
         _HERE.connector = self
-        service = _Service(self.settings, self.timings)
-        try:
-            service.run()
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
-            self.error = error
-        finally:
-            service.close()
+        with ExitStack() as ends:
+            base = Base(self.settings, self.timings, Metrics(), ends.enter_context(scratch_folder()))
+            spark: Any = _NoSpark(self.writer)
+            try:
+                app.service.run.consume(base, spark, Process(lambda: None), ends)
+            except BaseException as error:  # noqa: BLE001 - the test looks at it
+                self.error = error
 
 
 def _crash() -> None:
@@ -226,28 +231,19 @@ def _customised() -> Customised:
     return dataclasses.replace(load_customised(), transform=here.transform)
 
 
-class _Service(app.service.run._Service):
-    """As in production, but for signals, which come to a process and not to a thread."""
-
-    def _listen_to_signals(self) -> None:
-        pass
-
-
 class _NoSpark:
     """Stands in for ``SparkWriter``, as far as the service and the pipeline know it."""
 
     alive = True
 
-    def __init__(self, **_: object) -> None:
-        self.write = _HERE.connector.writer.write
+    def __init__(self, writer: ArrowWriter) -> None:
+        self.write = writer.write
+        self.lost: Future[SparkLostError] = Future()
 
     def start(self) -> "Future[None]":
         started: Future[None] = Future()
         started.set_result(None)
         return started
-
-    def close(self) -> None:
-        pass
 
 
 class _Application(LakeApplication):
@@ -290,7 +286,6 @@ class Place:
         self._connectors: list[ConnectorThread] = []
         kafka.create_topic(self.topic, partitions)
         for name, value in {
-            "app.service.spark.SparkWriter": _NoSpark,
             "app.service.lake.new_store": lambda settings: (
                 _HERE.connector.store or app.service.stores.new_store(settings)
             ),

@@ -29,7 +29,6 @@ from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.takeover import Takeover
 from app.model import TopicPartition
-from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.storage.base import ObjectStore
@@ -43,7 +42,7 @@ from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.proxy import FaultProxy
-from tests.support.batches import batch_of, properties, row, spec, stager
+from tests.support.batches import UNBOUNDED, batch_of, properties, row, spec, stager
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -234,7 +233,7 @@ class Member:
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
             stager=stager(spec("p"), "fail", table_root=table.root),
-            close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40),
+            limits=UNBOUNDED,
             destination=Destination(self._store, table.root),
             registrar=registrar,
             scratch=self._folder,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -21,7 +22,7 @@ from app.consumer.assignment import Assignments
 from app.consumer.loop import new_loop
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.record_poll import RecordPoll
-from app.consumer.sink import LakeSink, SinkLimits
+from app.consumer.sink import LakeSink
 from app.errors import ConnectorError
 from app.journal.claims import Claims
 from app.journal.document import FencedError
@@ -33,7 +34,6 @@ from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
 from app.model import TopicPartition
-from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.retry import Stopped
@@ -44,7 +44,7 @@ from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
 from tests.faults.lanes import AtOnce, Lane, LaneLock, LanePool, LaneStop, pause
 from tests.faults.memory_lake import DEAD_LETTERS, GROUP, ROOT, URI, MemoryStore, WatchfulCatalog
-from tests.support.batches import properties, spec, stager
+from tests.support.batches import UNBOUNDED, properties, spec, stager
 
 MAX_BUFFER_BYTES = 6_000
 LARGEST_RECORD = 2_000  # as the sink counts it, with a wide margin
@@ -128,7 +128,7 @@ class Member:
         self._store = store
         self.kafka = Consumer(group)
         bad_records = BadRecords("dead-letter", lambda _: None, clock)
-        timings = Timings(clock=clock, sleep=clock.advance, gather_seconds=0.0)
+        timings = Timings(clock=clock, sleep=clock.advance)
         self.assignments = Assignments(timings=timings)
         self.ownership = JournalOwnership(self.assignments.is_current, self._fenced, fresh_seconds=10.0)
         registrar = Registrar(catalog, TableLocation(URI, ROOT), properties("p"), TOPIC, catalog.table())
@@ -137,7 +137,7 @@ class Member:
             clock,
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT, metadata=("__partition", "__offset")),
-            close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40),
+            limits=UNBOUNDED,
             destination=Destination(store, ROOT),
             registrar=registrar,
             scratch=scratch,
@@ -149,9 +149,7 @@ class Member:
         self.sink = LakeSink(
             pipeline=self.pipeline,
             assignments=self.assignments,
-            limits=SinkLimits(
-                batch_size=3, max_buffer_bytes=MAX_BUFFER_BYTES, max_record_bytes=1_000_000, in_any_size=True
-            ),
+            limits=replace(UNBOUNDED, batch_size=3, max_buffer_bytes=MAX_BUFFER_BYTES, target_file_bytes=0),
             bad_records=bad_records,
             on_sealed=self.application.checkpoints.in_flight.sealed,
             timings=timings,

@@ -22,7 +22,7 @@ from app.errors import ConfigError, ConnectorError, RetryableError
 from app.model import TopicPartition as OurPartition
 from app.monitoring.metrics import Metrics
 from app.retry import until_it_works
-from app.service.build import new_application, new_group_offsets
+from app.service.build import new_application, open_group
 from app.service.kafka import kafka_connection
 from app.service.lake import new_location
 from app.service.stores import new_store
@@ -334,7 +334,7 @@ def test_the_command_check_tells_it(secured: SecuredKafka, tmp_path: Path, capsy
 def test_clients_that_are_only_asked_get_new_tokens_too(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
     signer.seconds = 5
     application = application_of(settings_of(msk(secured), tmp_path), tmp_path)
-    offsets, _ = new_group_offsets(application, Timings())
+    offsets = open_group(application, TOPIC, Timings()).offsets
     before = offsets.of(OurPartition(TOPIC, 0))
 
     time.sleep(2 * signer.seconds)

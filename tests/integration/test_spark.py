@@ -21,16 +21,16 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.java_gateway import JavaObject
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
 
 from app.catalog.column_stats import column_stats
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
-from app.service.build import new_close_rules
+from app.service.build import new_batch_limits
 from app.spark.batch_offsets import read_batch_offsets
 from app.spark.launch import MODULE_OPTIONS
 from app.spark.staged_file import StagedWriter
 from app.spark.writer import SparkWriter
+from app.timings import DEFAULT
 from dev.reading_spark import forget_java
 from tests.services.spark import new_spark_writer
 from tests.support.environment import load
@@ -262,14 +262,6 @@ def test_a_sort_column_orders_the_rows_of_each_file(writer: SparkWriter, tmp_pat
     assert repr(_read(first)[name].to_pylist()) == "[-1.0, 7.5, nan, None]"
 
 
-def test_a_batch_without_the_sort_column_stays_in_the_order_of_arrival(writer: SparkWriter, tmp_path: Path) -> None:
-    staged = _staged(tmp_path, pa.table({"arrival": [2, 1, 3]}))
-
-    [file] = writer.write(replace(staged, sort_column="lap"), tmp_path / "out")
-
-    assert _read(file)["arrival"].to_pylist() == [2, 1, 3]
-
-
 def test_bounds_leave_out_no_number_that_a_reader_may_look_for(writer: SparkWriter, tmp_path: Path) -> None:
     nan = float("nan")
     table = pa.table(
@@ -292,19 +284,6 @@ def test_bounds_leave_out_no_number_that_a_reader_may_look_for(writer: SparkWrit
         "moment": (MOMENT.isoformat(), MOMENT.isoformat()),
         "fraction": (0.5, 2.5),
     }
-
-
-def test_row_groups_are_no_larger_than_asked_for(writer: SparkWriter, tmp_path: Path) -> None:
-    rows = 2 * ROW_GROUP_ROWS + 50_000
-
-    [file] = _write(writer, tmp_path, pa.table({"arrival": pa.array(range(rows), pa.int64())}))
-
-    metadata = pq.read_metadata(file.path)
-    assert metadata.num_rows == rows
-    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    assert max(sizes) <= ROW_GROUP_ROWS
-    assert len(sizes) == 3
-    assert _read(file)["arrival"].to_pylist() == list(range(rows))
 
 
 def test_nothing_but_the_files_is_left_behind(new_writer: NewWriter, tmp_path: Path) -> None:
@@ -356,14 +335,6 @@ def test_a_job_that_spark_refuses_says_why_in_one_line(writer: SparkWriter, tmp_
     assert writer.alive
 
 
-def test_a_full_disk_says_what_to_make_room_on(writer: SparkWriter) -> None:
-    def fail() -> None:  # the next test needs the right to mount a disk
-        raise PySparkException("Task failed: java.io.IOException: No space left on device\n\tat java.base")
-
-    with pytest.raises(FatalError, match=r"No space left on device\. .*TMPDIR.*MAX_BUFFER_MB"):
-        writer._call(fail, "writing a batch with Spark")
-
-
 def test_a_disk_that_fills_up_while_spark_writes_is_told_and_the_next_batch_finds_room(
     writer: SparkWriter, tmp_path: Path
 ) -> None:
@@ -380,9 +351,8 @@ def test_a_disk_that_fills_up_while_spark_writes_is_told_and_the_next_batch_find
 
 def _lose_java(scratch: Path, how: str, told: "Queue[tuple[str, object]]") -> None:
     """Runs in a process of its own, for a lost Java process is lost for good."""
-    losses: list[SparkLostError] = []
     patience = {"job_seconds": 0.5} if how == "frozen" else {}  # ten minutes are a long time
-    writer = new_spark_writer(scratch, on_lost=losses.append, **patience)
+    writer = new_spark_writer(scratch, **patience)
     writer.start().result()
     java = writer.jvm_pid()
     assert java is not None
@@ -396,7 +366,7 @@ def _lose_java(scratch: Path, how: str, told: "Queue[tuple[str, object]]") -> No
             writer.write(staged, scratch / "out")
         except SparkLostError as error:
             told.put(("raised", str(error)))
-    told.put(("on_lost", [str(error) for error in losses]))
+    told.put(("lost", str(writer.lost.result(0))))
     told.put(("alive", writer.alive))
     told.put(("java ended", writer._process is not None and writer._process.wait(10) is not None))
     writer.close()
@@ -417,7 +387,7 @@ def test_a_lost_java_process_is_told_once_and_every_later_write_fails_at_once(
         expected = [
             ("raised", message),
             ("raised", message),
-            ("on_lost", [message]),
+            ("lost", message),
             ("alive", False),
             ("java ended", True),
         ]
@@ -426,31 +396,6 @@ def test_a_lost_java_process_is_told_once_and_every_later_write_fails_at_once(
         process.join(30)
         process.kill()
     assert process.exitcode == 0
-
-
-def test_a_missing_java_is_a_matter_of_settings(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    told: Queue[str] = context.Queue()
-    process = context.Process(target=_start_without_java, args=(tmp_path, told))
-    process.start()
-    try:
-        message = told.get(timeout=120)
-    finally:
-        process.join(30)
-        process.kill()
-    assert message.startswith("finding Java: JAVA_HOME=")
-    assert "nowhere is no Java 17 or newer" in message
-    assert "\n" not in message
-
-
-def _start_without_java(scratch: Path, told: "Queue[str]") -> None:
-    os.environ["JAVA_HOME"] = str(scratch / "nowhere")
-    writer = new_spark_writer(scratch)
-    try:
-        writer.start().result()
-    except ConfigError as error:
-        told.put(str(error))
-    writer.close()
 
 
 def _start_with_a_java_that_dies(scratch: Path, by: str, told: "Queue[tuple[str, str]]") -> None:
@@ -497,8 +442,7 @@ def _show_java(scratch: Path, seen: "Queue[dict[str, str]]", done: "Queue[None]"
     """Runs in a process of its own, for its environment and its end."""
     os.environ.update(SECRETS)
     os.environ.update(SPARK_REMOTE="sc://127.0.0.1:1", SPARK_API_MODE="connect")  # of another program
-    losses: list[SparkLostError] = []
-    writer = new_spark_writer(scratch, on_lost=losses.append)
+    writer = new_spark_writer(scratch)
     writer.start().result()
     java = Path(f"/proc/{writer.jvm_pid()}")
     seen.put(
@@ -606,11 +550,11 @@ def test_java_is_opened_as_spark_wants_it(writer: SparkWriter) -> None:
 
 def test_rows_of_the_largest_batch_keep_their_order(writer: SparkWriter, tmp_path: Path) -> None:
     """A sort that goes through the disk would not keep it. Flags take least on the way there, and most in the sort."""
-    rules = new_close_rules(load(SPARK_DRIVER_MEMORY="512m"), tmp_path)
+    limits = new_batch_limits(load(SPARK_DRIVER_MEMORY="512m"), DEFAULT, tmp_path)
     schema = pa.schema([*((f"flag{n}", pa.bool_()) for n in range(200)), ("number", pa.int64()), ("group", pa.int32())])
     staged = StagedWriter(tmp_path / "staged.parquet", schema)
     rows, portion = 0, 2_000
-    while staged.sort_bytes < rules.max_sort_bytes:
+    while staged.sort_bytes < limits.max_sort_bytes:
         numbers = pa.array(range(rows, rows + portion), pa.int64())
         flags = [pa.array([True] * portion)] * 200
         groups = pc.bit_wise_and(numbers, pa.scalar(1, pa.int64())).cast(pa.int32())

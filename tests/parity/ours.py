@@ -14,12 +14,12 @@ from app.consumer.assignment import Assignments
 from app.consumer.sink import LakeSink
 from app.journal.ownership import AssignmentOwnership
 from app.model import Rejected, TopicPartition
-from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline, Writer
 from app.pipeline.upload import Destination
-from app.service.build import new_bad_records, new_stager, sink_limits
+from app.service.build import new_bad_records, new_batch_limits, new_stager
 from app.service.lake import new_catalog, new_location, new_query_api, new_registrar, new_schema, new_spec
 from app.storage.local.store import LocalStore
+from app.timings import DEFAULT
 from tests.fakes.catalog_server import CatalogServer
 from tests.parity.case import BUCKET, PREFIX, QUERY_TOKEN, TABLE, TOPIC, Case, Record
 from tests.parity.lake import Lake, Outcome
@@ -64,10 +64,11 @@ class Ours:
         assignments = Assignments()
         self._query_api = new_query_api(settings)
         scratch.mkdir(exist_ok=True)
+        limits = new_batch_limits(settings, DEFAULT, scratch)
         self._pipeline = Pipeline(
             writer=writer,
             stager=new_stager(settings, place, self.spec, self.schema, bad_records),
-            close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40),
+            limits=limits,
             destination=Destination(store, place.root, self.spec.virtual, frozenset(settings.stats_columns) or None),
             registrar=new_registrar(settings, catalog_client, place, known, self._query_api),
             scratch=scratch,
@@ -77,7 +78,7 @@ class Ours:
         self._sink = LakeSink(
             pipeline=self._pipeline,
             assignments=assignments,
-            limits=sink_limits(settings),
+            limits=limits,
             bad_records=bad_records,
         )
         self._sink.assign([TopicPartition(TOPIC, partition) for partition in range(_PARTITIONS)])

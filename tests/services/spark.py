@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pytest
-
 from app.spark.writer import SparkWriter
 from dev.reading_spark import forget_java
 
@@ -20,7 +18,6 @@ def new_spark_writer(scratch: Path, **changed: Any) -> SparkWriter:
         "driver_memory": "512m",
         "compression": "snappy",
         "row_group_rows": 100_000,
-        "on_lost": lambda error: pytest.fail(str(error)),
     }
     return SparkWriter(scratch=scratch, **arguments | changed)
 

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.bad_records.policy import BadRecords, OnBadRecord
+from app.batch_limits import BatchLimits
 from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
@@ -17,6 +18,16 @@ from tests.fakes.memory_schema import MemorySchema
 
 TP = TopicPartition("sensors", 0)
 NOON = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
+# A batch ends when its rows say so.
+UNBOUNDED = BatchLimits(
+    batch_size=2**40,
+    target_file_bytes=2**40,
+    gather_seconds=0.0,
+    max_record_bytes=1_000_000,
+    max_buffer_bytes=2**40,
+    max_staged_bytes=2**40,
+    max_sort_bytes=2**40,
+)
 OWNER = "0a1b2c3d4e5f607100000003"
 
 

@@ -17,7 +17,7 @@ from app.commands.rewrite.schema_differences import differences
 from app.commands.rewrite.stored_rows import NotPossibleError
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
-from app.errors import ConfigError, FatalError, SparkLostError
+from app.errors import ConfigError, FatalError
 from app.formatting import counted
 from app.journal.survey import survey
 from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
@@ -164,7 +164,7 @@ def _finish(replaced: ReplacedFiles) -> None:
 
 
 def _rewrite(settings: Settings, store: ObjectStore, schema: SchemaStore, replaced: ReplacedFiles, plan: Plan) -> None:
-    with scratch_folder() as scratch, closing(new_spark_writer(settings, scratch, _note_lost)) as spark:
+    with scratch_folder() as scratch, closing(new_spark_writer(settings, scratch)) as spark:
         spark_up = spark.start()
         rewriter = Rewriter(
             store=store,
@@ -177,10 +177,6 @@ def _rewrite(settings: Settings, store: ObjectStore, schema: SchemaStore, replac
         spark_up.result()
         with closing(rewriter):
             _run(rewriter, plan)
-
-
-def _note_lost(error: SparkLostError) -> None:
-    logger.debug("%s", error)  # whoever asks Spark for the next file gets this error
 
 
 def _run(rewriter: Rewriter, plan: Plan) -> None:

@@ -28,12 +28,13 @@ from app.lenient_json import to_json
 from app.model import Batch, Rejected
 from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
-from app.service.build import can_read_whole_batches, new_application, new_stager, sink_limits
+from app.service.build import can_read_whole_batches, new_application, new_batch_limits, new_stager
 from app.service.customised import load_customised
 from app.service.lake import new_location, new_schema, new_spec
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
+from app.timings import DEFAULT
 
 _OFFSET: Final = "__offset"
 _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
@@ -110,7 +111,7 @@ class _Trial:
         self._sink = LakeSink(
             pipeline=self,
             assignments=self._assignments,
-            limits=sink_limits(settings),
+            limits=new_batch_limits(settings, DEFAULT, scratch),
             bad_records=bad_records,
             on_sealed=self._application.checkpoints.in_flight.sealed,
         )

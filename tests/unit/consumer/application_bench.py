@@ -1,6 +1,7 @@
 """The application on the bench: it is the real one and so is the sink; only what would ask a broker is played."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,19 @@ from app.consumer.assignment import Assignments
 from app.consumer.loop import new_loop
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.record_poll import RecordPoll
-from app.consumer.sink import LakeSink, SinkLimits
+from app.consumer.sink import LakeSink
 from app.model import TopicPartition
 from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.fakes.instant_claims import InstantClaims
 from tests.fakes.manual_pipeline import ManualPipeline
+from tests.support.batches import UNBOUNDED
 
 TOPIC = "sensors"
 TP = TopicPartition(TOPIC, 0)
 PARTITIONS = [KafkaTopicPartition(TOPIC, 0), KafkaTopicPartition(TOPIC, 1)]
 COORDINATOR_AWAY = KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)
-FAST = Timings(gather_seconds=0.0, sleep=lambda _: None)
+FAST = Timings(sleep=lambda _: None)
 Transform = Callable[[dict[str, Any]], list[Any]]
 
 
@@ -66,7 +68,7 @@ class Bench:
         self.sink = LakeSink(
             pipeline=self.pipeline,
             assignments=self.assignments,
-            limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000, in_any_size=True),
+            limits=replace(UNBOUNDED, batch_size=batch_size, max_buffer_bytes=max_buffer_bytes, target_file_bytes=0),
             bad_records=BadRecords(choice, self.reported.append),
             on_sealed=self.application.checkpoints.in_flight.sealed,
             timings=timings,

@@ -1,6 +1,7 @@
 """A sink on the bench: with a pipeline that delivers by hand, and a clock that stands still."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from quixstreams.context import set_message_context
@@ -8,14 +9,14 @@ from quixstreams.models import MessageContext
 
 from app.bad_records.policy import BadRecords
 from app.consumer.assignment import Assignments
-from app.consumer.sink import LakeSink, SinkLimits
+from app.consumer.sink import LakeSink
 from app.consumer.sink_observer import SinkObserver
 from app.errors import FatalError, RetryableError
 from app.model import Batch, TopicPartition
 from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.fakes.manual_pipeline import ManualPipeline
-from tests.support.batches import NOON, TP
+from tests.support.batches import NOON, TP, UNBOUNDED
 
 OTHER = TopicPartition("sensors", 1)
 AWAY = RetryableError("uploading s3://lake/x", "no route to host")
@@ -31,18 +32,24 @@ class Bench:
         batch_size: int = 3,
         max_buffer_bytes: int = 1_000_000,
         gather_seconds: float = 0.0,
-        in_any_size: bool = True,
+        target_file_bytes: int = 0,
         clock: Clock | None = None,
         observer: SinkObserver | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.pipeline = ManualPipeline(self.clock)
-        self.timings = Timings(clock=self.clock, sleep=self.clock.advance, gather_seconds=gather_seconds)
+        self.timings = Timings(clock=self.clock, sleep=self.clock.advance)
         self.assignments = Assignments(timings=self.timings)
         self.sink = LakeSink(
             pipeline=self.pipeline,
             assignments=self.assignments,
-            limits=SinkLimits(batch_size, max_buffer_bytes, max_record_bytes=1_000_000, in_any_size=in_any_size),
+            limits=replace(
+                UNBOUNDED,
+                batch_size=batch_size,
+                max_buffer_bytes=max_buffer_bytes,
+                target_file_bytes=target_file_bytes,
+                gather_seconds=gather_seconds,
+            ),
             bad_records=BadRecords("dead-letter", lambda _: None),
             observer=observer,
             timings=self.timings,

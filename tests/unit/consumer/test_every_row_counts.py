@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -21,11 +22,10 @@ from quixstreams.sinks import SinkBackpressureError
 from app.bad_records.policy import BadRecords
 from app.catalog.registrar import Registrar
 from app.consumer.assignment import Assignments
-from app.consumer.sink import LakeSink, SinkLimits
+from app.consumer.sink import LakeSink
 from app.errors import ConnectorError, RetryableError
 from app.journal.ownership import AssignmentOwnership
 from app.model import TopicPartition
-from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.table.location import TableLocation
@@ -33,7 +33,7 @@ from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
-from tests.support.batches import NOON, properties, spec, stager
+from tests.support.batches import NOON, UNBOUNDED, properties, spec, stager
 
 ROOT = "data/t"
 PARTITIONS = [TopicPartition("sensors", number) for number in range(3)]
@@ -53,7 +53,6 @@ class World:
         self.catalog = MemoryCatalog(refuse=lambda: self._refuse("catalog"))
         timings = Timings(
             clock=lambda: time.monotonic() * HASTE,
-            gather_seconds=0.0,
             revoke_seconds=30.0,
             look_seconds=0.002,
             first_retry_seconds=0.001,
@@ -63,7 +62,7 @@ class World:
         self.pipeline = Pipeline(
             writer=ArrowWriter(),
             stager=stager(spec("p"), table_root=ROOT),
-            close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40),
+            limits=UNBOUNDED,
             destination=Destination(self.store, ROOT),
             registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
@@ -74,8 +73,11 @@ class World:
         self.sink = LakeSink(
             pipeline=self.pipeline,
             assignments=self.assignments,
-            limits=SinkLimits(
-                self.dice.choice([3, 10, 40]), self.dice.choice([5_000, 1_000_000]), 1_000_000, in_any_size=True
+            limits=replace(
+                UNBOUNDED,
+                batch_size=self.dice.choice([3, 10, 40]),
+                max_buffer_bytes=self.dice.choice([5_000, 1_000_000]),
+                target_file_bytes=0,
             ),
             bad_records=BadRecords("fail", lambda _: None),
             timings=timings,

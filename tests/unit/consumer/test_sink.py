@@ -351,7 +351,7 @@ def test_a_checkpoint_ends_a_batch_of_which_all_rows_are_in_the_pipeline() -> No
 
 
 def test_rows_of_a_batch_that_the_pipeline_has_ended_count_no_more() -> None:
-    bench = Bench(batch_size=3, max_buffer_bytes=8_000, gather_seconds=1.0, in_any_size=False)
+    bench = Bench(batch_size=3, max_buffer_bytes=8_000, gather_seconds=1.0, target_file_bytes=2**24)
     bench.add(0, 1, 2, value={"text": "x" * 500})
     bench.sink.turn()
     assert bench.pipeline.batches[0].reason is None
@@ -376,7 +376,7 @@ def test_a_flush_waits_for_the_portions_of_its_batch() -> None:
 
 
 def test_with_a_size_that_is_wanted_rows_wait_until_no_more_come() -> None:
-    bench = Bench(gather_seconds=1.0, in_any_size=False)
+    bench = Bench(gather_seconds=1.0, target_file_bytes=2**24)
     for offset in range(6):
         bench.consume(offset)
         bench.clock.advance(0.9)

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from app.bad_records.policy import OnBadRecord
+from app.batch_limits import BatchLimits
 from app.catalog.registrar import Registrar
 from app.errors import ConnectorError
 from app.journal.ownership import AssignmentOwnership, Ownership
 from app.model import Batch, TopicPartition
-from app.pipeline.close_rules import CloseRules
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.table.location import TableLocation
@@ -22,14 +22,11 @@ from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
-from tests.support.batches import batch, properties, spec, stager
+from tests.support.batches import UNBOUNDED, batch, properties, spec, stager
 
 ROOT = "data/t"
 HURRY = Timings(first_retry_seconds=0.001, longest_retry_seconds=0.01)
 WAIT = 10.0
-
-# A batch ends when its rows say so.
-UNBOUNDED = CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=2**40)
 
 
 class Line:
@@ -55,7 +52,7 @@ class Line:
         virtual: Sequence[str] = (),
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
         writer_up: Future[None] | None = None,
-        close_rules: CloseRules = UNBOUNDED,
+        limits: BatchLimits = UNBOUNDED,
         free_bytes: Callable[[Path], int] = lambda _: 2**40,
         timings: Timings = HURRY,
     ) -> None:
@@ -72,7 +69,7 @@ class Line:
             writer=self.writer,
             writer_up=writer_up,
             stager=stager(wanted, choice, table_root=ROOT),
-            close_rules=close_rules,
+            limits=limits,
             destination=Destination(self.store, ROOT, virtual),
             registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=self.scratch,

@@ -166,10 +166,10 @@ def test_what_rejected_records_take_is_counted_one_by_one(gathering: Gathering) 
     rows = batch(*({"p": "a", "v": number} for number in range(100)), first=1)
     large = Rejected(TP, 0, None, b"", b"x" * 1_000_000, None, "bad")
     gathering.add(Batch(1, None, rows.parts, rows.rows, 1_000, (large,)))
-    assert 1_000_000 <= gathering.batch.rejected_bytes < 1_001_000
+    assert 1_000_000 <= gathering.batch.size.rejected_bytes < 1_001_000
 
 
 def test_sorting_takes_a_word_for_each_value(gathering: Gathering) -> None:
     gathering.add(batch(*({"p": "a", **{f"flag{n}": True for n in range(100)}} for _ in range(100))))
-    assert gathering.batch.staged_bytes < 10_000
-    assert gathering.batch.sort_bytes > 100 * 100 * 8
+    assert gathering.batch.size.staged_bytes < 10_000
+    assert gathering.batch.size.sort_bytes > 100 * 100 * 8

@@ -13,9 +13,8 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, DataError, FatalError, SparkLostError
 from app.model import Batch, OffsetRange, TopicPartition
-from app.pipeline.close_rules import CloseRules
 from app.spark.batch_offsets import read_batch_offsets
-from tests.support.batches import TP, batch, batch_of, row
+from tests.support.batches import TP, UNBOUNDED, batch, batch_of, row
 from tests.unit.pipeline.pipeline_line import ROOT, WAIT, Gate, Line, bad, one, own_threads, wait_until
 
 
@@ -110,15 +109,6 @@ def test_the_writer_is_idle_unless_a_batch_waits_for_it(line: Line) -> None:
     assert line.pipeline.is_idle
 
 
-def test_waiting_ends_with_its_time(line: Line) -> None:
-    gate = Gate()
-    line.writer.before = gate
-    line.submit(one(1))
-    assert not line.pipeline.wait_delivered(1, 0.01)
-    gate.open()
-    assert line.delivered(1)
-
-
 # --- portions of a batch --------------------------------------------------------------------------------------------
 
 
@@ -177,7 +167,7 @@ def test_rows_of_another_assignment_begin_another_batch(line: Line, caplog: pyte
         line.submit(of_owner(1, "first000"), of_owner(2, "second00"), of_owner(3, "second00", "enough"))
         assert line.delivered(3)
     assert re.findall(r"batch (\d) \((.*?)\)", caplog.text) == [
-        ("1", "the partitions were assigned anew"),
+        ("1", "a new assignment of the partitions"),
         ("2", "enough"),
     ]
     assert line.catalog.keys == [
@@ -208,7 +198,7 @@ def test_portions_before_a_record_that_ends_the_process_arrive(tmp_path: Path) -
 
 
 def test_a_batch_ends_by_itself_when_its_staged_file_is_large(tmp_path: Path) -> None:
-    line = Line(tmp_path, close_rules=CloseRules(max_staged_bytes=1, max_sort_bytes=2**40, target_file_bytes=2**40))
+    line = Line(tmp_path, limits=replace(UNBOUNDED, max_staged_bytes=1))
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}))
     assert line.delivered(2)
     assert line.values() == [1, 2]
@@ -217,7 +207,7 @@ def test_a_batch_ends_by_itself_when_its_staged_file_is_large(tmp_path: Path) ->
 
 
 def test_a_batch_ends_by_itself_when_its_files_are_large_enough(tmp_path: Path) -> None:
-    line = Line(tmp_path, close_rules=CloseRules(max_staged_bytes=2**40, max_sort_bytes=2**40, target_file_bytes=1))
+    line = Line(tmp_path, limits=replace(UNBOUNDED, target_file_bytes=1))
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}, reason="how large files are is unknown"))
     assert line.delivered(2)
     line.submit(portion(3, {"p": "a", "v": 3}))

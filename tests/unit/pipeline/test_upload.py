@@ -103,10 +103,6 @@ def test_a_batch_is_announced_with_the_last_offset_of_each_partition_and_all_its
     )
 
 
-def test_a_batch_without_anything_to_store_is_not_announced(store: MoodyStore) -> None:
-    assert Destination(store, ROOT).intent([part()], [], []) is None
-
-
 # --- upload ---------------------------------------------------------------------------------------------------------
 
 
@@ -147,15 +143,6 @@ def test_a_repetition_uploads_only_what_is_missing(tmp_path: Path, store: MoodyS
     assert tried(store) == ["b"]
 
 
-def test_when_all_is_stored_a_repetition_does_nothing(
-    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
-) -> None:
-    upload = Shipment(written(tmp_path, "a"), store, pool)
-    upload.run()
-    assert places(upload.run()) == ["a"]
-    assert tried(store) == ["a"]
-
-
 @pytest.mark.parametrize("order", [(away, forbidden), (forbidden, away)])
 def test_a_lasting_error_comes_before_a_passing_one(
     tmp_path: Path,
@@ -182,13 +169,6 @@ def test_an_unforeseen_error_is_not_taken_for_a_passing_one(
     store.refuse = refuse
     with pytest.raises(ZeroDivisionError):
         upload.run()
-
-
-def test_files_of_an_ended_assignment_are_not_uploaded(
-    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
-) -> None:
-    assert Shipment(written(tmp_path, "a", "b"), store, pool, lambda: False).run() is None
-    assert tried(store) == []
 
 
 def test_files_whose_assignment_ends_while_the_store_is_away_are_not_uploaded_later(
@@ -219,24 +199,6 @@ def test_an_assignment_that_ends_during_an_upload_does_not_wait_for_the_store(
     with ThreadPoolExecutor(max_workers=1) as one_by_one:
         assert Shipment(written(tmp_path, "a", "b"), store, one_by_one, lambda: is_owner[0]).run() is None
     assert tried(store) == ["a"]
-
-
-def test_no_more_uploads_run_at_once_than_the_pool_has_threads(tmp_path: Path, store: MoodyStore) -> None:
-    all_at_work = threading.Barrier(2, timeout=WAIT)
-    running: list[str] = []
-    most: list[int] = []
-
-    def refuse(key: str) -> None:
-        running.append(key)
-        all_at_work.wait()
-        most.append(len(running))
-        all_at_work.wait()
-        running.remove(key)
-
-    store.refuse = refuse
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        Shipment(written(tmp_path, *"abcdef"), store, pool).run()
-    assert set(most) == {2}
 
 
 def test_a_stop_ends_an_upload_that_waits_for_its_turn(tmp_path: Path, store: MoodyStore) -> None:

@@ -1,6 +1,8 @@
 """The start: what it logs, and a stop that did not come through as what the signal's handler raised."""
 
 import logging
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -8,12 +10,15 @@ import pytest
 import app.service.run
 from app.config.settings import Settings
 from app.container import MemoryLimit
+from app.service.process import Process
+from app.service.starting import Base
+from app.spark.writer import SparkWriter
 from tests.support.environment import BROKER_ALONE, load
 
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr("app.service.run.make_scratch", lambda: tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return load(BROKER_ALONE, input="readings", STORAGE_URL=f"file://{tmp_path}/lake")
 
 
@@ -27,24 +32,25 @@ def test_whatever_fails_after_a_signal_at_the_start_is_a_stop(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def fail(service: app.service.run._Service) -> None:
+    def fail(_base: Base, _spark: SparkWriter, process: Process, _ends: ExitStack) -> None:
         if stopped:
-            service._stop.set()
+            process.stop.set()
         raise AttributeError("no attribute 'topic'")
 
-    monkeypatch.setattr(app.service.run._Service, "run", fail)
+    monkeypatch.setattr(Process, "handle_signals", lambda _: None)
+    monkeypatch.setattr("app.service.run.consume", fail)
     assert app.service.run.run(settings) == code
     assert ("stopped while starting" in caplog.text) is stopped
     assert ("Please report this as a bug" in caplog.text) is not stopped
 
 
 def test_the_start_warns_of_settings_that_the_container_has_no_memory_for(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")
     monkeypatch.setattr("app.config.settings.memory_limit", lambda: MemoryLimit(1536, "/sys/fs/cgroup/memory.max"))
-    app.service.run._log_settings(load(SPARK_DRIVER_MEMORY="1g"))
-    assert "memory: limit 1,536 MB by /sys/fs/cgroup/memory.max, the settings need 1,566 MB" in caplog.messages
+    monkeypatch.setattr("app.service.run.consume", lambda *_: None)
+    monkeypatch.setattr(Process, "handle_signals", lambda _: None)
+    assert app.service.run.run(load(SPARK_DRIVER_MEMORY="1g")) == 0
     [warning] = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert "limit of 1,536 MB" in warning
     assert "SPARK_DRIVER_MEMORY=1024m" in warning

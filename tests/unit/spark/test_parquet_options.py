@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from app.spark.parquet_options import parquet_options
+from app.spark.parquet_options import parquet_options, without_dictionary
 from app.spark.staged_file import read_staged_schema, write_staged
 
 TEXTS = pa.table({"text": pa.array(["x" * 96] * 10)})  # with its length, a row has 100 bytes
@@ -44,3 +44,57 @@ def test_columns_with_large_values_have_no_statistics(tmp_path: Path, columns: l
     assert {name: value for name, value in options.items() if name.startswith(prefix)} == {
         f"{prefix}{name}": "false" for name in without
     }
+
+
+# --- dictionaries ----------------------------------------------------------------------------------------------------
+
+ROWS = 1_000
+
+
+def _told(column: pa.Array, ids: list[int] | None = None) -> bool:
+    groups = ids or [0] * len(column)
+    found = without_dictionary(pa.table({"column": column}), pa.array(groups, pa.int32()))
+    assert found in ([], ["column"])
+    return bool(found)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(range(ROWS), pa.int64()),
+        pa.array([n / 7 for n in range(ROWS)], pa.float64()),
+        pa.array([f"{n:032}" for n in range(ROWS)]),
+        pa.array(range(ROWS), pa.timestamp("us", "UTC")),
+        pa.array([None if n % 3 else n for n in range(ROWS)], pa.int64()),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_values_that_do_not_repeat_need_no_dictionary(column: pa.Array) -> None:
+    assert _told(column)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([n % 500 for n in range(ROWS)], pa.int64()),
+        pa.array([f"{n % 700:032}" for n in range(ROWS)]),
+        pa.array([1.5] * ROWS, pa.float64()),
+        pa.nulls(ROWS, pa.string()),
+        pa.array([n % 2 == 0 for n in range(ROWS)]),  # Parquet has none for these anyway
+        pa.array([[n] for n in range(ROWS)], pa.list_(pa.int64())),
+        pa.array([{"n": n} for n in range(ROWS)], pa.struct({"n": pa.int64()})),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_other_columns_are_left_to_parquet(column: pa.Array) -> None:
+    assert not _told(column)
+
+
+def test_the_largest_file_decides() -> None:
+    few_in_each = pa.array([n % 4 for n in range(ROWS)] + list(range(100)), pa.int64())
+    assert not _told(few_in_each, [0] * ROWS + [1] * 100)
+
+
+def test_so_many_rows_as_parquet_looks_at_decide() -> None:
+    repeats_later = pa.array([n % 20_000 for n in range(400_000)], pa.int64())
+    assert _told(repeats_later)

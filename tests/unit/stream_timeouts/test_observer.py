@@ -28,18 +28,17 @@ class Bench(sink_bench.Bench):
 
     def __init__(self, deserializer: str = "str") -> None:
         self.told: list[bytes] = []
+        self.turns = 0
         self.raw_keys = RawKeys(new_deserializer(deserializer))
 
         clock = Clock()
         tracker = TimeoutTracker(
-            timeout_ms=TIMEOUT * 1000, max_bytes=10**6, is_heard=lambda _: True, listener=self, clock=clock
+            timeout_ms=TIMEOUT * 1000, max_bytes=10**6, is_heard=lambda _: True, notify=self.told.append, clock=clock
         )
-        super().__init__(batch_size=10**6, clock=clock, observer=KeyObserver(tracker, self.raw_keys))
+        super().__init__(batch_size=10**6, clock=clock, observer=KeyObserver(tracker, self.raw_keys, self._count_turn))
 
-    def notify(self, key: bytes) -> None:
-        self.told.append(key)
-
-    def turn(self) -> None: ...
+    def _count_turn(self) -> None:
+        self.turns += 1
 
     def row(self, key: bytes | None, value: Any = None, tp: TopicPartition = TP, offset: int = 0) -> None:
         """A record as it comes one by one: deserialized, and then added."""
@@ -65,6 +64,7 @@ def test_rows_keep_their_keys_awake(bench: Bench) -> None:
     bench.row(b"b", offset=2)
     bench.listen(6)
     assert bench.told == [b"a"]
+    assert bench.turns == 12, "answers of Kafka are taken at each"
 
 
 def test_messages_keep_their_keys_awake(bench: Bench) -> None:

@@ -42,15 +42,12 @@ def test_on_with_a_function_alone() -> None:
 
 
 def test_on_without_anybody_to_tell_is_an_error() -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match="Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout"):
         StreamTimeouts(load(**ON), None)
-    assert str(caught.value) == (
-        "setting up silence detection: STREAM_TIMEOUT_MS is set, and nothing would be notified of a silent key. "
-        "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py"
-    )
 
 
 def test_a_function_that_is_never_called_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     StreamTimeouts(load(), print)
-    assert caplog.messages == ["on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set"]
+    [message] = caplog.messages
+    assert "STREAM_TIMEOUT_MS is not set" in message

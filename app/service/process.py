@@ -1,0 +1,111 @@
+"""Ends the process in time: after a signal, and once Spark is lost."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+from app.errors import ConnectorError, RetryableError, SparkLostError
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_LEAVE_SECONDS = 5.0  # without Spark; nothing is written any more, so it is only about the group
+LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits for 30 by default
+
+
+class StopRequested(BaseException):
+    """A signal came while the connector was still starting; no ``Exception``, so that no handler swallows it."""
+
+
+class Process:
+    """Handles signals: in the start they raise ``StopRequested``, later they stop the consumer's loop.
+
+    Args:
+        clean_up: called before the process ends because a stop takes too long.
+
+    Attributes:
+        stop: set by the first signal.
+        connected: set once broker, store, catalog and Spark work.
+    """
+
+    def __init__(self, clean_up: Callable[[], None]) -> None:
+        self._clean_up = clean_up
+        self._request_stop: Callable[[], None] | None = None
+        self.stop = threading.Event()
+        self.connected = threading.Event()
+
+    @property
+    def stopped_at_start(self) -> bool:
+        """Whether a signal came before anything was consumed.
+
+        Kafka's client may lose the exception of the handler in its C code, and go on or fail in its own way.
+        """
+        return self.stop.is_set() and self._request_stop is None
+
+    def handle_signals(self) -> None:
+        """Handle signals, and end the process in time after one, also where no handler gets to run.
+
+        Handlers run between two steps of Python alone, and a commit to a Kafka that is out of reach is one step of a
+        minute or more. The descriptor is written to at once.
+        """
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        signals, wake_up = socket.socketpair()
+        wake_up.setblocking(False)
+        signal.set_wakeup_fd(wake_up.fileno())
+        # The thread keeps both ends open as long as the process lives.
+        threading.Thread(target=self._end_late_stop, args=(signals, wake_up), name="stop-limit", daemon=True).start()
+
+    def started(self, request_stop: Callable[[], None]) -> None:
+        """Call this function at a signal from now on.
+
+        Raises:
+            StopRequested: a signal came before.
+        """
+        stopped_at_start = self.stopped_at_start
+        self._request_stop = request_stop
+        if stopped_at_start:
+            raise StopRequested
+
+    def end_without_spark(self, error: SparkLostError, fail: Callable[[ConnectorError], None]) -> None:
+        """End the process; offsets of rows that are not in the lake are not committed, so nothing is lost.
+
+        The consumer's loop ends with the pipeline and leaves the group, so that others get its partitions at once.
+        Where the loop is stuck, the process ends from here.
+        """
+        fail(error)
+        limit = threading.Timer(_LONGEST_LEAVE_SECONDS, _exit_now_with, (error,))
+        limit.daemon = True
+        limit.start()
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self.stop.is_set():
+            return  # platforms repeat themselves
+        logger.info("received %s, stopping", signal.Signals(number).name)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C ends it the hard way
+        self.stop.set()
+        if self._request_stop is None:
+            raise StopRequested
+        self._request_stop()
+
+    def _end_late_stop(self, signals: socket.socket, _: socket.socket) -> None:
+        signals.recv(1)
+        time.sleep(LONGEST_STOP_SECONDS)
+        error = RetryableError(
+            "stopping",
+            f"it took longer than {LONGEST_STOP_SECONDS:.0f} s, as when Kafka does not answer",
+            "The next start reads again what was not committed",
+        )
+        self._clean_up()
+        _exit_now_with(error)
+
+
+def _exit_now_with(error: ConnectorError) -> NoReturn:
+    logger.error("%s", error)
+    logging.shutdown()
+    os._exit(error.exit_code)
