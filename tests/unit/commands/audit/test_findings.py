@@ -73,6 +73,7 @@ def count_rejected(rejected: set[int], gaps: pa.RecordBatch) -> pa.Array:
     st.integers(0, MOST),
     st.integers(0, 3),
 )
+@example([((0, 5), [(0, 5)]), ((5, 9), [(5, 9)])], set(), 5, 1)
 def test_an_audit_counts_each_offset_as_a_plain_count_does(
     drawn: list[tuple[tuple[int, int], Pairs]], rejected: set[int], cut: int, most: int
 ) -> None:
