@@ -8,6 +8,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Final
 
 from app.errors import ConnectorError, FatalError
+from app.storage.os_errors import os_translated
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -30,7 +31,8 @@ def run(settings: "Settings", options: Namespace) -> int:
         work = pkgutil.resolve_name(options.work)  # loading it takes a second
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.default_int_handler)
-        return int(work(settings, options))
+        with os_translated(f"running {options.command}"):  # a full temporary folder, above all
+            return int(work(settings, options))
     except KeyboardInterrupt:
         return _failed(f"{options.command} was stopped before its end", _INTERRUPTED)
     except ConnectorError as error:

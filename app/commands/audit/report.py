@@ -3,36 +3,29 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from app.commands.audit.offset_ranges import Range
-from app.commands.audit.offsets import Findings, Listing
+import pyarrow.compute as pc
+
+from app.commands.audit.findings import Doubled, Findings, Listing, Missing
+from app.commands.audit.held_offsets import Misplaced
 from app.formatting import counted
-from app.model import BatchPart
 
 _LEFT = 2  # columns
 
 
-class Misplaced(NamedTuple):
-    """A file with offsets outside those of its name: the first range of them, and how many there are in all."""
-
-    key: str
-    first: Range
-    offsets: int
-
-
 @dataclass(slots=True)
 class Report:
-    """The findings for a table; ``foreign`` are keys of Parquet files that do not say which offsets they hold."""
+    """The findings for a table; ``others`` are keys of Parquet files that do not say which offsets they hold."""
 
     table: str
     by_column: bool
-    foreign: Listing[str]
+    files: int
+    left_out: int
+    others: Listing[str]
     misplaced: Listing[Misplaced]
-    files: int = 0
-    partitions: list[Findings] = field(default_factory=list)
     without_offsets: int = 0
-    unfinished_count: int = 0
+    partitions: list[Findings] = field(default_factory=list)
 
     @property
     def has_doubled(self) -> bool:
@@ -46,12 +39,12 @@ def as_json(report: Report) -> str:
         "table": report.table,
         "by": "column" if report.by_column else "name",
         "partitions": [_partition(findings) for findings in report.partitions],
-        "misplaced": [{"file": each.key, **_range(each.first), "offsets": each.offsets} for each in report.misplaced],
+        "misplaced": [{"file": each.key, **_range(each), "offsets": each.offsets} for each in report.misplaced.kept],
         "misplaced_count": report.misplaced.count,
         "files_without_offsets": report.without_offsets,
-        "unsettled_files": report.unfinished_count,
-        "other_files": list(report.foreign),
-        "other_files_count": report.foreign.count,
+        "unsettled_files": report.left_out,
+        "other_files": report.others.kept,
+        "other_files_count": report.others.count,
     }
     return json.dumps(answer, indent=2)
 
@@ -60,28 +53,34 @@ def _partition(findings: Findings) -> dict[str, Any]:
     return {
         "topic": findings.tp.topic,
         "partition": findings.tp.partition,
-        **_range(findings.offsets),
-        "files": findings.files,
-        "batches": findings.batches,
+        **_range(findings),
+        "files": _files(findings),
+        "batches": findings.batches.num_rows,
         "doubled": [
-            {**_range(each.offsets), "batches": [_batch(each.one), _batch(each.other)]} for each in findings.doubled
+            {**_range(each), "batches": [_batch(findings, each.one), _batch(findings, each.other)]}
+            for each in findings.doubled.kept
         ],
         "doubled_count": findings.doubled.count,
         "doubled_offsets": findings.doubled_offsets,
-        "missing": [{**_range(each.offsets), "dead_letters": each.dead_letters} for each in findings.missing],
+        "missing": [{**_range(each), "dead_letters": each.dead_letters} for each in findings.missing.kept],
         "missing_count": findings.missing.count,
         "missing_offsets": findings.missing_offsets,
         "missing_dead_letters": findings.dead_letters,
     }
 
 
-def _range(offsets: Range) -> dict[str, int]:
-    return {"first": offsets.first, "last": offsets.last}
+def _range(found: Findings | Doubled | Missing | Misplaced) -> dict[str, int]:
+    return {"first": found.first, "last": found.last}
 
 
-def _batch(part: BatchPart) -> str:
+def _files(findings: Findings) -> int:
+    return int(pc.sum(findings.batches["files"]).as_py())
+
+
+def _batch(findings: Findings, row: int) -> str:
     """The end of the names of a batch's files, before ``.parquet``."""
-    return f"{part.owner}-{part.number}"
+    owner, number = (findings.batches[name][row].as_py() for name in ("owner", "number"))
+    return f"{owner}-{number}"
 
 
 def as_text(report: Report) -> str:
@@ -102,37 +101,30 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
         yield f"{counted(report.without_offsets, 'file')} without __offset: all offsets of their batches count as held."
         yield "A file of several partitions needs __partition too."
-    if report.unfinished_count:
+    if report.left_out:
         yield ""
-        yield f"{counted(report.unfinished_count, 'file')} left out: of batches that the connector is at,"
+        yield f"{counted(report.left_out, 'file')} left out: of batches that the connector is at,"
         yield "or will finish or delete when it starts."
-    if report.foreign.count:
+    if report.others.count:
         yield ""
-        yield f"{counted(report.foreign.count, 'other Parquet file')}, which do not say the offsets in them:"
-        yield from (f"  {key}" for key in report.foreign)
-        yield from _rest(report.foreign.rest)
+        yield f"{counted(report.others.count, 'other Parquet file')}, which do not say the offsets in them:"
+        yield from (f"  {key}" for key in report.others.kept)
+        yield from _rest(report.others.rest)
 
 
 def _overview(partitions: Sequence[Findings]) -> Iterator[str]:
-    rows = [
-        (
-            str(findings.tp),
-            _offsets(findings.offsets),
-            *(
-                f"{count:,}"
-                for count in (findings.files, findings.batches, findings.doubled_offsets, findings.missing_offsets)
-            ),
-        )
-        for findings in partitions
-    ]
+    rows = []
+    for each in partitions:
+        counts = (_files(each), each.batches.num_rows, each.doubled_offsets, each.missing_offsets)
+        rows.append((str(each.tp), _offsets(each), *(f"{count:,}" for count in counts)))
     return _aligned([("", "offsets", "files", "batches", "doubled", "missing"), *rows])
 
 
 def _doubled(report: Report) -> Iterator[str]:
     rows = [
-        (f"  {findings.tp}", _offsets(each.offsets), f"{each.offsets.size:,}", _batch(each.one), _batch(each.other))
+        (f"  {findings.tp}", _offsets(each), _size(each), _batch(findings, each.one), _batch(findings, each.other))
         for findings in report.partitions
-        for each in findings.doubled
+        for each in findings.doubled.kept
     ]
     count = sum(findings.doubled.count for findings in report.partitions)
     if not count:
@@ -154,21 +146,21 @@ def _misplaced(report: Report) -> Iterator[str]:
         return
     yield ""
     yield "Files with offsets that are not those of their names, copied or renamed: rows may be doubled. Delete copies."
-    for each in report.misplaced:
-        yield f"  {_offsets(each.first)}{_more(each)} in {each.key}"
+    for each in report.misplaced.kept:
+        yield f"  {_offsets(each)}{_more(each)} in {each.key}"
     yield from _rest(report.misplaced.rest)
 
 
 def _more(each: Misplaced) -> str:
-    more = each.offsets - each.first.size
+    more = each.offsets - (each.last - each.first + 1)
     return f" and {more:,} more" if more else ""
 
 
 def _missing(partitions: Sequence[Findings]) -> Iterator[str]:
     rows = [
-        (f"  {findings.tp}", _offsets(each.offsets), f"{each.offsets.size:,}", f"{each.dead_letters:,}")
+        (f"  {findings.tp}", _offsets(each), _size(each), f"{each.dead_letters:,}")
         for findings in partitions
-        for each in findings.missing
+        for each in findings.missing.kept
     ]
     count = sum(findings.missing.count for findings in partitions)
     if not count:
@@ -198,5 +190,9 @@ def _rest(count: int) -> Iterator[str]:
         yield f"  … and {count:,} more: --most N lists more of them"
 
 
-def _offsets(offsets: Range) -> str:
-    return str(offsets.first) if offsets.size == 1 else f"{offsets.first}-{offsets.last}"
+def _offsets(found: Findings | Doubled | Missing | Misplaced) -> str:
+    return str(found.first) if found.first == found.last else f"{found.first}-{found.last}"
+
+
+def _size(found: Doubled | Missing) -> str:
+    return f"{found.last - found.first + 1:,}"

@@ -1,5 +1,6 @@
 """What ``python main.py`` says to its arguments, and how commands end."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -137,6 +138,11 @@ def test_wrong_settings_are_told_as_without_a_command() -> None:
     ("raised", "code", "message"),
     [
         (KeyboardInterrupt(), 130, "ERROR! replay was stopped before its end\n"),
+        (
+            OSError(errno.ENOSPC, "No space left"),
+            75,
+            "ERROR! running replay: No space left. Free some space on that disk\n",
+        ),
         (KeyError("x"), 1, "ERROR! running replay: KeyError('x'). Please report this as a bug; LOGLEVEL=DEBUG shows"),
     ],
 )

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.bad_records import dead_letter
+from app.commands.audit import held_offsets
 from app.commands.audit.command import audit
 from app.config.settings import Settings
 from app.errors import FatalError
@@ -175,6 +176,19 @@ def test_names_that_overlap_may_hold_different_offsets(table: Table, run: Audit)
     assert run.text()[0] == 1
     code, answer = run.json("--offsets")
     assert (code, doubled(answer), missing(answer)) == (0, [], [])
+
+
+def test_ranges_that_do_not_fit_into_memory_at_once_are_audited_as_a_whole(
+    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        held = range(5 * number, 5 * number + 20, 1 + number % 3)
+        table.add(5 * number, 5 * number + 19, number=number, offsets=held)
+    expected = run.json("--offsets")
+    monkeypatch.setattr(held_offsets, "RANGES_AT_ONCE", 3)
+    assert run.json("--offsets") == expected
+    assert doubled(expected[1])
+    assert missing(expected[1])
 
 
 def test_several_rows_of_one_offset_are_legal_in_one_batch_only(table: Table, run: Audit) -> None:
