@@ -1,6 +1,5 @@
 """Serves probes, metrics and the status page over HTTP, and samples the running connector for them."""
 
-import json
 import logging
 import os
 import threading
@@ -11,13 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
 from app.errors import ConnectorError
 from app.logs import RecentWarnings
 from app.model import TopicPartition
 from app.monitoring.headline import headline
 from app.monitoring.history import History, Sample
 from app.monitoring.hosts import AllowedHosts
-from app.monitoring.http_server import Answer, HttpServer
+from app.monitoring.http_server import listen, serve
 from app.monitoring.metrics import Counts, Identity, Live, Metrics
 from app.monitoring.probes import Health, Probe
 from app.monitoring.progress import progress, worst_first
@@ -78,12 +79,12 @@ class Monitor:
         Raises:
             ConfigError: the port cannot be opened.
         """
-        routes = {"/": self._page, "/partitions": self._partitions, "/metrics": self._scraped}
+        pages = {"/": self._page, "/partitions": self._partitions, "/metrics": self._scraped}
         probes = {
             "/health/live": lambda: _probed(self._health.live()),
             "/health/ready": lambda: _probed(self._health.ready()),
         }
-        HttpServer(host, port, routes, probes, AllowedHosts(allowed_hosts))
+        serve(listen(host, port), pages, probes, AllowedHosts(allowed_hosts))
         logging.getLogger().addHandler(self._warned)
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
 
@@ -164,18 +165,18 @@ class Monitor:
     def _live(self) -> Live:
         return self._look()
 
-    def _scraped(self) -> Answer:
-        return Answer(200, "text/plain; version=0.0.4; charset=utf-8", self._exposition.text())
+    def _scraped(self) -> Response:
+        return Response(self._exposition.text(), media_type="text/plain; version=0.0.4")
 
-    def _page(self) -> Answer:
+    def _page(self) -> Response:
         from app.monitoring.status_page import POLICY, render  # noqa: PLC0415 - see above
 
-        return Answer(200, "text/html; charset=utf-8", render(self._view()).encode(), POLICY)
+        return HTMLResponse(render(self._view()), headers={"Content-Security-Policy": POLICY})
 
-    def _partitions(self) -> Answer:
+    def _partitions(self) -> Response:
         from app.monitoring.status_page import POLICY, render_partitions  # noqa: PLC0415 - see above
 
-        return Answer(200, "text/html; charset=utf-8", render_partitions(self._view()).encode(), POLICY)
+        return HTMLResponse(render_partitions(self._view()), headers={"Content-Security-Policy": POLICY})
 
     def _view(self) -> "View":
         from app.monitoring.status_page import View  # noqa: PLC0415 - see above
@@ -197,9 +198,8 @@ class Monitor:
         )
 
 
-def _probed(probe: Probe) -> Answer:
-    body = json.dumps({"ok": probe.ok, "detail": probe.detail}).encode() + b"\n"
-    return Answer(200 if probe.ok else 503, "application/json", body)
+def _probed(probe: Probe) -> Response:
+    return JSONResponse({"ok": probe.ok, "detail": probe.detail}, 200 if probe.ok else 503)
 
 
 def resident_bytes(pid: int) -> int | None:
