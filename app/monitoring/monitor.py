@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from app.errors import ConnectorError
 from app.logs import RecentWarnings
 from app.model import TopicPartition
+from app.monitoring.exposition import Exposition
 from app.monitoring.headline import headline
 from app.monitoring.history import History, Sample
 from app.monitoring.hosts import AllowedHosts
@@ -25,7 +25,6 @@ from app.monitoring.progress import progress, worst_first
 from app.monitoring.waits import OUTAGE_SECONDS
 
 if TYPE_CHECKING:
-    from app.monitoring.exposition import Exposition
     from app.monitoring.status_page import View
 
 logger = logging.getLogger(__name__)
@@ -61,6 +60,7 @@ class Monitor:
         self._metrics = metrics
         self._health = health
         self._look = look
+        self._exposition = Exposition(lambda: self._identity, metrics, self._live)
         self._ends: Ends | None = None
         self._history = History()
         self._warned = RecentWarnings()
@@ -156,12 +156,6 @@ class Monitor:
 
     # --- on the thread of the server ---------------------------------------------------------------------------------
 
-    @cached_property
-    def _exposition(self) -> "Exposition":
-        from app.monitoring.exposition import Exposition  # noqa: PLC0415 - a start without any scrape need not load it
-
-        return Exposition(lambda: self._identity, self._metrics.counts, self._live)
-
     def _live(self) -> Live:
         return self._look()
 
@@ -169,7 +163,7 @@ class Monitor:
         return Response(self._exposition.text(), media_type="text/plain; version=0.0.4")
 
     def _page(self) -> Response:
-        from app.monitoring.status_page import POLICY, render  # noqa: PLC0415 - see above
+        from app.monitoring.status_page import POLICY, render  # noqa: PLC0415 - a start without any view need not load it
 
         return HTMLResponse(render(self._view()), headers={"Content-Security-Policy": POLICY})
 

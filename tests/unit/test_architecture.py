@@ -39,7 +39,7 @@ HOMES = {
     "cryptography": "app.config.client_certificate",
     "aws_msk_iam_sasl_signer": "app.consumer.msk_token",
     "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
-    "prometheus_client": "app.monitoring.exposition",
+    "prometheus_client": "app.monitoring.exposition app.monitoring.metrics",
     "jinja2": "app.monitoring.status_page",
     "starlette": "app.monitoring.http_server app.monitoring.monitor",
     "uvicorn": "app.monitoring.http_server",
