@@ -15,13 +15,13 @@ from app.errors import ConnectorError
 from app.logs import RecentWarnings
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.headline import headline
 from app.monitoring.history import History, Sample
 from app.monitoring.hosts import AllowedHosts
 from app.monitoring.http_server import listen, serve
 from app.monitoring.metrics import Counts, Identity, Live, Metrics
 from app.monitoring.probes import Health, Probe
 from app.monitoring.progress import progress, worst_first
+from app.monitoring.sentences import Situation, headline
 from app.monitoring.waits import OUTAGE_SECONDS
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ class Monitor:
         done = progress(
             counts, worst_first(counts, live, counts.at), self._history, now, self._identity.commit_interval
         )
-        is_behind = live.state in ("consuming", "paused") and headline(live, counts, done).tone == "wait"
+        top = headline(Situation(self._identity, live, counts, done))
+        is_behind = live.state in ("consuming", "paused") and top.tone == "wait"
         like_this = "behind" if is_behind else live.state
         if like_this != self._like_this:
             self._like_this, self._like_this_since = like_this, self._well_at if is_behind else now
