@@ -18,8 +18,7 @@ from markupsafe import Markup
 
 from app import formatting
 from app.logs import Warned
-from app.monitoring.chart import lay_out, window
-from app.monitoring.history import History
+from app.monitoring.history import History, lay_out, window
 from app.monitoring.metrics import Counts, Identity, Live
 from app.monitoring.plain_words import plain
 from app.monitoring.progress import STEP_NAMES, PartitionRow, Progress, listed, progress, worst_first
