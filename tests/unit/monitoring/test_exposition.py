@@ -210,3 +210,4 @@ def test_every_metric_is_documented_and_ours_have_our_prefix(metrics: Metrics, s
     scraped = scrape(java_pid=os.getppid())
     assert scraped.documented
     assert {name for name in scraped.kinds if not name.startswith(("lake_sink_", "process_"))} == set()
+    assert not [name for name, *_ in scraped.values if str(name).endswith("_created")]
