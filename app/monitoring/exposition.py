@@ -1,18 +1,94 @@
-"""Writes the metrics in the format of Prometheus. The only importer of prometheus_client.
+"""Writes the metrics in the format of Prometheus.
 
-The text is made at each scrape, from numbers in memory: nothing is asked over the network for it, and nothing costs
-anything between two scrapes.
+``Metrics`` counts; everything else is read at each scrape, from numbers in memory. Nothing is asked over the network.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from app.monitoring.metrics import BUCKETS, STATES, Counts, Durations, Identity, Live
+from app.monitoring.metrics import STATES, Counts, Identity, Live, Metrics, Position
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# Name, documentation, and value; a gauge whose value is unknown is left out.
+_GAUGES: Final[Iterable[tuple[str, str, Callable[[Counts, Live, Identity], float | None]]]] = (
+    (
+        "lake_sink_assigned_partitions",
+        "Partitions that are consumed.",
+        lambda counts, _live, _identity: len(counts.positions),
+    ),
+    (
+        "lake_sink_claiming_partitions",
+        "Partitions that are assigned and not claimed in the journal yet.",
+        lambda _counts, live, _identity: live.claiming,
+    ),
+    (
+        "lake_sink_last_commit_timestamp_seconds",
+        "When offsets were last committed, Unix time; before the first commit, when consuming began.",
+        lambda counts, _live, _identity: counts.last_commit or counts.consuming_since,
+    ),
+    (
+        "lake_sink_kafka_answer_timestamp_seconds",
+        "When Kafka last told the end of a partition, Unix time; before the first answer, when consuming began.",
+        lambda counts, _live, _identity: counts.last_answer or counts.consuming_since,
+    ),
+    (
+        "lake_sink_next_commit_seconds",
+        "Seconds until the next commit is due; negative if it is late.",
+        lambda _counts, live, _identity: live.commit_due_in,
+    ),
+    (
+        "lake_sink_buffer_bytes",
+        "Size of the rows held in Python, as estimated.",
+        lambda _counts, live, _identity: live.buffered,
+    ),
+    (
+        "lake_sink_buffer_limit_bytes",
+        "The size at which consuming waits.",
+        lambda _counts, live, _identity: live.buffer_limit,
+    ),
+    (
+        "lake_sink_batches_under_way",
+        "Batches begun and not in the lake yet.",
+        lambda _counts, live, _identity: live.under_way,
+    ),
+    (
+        "lake_sink_commit_interval_seconds",
+        "Seconds between two commits: COMMIT_INTERVAL.",
+        lambda _counts, _live, identity: identity.commit_interval,
+    ),
+)
+
+# The same for each partition, from its position and the age of its oldest message that is not committed.
+_PARTITION_GAUGES: Final[Iterable[tuple[str, str, Callable[[Position, float | None], float | None]]]] = (
+    (
+        "lake_sink_lag_messages",
+        "Messages of an assigned partition that are not committed yet.",
+        lambda position, _: position.lag,
+    ),
+    (
+        "lake_sink_committed_offset",
+        "Offset after the last one that is committed.",
+        lambda position, _: position.committed,
+    ),
+    (
+        "lake_sink_partition_last_commit_timestamp_seconds",
+        "When offsets of a partition were last committed, Unix time; before that, when its consuming began.",
+        lambda position, _: position.committed_at or position.begun_at,
+    ),
+    (
+        "lake_sink_end_offset",
+        "Offset of the next message to be produced.",
+        lambda position, _: position.end,
+    ),
+    (
+        "lake_sink_freshness_seconds",
+        "Age of the oldest message that is not committed, in seconds; 0 if none waits.",
+        lambda _, age: age,
+    ),
+)
 
 
 class Exposition:
@@ -20,15 +96,13 @@ class Exposition:
 
     Args:
         identity: which connector this is.
-        counts: what was counted so far.
+        metrics: with what was counted so far.
         live: how things are now.
     """
 
-    def __init__(
-        self, identity: Callable[[], Identity], counts: Callable[[], Counts], live: Callable[[], Live]
-    ) -> None:
+    def __init__(self, identity: Callable[[], Identity], metrics: Metrics, live: Callable[[], Live]) -> None:
         self._identity = identity
-        self._counts = counts
+        self._metrics = metrics
         self._live = live
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -42,144 +116,39 @@ class Exposition:
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry."""
-        counts, live = self._counts(), self._live()
-        yield from _of_batches(counts)
+        counts, live, identity = self._metrics.counts(), self._live(), self._identity()
+        yield from self._metrics.registry.collect()
+        yield CounterMetricFamily("lake_sink_consumed_records", "Records that were read from Kafka.", live.consumed)
+        yield CounterMetricFamily(
+            "lake_sink_skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", live.skipped
+        )
+        for name, documentation, read in _GAUGES:
+            value = read(counts, live, identity)
+            if value is not None:
+                yield GaugeMetricFamily(name, documentation, value)
         yield from _of_partitions(counts, live)
-        yield from _of_kafka(counts, live)
-        yield from _of_now(live)
-        yield from _of_identity(self._identity())
-
-
-def _of_batches(counts: Counts) -> Iterator[Metric]:
-    yield CounterMetricFamily("lake_sink_rows", "Rows written to the lake since the process started.", counts.rows)
-    yield CounterMetricFamily(
-        "lake_sink_bytes", "Bytes of the Parquet files written to the lake since the process started.", counts.size
-    )
-    yield CounterMetricFamily(
-        "lake_sink_files", "Parquet files written to the lake since the process started.", counts.files
-    )
-    yield CounterMetricFamily(
-        "lake_sink_batches", "Batches written to the lake since the process started.", counts.batches
-    )
-    yield CounterMetricFamily(
-        "lake_sink_dead_letters", "Records written to the dead letter since the process started.", counts.dead_letters
-    )
-    yield CounterMetricFamily(
-        "lake_sink_rescued_values", "Values that fit no column and went to _rescued_data.", counts.rescued
-    )
-    yield CounterMetricFamily(
-        "lake_sink_pauses", "Pauses of consuming because the store or the catalog took too long.", counts.pauses
-    )
-    yield CounterMetricFamily(
-        "lake_sink_fenced_partitions",
-        "Partitions that another member had taken over while this one still wrote.",
-        counts.fenced,
-    )
-    retries = CounterMetricFamily("lake_sink_retries", "Failed tries that were repeated.", labels=["operation"])
-    for operation, count in counts.retries.items():
-        retries.add_metric([operation], count)
-    yield retries
-    steps = HistogramMetricFamily(
-        "lake_sink_step_seconds",
-        "Seconds that each step of a batch took, without waits for a system that was away.",
-        labels=["step"],
-    )
-    for step, durations in counts.steps.items():
-        steps.add_metric([step], _cumulated(durations), durations.seconds)
-    yield steps
-
-
-def _cumulated(durations: Durations) -> list[tuple[str, float]]:
-    bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
-    so_far = 0
-    cumulated = []
-    for bound, count in zip(bounds, durations.buckets, strict=True):
-        so_far += count
-        cumulated.append((bound, float(so_far)))
-    return cumulated
+        state = GaugeMetricFamily("lake_sink_state", "1 for the state that the connector is in.", labels=["state"])
+        for each in STATES:
+            state.add_metric([each], float(each == live.state))
+        yield state
+        if identity.is_found:  # two tables in turn would look like a deployment that is gone
+            names = {"topic": identity.topic, "consumer_group": identity.group, "table": identity.table}
+            yield _info(
+                "lake_sink_deployment_info", "Topic, consumer group and table, as labels of the value 1.", names
+            )
+        yield _info("lake_sink_build_info", "Versions, as labels of the value 1.", identity.versions)
 
 
 def _of_partitions(counts: Counts, live: Live) -> Iterator[Metric]:
-    labels = ["topic", "partition"]
-    lag = GaugeMetricFamily(
-        "lake_sink_lag_messages", "Messages of an assigned partition that are not committed yet.", labels=labels
-    )
-    committed = GaugeMetricFamily(
-        "lake_sink_committed_offset", "Offset after the last one that is committed.", labels=labels
-    )
-    end = GaugeMetricFamily("lake_sink_end_offset", "Offset of the next message to be produced.", labels=labels)
-    freshness = GaugeMetricFamily(
-        "lake_sink_freshness_seconds",
-        "Age of the oldest message that is not committed, in seconds; 0 if none waits.",
-        labels=labels,
-    )
-    commit_time = GaugeMetricFamily(
-        "lake_sink_partition_last_commit_timestamp_seconds",
-        "When offsets of a partition were last committed, Unix time; before that, when its consuming began.",
-        labels=labels,
-    )
-    for tp, position in sorted(counts.positions.items()):
-        names = [tp.topic, str(tp.partition)]
-        committed.add_metric(names, position.committed)
-        commit_time.add_metric(names, position.begun_at if position.committed_at is None else position.committed_at)
-        if position.end is not None and position.lag is not None:
-            end.add_metric(names, position.end)
-            lag.add_metric(names, position.lag)
-        age = position.freshness(counts.at, live.oldest.get(tp))
-        if age is not None:
-            freshness.add_metric(names, age)
-    yield from (lag, committed, commit_time, end, freshness)
-    yield GaugeMetricFamily("lake_sink_assigned_partitions", "Partitions that are consumed.", len(counts.positions))
-    yield GaugeMetricFamily(
-        "lake_sink_claiming_partitions",
-        "Partitions that are assigned and not claimed in the journal yet.",
-        live.claiming,
-    )
-
-
-def _of_kafka(counts: Counts, live: Live) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "lake_sink_last_commit_timestamp_seconds",
-        "When offsets were last committed, Unix time; before the first commit, when consuming began.",
-        counts.consuming_since if counts.last_commit is None else counts.last_commit,
-    )
-    yield GaugeMetricFamily(
-        "lake_sink_kafka_answer_timestamp_seconds",
-        "When Kafka last told the end of a partition, Unix time; before the first answer, when consuming began.",
-        counts.consuming_since if counts.last_answer is None else counts.last_answer,
-    )
-    if live.commit_due_in is not None:
-        yield GaugeMetricFamily(
-            "lake_sink_next_commit_seconds",
-            "Seconds until the next commit is due; negative if it is late.",
-            live.commit_due_in,
-        )
-
-
-def _of_now(live: Live) -> Iterator[Metric]:
-    state = GaugeMetricFamily("lake_sink_state", "1 for the state that the connector is in.", labels=["state"])
-    for name in STATES:
-        state.add_metric([name], float(name == live.state))
-    yield state
-    yield CounterMetricFamily("lake_sink_consumed_records", "Records that were read from Kafka.", live.consumed)
-    yield GaugeMetricFamily("lake_sink_buffer_bytes", "Size of the rows held in Python, as estimated.", live.buffered)
-    yield GaugeMetricFamily("lake_sink_buffer_limit_bytes", "The size at which consuming waits.", live.buffer_limit)
-    yield GaugeMetricFamily("lake_sink_batches_under_way", "Batches begun and not in the lake yet.", live.under_way)
-    yield CounterMetricFamily(
-        "lake_sink_skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", live.skipped
-    )
-
-
-def _of_identity(identity: Identity) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "lake_sink_commit_interval_seconds",
-        "Seconds between two commits: COMMIT_INTERVAL.",
-        identity.commit_interval,
-    )
-    if identity.is_found:  # two tables in turn would look like a deployment that is gone
-        names = {"topic": identity.topic, "consumer_group": identity.group, "table": identity.table}
-        yield _info("lake_sink_deployment_info", "Topic, consumer group and table, as labels of the value 1.", names)
-    yield _info("lake_sink_build_info", "Versions, as labels of the value 1.", identity.versions)
+    positions = sorted(counts.positions.items())
+    ages = {tp: position.freshness(counts.at, live.oldest.get(tp)) for tp, position in positions}
+    for name, documentation, read in _PARTITION_GAUGES:
+        gauge = GaugeMetricFamily(name, documentation, labels=["topic", "partition"])
+        for tp, position in positions:
+            value = read(position, ages[tp])
+            if value is not None:
+                gauge.add_metric([tp.topic, str(tp.partition)], value)
+        yield gauge
 
 
 def _info(name: str, documentation: str, labels: Mapping[str, str]) -> Metric:

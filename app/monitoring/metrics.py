@@ -5,11 +5,12 @@ Safe from any thread. Those who count hold a ``Metrics``; those who show its num
 
 import threading
 import time
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from app.model import TopicPartition
 from app.monitoring.waits import Trouble, Waits
@@ -17,7 +18,7 @@ from app.monitoring.waits import Trouble, Waits
 # The steps of a batch, in their order; see ``app.pipeline.pipeline``.
 STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
 # Upper bounds in seconds. A step takes tens of milliseconds where all is well, and minutes with many large files.
-BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 # What is tried again after a failure; the page on operations says what each of them needs.
 Operation = Literal["schema", "journal", "upload", "register", "claim", "commit", "kafka"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
@@ -28,6 +29,8 @@ _REMEMBERED = 10  # batches, files, and losses
 StateName = Literal["starting", "waiting", "consuming", "paused", "failing", "stopping"]
 STATES: tuple[StateName, ...] = get_args(StateName)
 SparkState = Literal["starting", "running", "gone"]
+
+disable_created_metrics()  # type: ignore[no-untyped-call] # a second series for each counter, which nothing reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +60,6 @@ class DeliveredBatch:
     seconds: Mapping[str, float]
     last_files: Sequence[DeliveredFile] = ()
     at: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Durations:
-    """Durations of a step: how many fell into each bucket (the last one has no upper bound), and their sum."""
-
-    buckets: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)
-    seconds: float = 0.0
-
-    def and_one_of(self, seconds: float) -> "Durations":
-        hit = bisect_left(BUCKETS, seconds)
-        counted = (count + (index == hit) for index, count in enumerate(self.buckets))
-        return Durations(tuple(counted), self.seconds + seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +127,10 @@ class Counts:
     batches: int = 0
     dead_letters: int = 0
     rescued: int = 0
-    pauses: int = 0
     fenced: int = 0
     consuming_since: float = 0.0
     last_commit: float | None = None
     last_answer: float | None = None
-    retries: Mapping[Operation, int] = field(default_factory=lambda: dict.fromkeys(OPERATIONS, 0))
-    steps: Mapping[str, Durations] = field(default_factory=lambda: dict.fromkeys(STEPS, Durations()))
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     last_batches: tuple[DeliveredBatch, ...] = ()
     last_files: tuple[DeliveredFile, ...] = ()
@@ -227,6 +214,7 @@ class Metrics:
 
     Attributes:
         waits: what is tried again at present.
+        registry: of the metrics that count; see ``Exposition`` for the others.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -234,8 +222,42 @@ class Metrics:
         self.waits = Waits(monotonic)
         self._lock = threading.Lock()
         self._counts = Counts(consuming_since=clock())
+        self.registry = CollectorRegistry()
+        self._rows = self._counter("lake_sink_rows", "Rows written to the lake since the process started.")
+        self._bytes = self._counter(
+            "lake_sink_bytes", "Bytes of the Parquet files written to the lake since the process started."
+        )
+        self._files = self._counter("lake_sink_files", "Parquet files written to the lake since the process started.")
+        self._batches = self._counter("lake_sink_batches", "Batches written to the lake since the process started.")
+        self._dead_letters = self._counter(
+            "lake_sink_dead_letters", "Records written to the dead letter since the process started."
+        )
+        self._rescued = self._counter(
+            "lake_sink_rescued_values", "Values that fit no column and went to _rescued_data."
+        )
+        self._pauses = self._counter(
+            "lake_sink_pauses", "Pauses of consuming because the store or the catalog took too long."
+        )
+        self._fenced = self._counter(
+            "lake_sink_fenced_partitions", "Partitions that another member had taken over while this one still wrote."
+        )
+        self._retries = self._counter("lake_sink_retries", "Failed tries that were repeated.", ["operation"])
+        self._steps = Histogram(
+            "lake_sink_step_seconds",
+            "Seconds that each step of a batch took, without waits for a system that was away.",
+            ["step"],
+            registry=self.registry,
+            buckets=_BUCKETS,
+        )
+        for operation in OPERATIONS:  # alerts need a series before the first failure
+            self._retries.labels(operation)
+        for step in STEPS:
+            self._steps.labels(step)
         self._last_batches: deque[DeliveredBatch] = deque(maxlen=_REMEMBERED)
         self._last_files: deque[DeliveredFile] = deque(maxlen=_REMEMBERED)
+
+    def _counter(self, name: str, documentation: str, labels: Sequence[str] = ()) -> Counter:
+        return Counter(name, documentation, labels, registry=self.registry)
 
     def counts(self) -> Counts:
         """The counts so far, as a value that does not change."""
@@ -243,6 +265,13 @@ class Metrics:
             return replace(
                 self._counts,
                 at=self._clock(),
+                rows=_value(self._rows),
+                files=_value(self._files),
+                size=_value(self._bytes),
+                batches=_value(self._batches),
+                dead_letters=_value(self._dead_letters),
+                rescued=_value(self._rescued),
+                fenced=_value(self._fenced),
                 last_batches=tuple(reversed(self._last_batches)),
                 last_files=tuple(reversed(self._last_files)),
             )
@@ -250,20 +279,16 @@ class Metrics:
     def delivered(self, batch: DeliveredBatch) -> None:
         """Count a batch that is in the lake."""
         with self._lock:
-            counts = self._counts
-            taken = {step: counts.steps[step].and_one_of(seconds) for step, seconds in batch.seconds.items()}
             self._last_batches.append(replace(batch, at=self._clock(), last_files=()))
             self._last_files.extend(batch.last_files[-_REMEMBERED:])
-            self._counts = replace(
-                counts,
-                rows=counts.rows + batch.rows,
-                files=counts.files + batch.files,
-                size=counts.size + batch.size,
-                batches=counts.batches + 1,
-                dead_letters=counts.dead_letters + batch.dead_letters,
-                rescued=counts.rescued + batch.rescued,
-                steps={**counts.steps, **taken},
-            )
+            self._rows.inc(batch.rows)
+            self._files.inc(batch.files)
+            self._bytes.inc(batch.size)
+            self._batches.inc()
+            self._dead_letters.inc(batch.dead_letters)
+            self._rescued.inc(batch.rescued)
+            for step, seconds in batch.seconds.items():
+                self._steps.labels(step).observe(seconds)
 
     def consuming(self) -> None:
         """Note that consuming begins: a commit is expected from now on."""
@@ -272,19 +297,15 @@ class Metrics:
 
     def failed_try(self, operation: Operation) -> None:
         """Count a failed try of an operation that is followed by others."""
-        with self._lock:
-            retries = self._counts.retries
-            self._counts = replace(self._counts, retries={**retries, operation: retries[operation] + 1})
+        self._retries.labels(operation).inc()
 
     def paused(self) -> None:
         """Count a pause of consuming: the destination takes too long."""
-        with self._lock:
-            self._counts = replace(self._counts, pauses=self._counts.pauses + 1)
+        self._pauses.inc()
 
     def fenced(self) -> None:
         """Count a partition that another member turned out to write."""
-        with self._lock:
-            self._counts = replace(self._counts, fenced=self._counts.fenced + 1)
+        self._fenced.inc()
 
     def lost(self, what: str) -> None:
         """Note records that are missing for good: Kafka has them no longer, and the table never had them."""
@@ -326,3 +347,8 @@ class Metrics:
         with self._lock:
             kept = {tp: position for tp, position in self._counts.positions.items() if tp not in gone}
             self._counts = replace(self._counts, positions=kept)
+
+
+def _value(counter: Counter) -> int:
+    [family] = counter.collect()
+    return int(family.samples[0].value)

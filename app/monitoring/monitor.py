@@ -1,30 +1,30 @@
 """Serves probes, metrics and the status page over HTTP, and samples the running connector for them."""
 
-import json
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
 from app.errors import ConnectorError
 from app.model import TopicPartition
-from app.monitoring.headline import headline
+from app.monitoring.exposition import Exposition
 from app.monitoring.history import History, Sample
 from app.monitoring.hosts import AllowedHosts
-from app.monitoring.http_server import Answer, HttpServer
+from app.monitoring.http_server import listen, serve
 from app.monitoring.metrics import Counts, Identity, Live, Metrics
 from app.monitoring.probes import Health, Probe
 from app.monitoring.progress import progress, worst_first
 from app.monitoring.recent_warnings import RecentWarnings
+from app.monitoring.sentences import Situation, headline
 from app.monitoring.waits import OUTAGE_SECONDS
 
 if TYPE_CHECKING:
-    from app.monitoring.exposition import Exposition
     from app.monitoring.status_page import View
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class Monitor:
         self._metrics = metrics
         self._health = health
         self._look = look
+        self._exposition = Exposition(lambda: self._identity, metrics, self._live)
         self._ends: Ends | None = None
         self._history = History()
         self._warned = RecentWarnings()
@@ -78,12 +79,12 @@ class Monitor:
         Raises:
             ConfigError: the port cannot be opened.
         """
-        routes = {"/": self._page, "/partitions": self._partitions, "/metrics": self._scraped}
+        pages = {"/": self._page, "/partitions": self._partitions, "/metrics": self._scraped}
         probes = {
             "/health/live": lambda: _probed(self._health.live()),
             "/health/ready": lambda: _probed(self._health.ready()),
         }
-        HttpServer(host, port, routes, probes, AllowedHosts(allowed_hosts))
+        serve(listen(host, port), pages, probes, AllowedHosts(allowed_hosts))
         logging.getLogger().addHandler(self._warned)
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
 
@@ -119,7 +120,8 @@ class Monitor:
         done = progress(
             counts, worst_first(counts, live, counts.at), self._history, now, self._identity.commit_interval
         )
-        is_behind = live.state in ("consuming", "paused") and headline(live, counts, done).tone == "wait"
+        top = headline(Situation(self._identity, live, counts, done))
+        is_behind = live.state in ("consuming", "paused") and top.tone == "wait"
         like_this = "behind" if is_behind else live.state
         if like_this != self._like_this:
             self._like_this, self._like_this_since = like_this, self._well_at if is_behind else now
@@ -155,27 +157,21 @@ class Monitor:
 
     # --- on the thread of the server ---------------------------------------------------------------------------------
 
-    @cached_property
-    def _exposition(self) -> "Exposition":
-        from app.monitoring.exposition import Exposition  # noqa: PLC0415 - a start without any scrape need not load it
-
-        return Exposition(lambda: self._identity, self._metrics.counts, self._live)
-
     def _live(self) -> Live:
         return self._look()
 
-    def _scraped(self) -> Answer:
-        return Answer(200, "text/plain; version=0.0.4; charset=utf-8", self._exposition.text())
+    def _scraped(self) -> Response:
+        return Response(self._exposition.text(), media_type="text/plain; version=0.0.4")
 
-    def _page(self) -> Answer:
-        from app.monitoring.status_page import POLICY, render  # noqa: PLC0415 - see above
+    def _page(self) -> Response:
+        from app.monitoring.status_page import POLICY, render  # noqa: PLC0415 - a start without any view need not load it
 
-        return Answer(200, "text/html; charset=utf-8", render(self._view()).encode(), POLICY)
+        return HTMLResponse(render(self._view()), headers={"Content-Security-Policy": POLICY})
 
-    def _partitions(self) -> Answer:
+    def _partitions(self) -> Response:
         from app.monitoring.status_page import POLICY, render_partitions  # noqa: PLC0415 - see above
 
-        return Answer(200, "text/html; charset=utf-8", render_partitions(self._view()).encode(), POLICY)
+        return HTMLResponse(render_partitions(self._view()), headers={"Content-Security-Policy": POLICY})
 
     def _view(self) -> "View":
         from app.monitoring.status_page import View  # noqa: PLC0415 - see above
@@ -197,9 +193,8 @@ class Monitor:
         )
 
 
-def _probed(probe: Probe) -> Answer:
-    body = json.dumps({"ok": probe.ok, "detail": probe.detail}).encode() + b"\n"
-    return Answer(200 if probe.ok else 503, "application/json", body)
+def _probed(probe: Probe) -> Response:
+    return JSONResponse({"ok": probe.ok, "detail": probe.detail}, 200 if probe.ok else 503)
 
 
 def resident_bytes(pid: int) -> int | None:

@@ -17,14 +17,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app import formatting
-from app.monitoring.chart import lay_out, window
-from app.monitoring.headline import TOO_LONG_SECONDS, Tone, headline
-from app.monitoring.history import History
+from app.monitoring.history import History, lay_out, window
 from app.monitoring.metrics import Counts, Identity, Live
 from app.monitoring.plain_words import plain
 from app.monitoring.progress import STEP_NAMES, PartitionRow, Progress, listed, progress, worst_first
 from app.monitoring.recent_warnings import Warned
-from app.monitoring.remarks import remarks
+from app.monitoring.sentences import TOO_LONG_SECONDS, Situation, Tone, headline, remarks
 
 _REFRESH_SECONDS = 5
 _REFRESH_LIST_SECONDS = 30  # of the list of all partitions: somebody reads it
@@ -79,7 +77,7 @@ def render(view: View) -> str:
         warned=view.warned,
         uptime=view.uptime,
         systems=_systems(view),
-        remarks=remarks(view.identity, view.live, view.counts),
+        remarks=remarks(Situation(view.identity, view.live, view.counts, done)),
         rate=history.rate(view.monotonic, _RATE_SECONDS),
         byte_rate=history.byte_rate(view.monotonic, _RATE_SECONDS),
         rates=lay_out(history.rates(view.monotonic, width), width_of),
@@ -104,7 +102,7 @@ def _values(view: View, refresh_seconds: int) -> tuple[list[PartitionRow], dict[
     live, counts = view.live, view.counts
     rows = worst_first(counts, live, view.now)
     done = progress(counts, rows, view.history, view.monotonic, view.identity.commit_interval)
-    top = headline(live, counts, done)
+    top = headline(Situation(view.identity, live, counts, done))
     return rows, {
         "identity": view.identity,
         "live": live,

@@ -260,7 +260,7 @@ def test_every_metric_has_a_row() -> None:
     metrics.begins(partition, 0)
     metrics.committed({partition: 1})
     identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True)
-    text = Exposition(lambda: identity, metrics.counts, lambda: Live(commit_due_in=1.0)).text().decode()
+    text = Exposition(lambda: identity, metrics, lambda: Live(commit_due_in=1.0)).text().decode()
     served = set(re.findall(r"^# TYPE (lake_sink_\w+) ", text, re.MULTILINE))
     cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))
     assert served == {one for one in re.findall(r"`(lake_sink_\w+)", cells) if "_java_" not in one}
@@ -279,7 +279,7 @@ def served_metrics() -> set[str]:
     metrics.reaches({partition: 1})
     identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True)
     live = Live(commit_due_in=1.0, java_pid=os.getpid())
-    text = Exposition(lambda: identity, metrics.counts, lambda: live).text().decode()
+    text = Exposition(lambda: identity, metrics, lambda: live).text().decode()
     return set(re.findall(r"^(\w+)[{ ]", text, re.MULTILINE))
 
 

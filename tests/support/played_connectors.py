@@ -66,7 +66,7 @@ class Replica:
         """Begin as a new process."""
         self.now = self.began = self._last = now
         self.metrics = Metrics(lambda: self.now)
-        self._exposition = Exposition(self._identity, self.metrics.counts, self._live)
+        self._exposition = Exposition(self._identity, self.metrics, self._live)
         self.is_up = True
         self._assigned = set()
         self._oldest = {}

@@ -38,8 +38,10 @@ HOMES = {
     "google": "app.storage.gcs.*",
     "aws_msk_iam_sasl_signer": "app.consumer.msk_token",
     "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
-    "prometheus_client": "app.monitoring.exposition",
+    "prometheus_client": "app.monitoring.exposition app.monitoring.metrics",
     "jinja2": "app.monitoring.status_page",
+    "starlette": "app.monitoring.http_server app.monitoring.monitor",
+    "uvicorn": "app.monitoring.http_server",
     "quixstreams": "app.consumer.* app.stream_timeouts.* app.service.* app.commands.* app.transform",
     "app.config.settings": "app.service.* app.commands app.commands.* main",
     # Settings know the target of each store, and are read before any SDK is loaded.

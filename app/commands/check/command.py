@@ -21,8 +21,7 @@ from app.consumer.assignment import Assignments
 from app.consumer.broker import find_topics, open_topic
 from app.consumer.group import check_group_rights, check_members, check_topic_rights
 from app.formatting import counted
-from app.monitoring.hosts import AllowedHosts
-from app.monitoring.http_server import HttpServer
+from app.monitoring.http_server import listen
 from app.monitoring.metrics import Metrics
 from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
@@ -218,7 +217,7 @@ class _Attempts:
     # --- this machine -----------------------------------------------------------------------------------------------
 
     def _try_port(self) -> str:
-        HttpServer(self._settings.http_host, self._settings.http_port, {}, {}, AllowedHosts())  # ends with the process
+        listen(self._settings.http_host, self._settings.http_port).close()
         return "is free"
 
     def _start_spark(self) -> str:

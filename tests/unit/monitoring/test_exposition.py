@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.metrics import OPERATIONS, Identity, Live, Metrics
+from app.monitoring.metrics import OPERATIONS, STEPS, Identity, Live, Metrics
 from tests.unit.monitoring.test_metrics import batch
 
 IDENTITY = Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3", "spark": "4.0.0"}, 30.0)
@@ -44,7 +44,7 @@ def metrics() -> Metrics:
 @pytest.fixture
 def scrape(metrics: Metrics) -> Callable[..., Scraped]:
     def scrape(**live: object) -> Scraped:
-        return Scraped(Exposition(lambda: IDENTITY, metrics.counts, lambda: Live(**live)).text())  # type: ignore[arg-type]
+        return Scraped(Exposition(lambda: IDENTITY, metrics, lambda: Live(**live)).text())  # type: ignore[arg-type]
 
     return scrape
 
@@ -69,16 +69,17 @@ def test_what_was_counted(metrics: Metrics, scrape: Callable[..., Scraped]) -> N
 
 
 def test_the_seconds_of_a_step_are_a_histogram(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
-    for seconds in (0.02, 0.2, 400.0):
+    for seconds in (0.025, 0.2, 400.0):
         metrics.delivered(batch(1, spark=seconds))
     scraped = scrape()
     assert scraped.kinds["lake_sink_step_seconds"] == "histogram"
     assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.01") == 0
+    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.025") == 1  # a bound belongs to its bucket
     assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.25") == 2
     assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="300.0") == 2
     assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="+Inf") == 3
     assert scraped.of("lake_sink_step_seconds_count", step="spark") == 3
-    assert scraped.of("lake_sink_step_seconds_sum", step="spark") == pytest.approx(400.22)
+    assert scraped.of("lake_sink_step_seconds_sum", step="spark") == pytest.approx(400.225)
     assert scraped.of("lake_sink_step_seconds_count", step="upload") == 0
 
 
@@ -106,7 +107,7 @@ def test_what_is_unknown_is_left_out(metrics: Metrics, scrape: Callable[..., Scr
 def test_before_the_first_commit_its_time_is_when_consuming_began() -> None:
     now = 1_000.0
     metrics = Metrics(lambda: now)
-    exposition = Exposition(lambda: IDENTITY, metrics.counts, Live)
+    exposition = Exposition(lambda: IDENTITY, metrics, Live)
 
     def told() -> float:
         return Scraped(exposition.text())["lake_sink_last_commit_timestamp_seconds"]
@@ -124,7 +125,7 @@ def test_before_the_first_commit_its_time_is_when_consuming_began() -> None:
 def test_before_its_first_commit_the_time_of_a_partition_is_when_its_consuming_began() -> None:
     now = 1_000.0
     metrics = Metrics(lambda: now)
-    exposition = Exposition(lambda: IDENTITY, metrics.counts, Live)
+    exposition = Exposition(lambda: IDENTITY, metrics, Live)
 
     def told() -> float:
         scraped = Scraped(exposition.text())
@@ -143,7 +144,7 @@ def test_before_its_first_commit_the_time_of_a_partition_is_when_its_consuming_b
 def test_before_kafka_has_answered_its_time_is_when_consuming_began() -> None:
     now = 1_000.0
     metrics = Metrics(lambda: now)
-    exposition = Exposition(lambda: IDENTITY, metrics.counts, Live)
+    exposition = Exposition(lambda: IDENTITY, metrics, Live)
 
     def told() -> float:
         return Scraped(exposition.text())["lake_sink_kafka_answer_timestamp_seconds"]
@@ -166,14 +167,15 @@ def test_the_age_of_what_is_not_committed(metrics: Metrics, scrape: Callable[...
     assert scrape(oldest={TP: 1_699_999_990.0}).of("lake_sink_freshness_seconds", **labels) == 10
 
 
-def test_every_operation_is_there_before_it_fails(scrape: Callable[..., Scraped]) -> None:
+def test_every_operation_and_step_is_there_before_it_fails(scrape: Callable[..., Scraped]) -> None:
     scraped = scrape()
     assert [scraped.of("lake_sink_retries_total", operation=operation) for operation in OPERATIONS] == [0] * 7
+    assert [scraped.of("lake_sink_step_seconds_count", step=step) for step in STEPS] == [0] * 7
 
 
 def test_the_deployment_is_told_once_its_table_is_found(metrics: Metrics) -> None:
     identity = IDENTITY
-    exposition = Exposition(lambda: identity, metrics.counts, Live)
+    exposition = Exposition(lambda: identity, metrics, Live)
     scraped = Scraped(exposition.text())
     assert scraped["lake_sink_commit_interval_seconds"] == 30
     assert "lake_sink_deployment_info" not in scraped.kinds, "the table of the settings would be another deployment"
@@ -208,3 +210,4 @@ def test_every_metric_is_documented_and_ours_have_our_prefix(metrics: Metrics, s
     scraped = scrape(java_pid=os.getppid())
     assert scraped.documented
     assert {name for name in scraped.kinds if not name.startswith(("lake_sink_", "process_"))} == set()
+    assert not [name for name, *_ in scraped.values if str(name).endswith("_created")]

@@ -3,9 +3,7 @@
 import pytest
 
 from app import formatting
-from app.monitoring import chart
-from app.monitoring.chart import Chart
-from app.monitoring.history import History, Point, Sample
+from app.monitoring.history import Chart, History, Point, Sample, lay_out, ticks, window
 
 
 def history(*rows: int, lag: int | None = 0, every: float = 5.0) -> History:
@@ -99,13 +97,13 @@ def test_half_an_hour_is_kept_and_no_more() -> None:
     ],
 )
 def test_the_grid_is_at_round_values(highest: float, marks: list[float]) -> None:
-    assert chart.ticks(highest) == pytest.approx(marks)
-    assert len(chart.ticks(highest)) <= 5
+    assert ticks(highest) == pytest.approx(marks)
+    assert len(ticks(highest)) <= 5
 
 
 @pytest.mark.parametrize(("span", "shown"), [(0, 300), (299, 300), (301, 600), (1_000, 1_800), (9_999, 1_800)])
 def test_a_young_process_gets_a_short_axis(span: float, shown: float) -> None:
-    assert chart.window(span) == shown
+    assert window(span) == shown
 
 
 def labels(drawn: Chart) -> list[str]:
@@ -113,33 +111,33 @@ def labels(drawn: Chart) -> list[str]:
 
 
 def test_both_axes_are_labelled() -> None:
-    drawn = chart.lay_out([Point(60, 1_000.0), Point(0, 3_000.0)], 300)
+    drawn = lay_out([Point(60, 1_000.0), Point(0, 3_000.0)], 300)
     assert labels(drawn) == ["0", "1k", "2k", "3k", "now", "1 min", "2 min", "3 min", "5 min ago"]
 
 
 @pytest.mark.parametrize(("seconds", "moments"), [(600, [2, 4, 6]), (1_800, [10, 20])])
 def test_moments_do_not_crowd(seconds: float, moments: list[int]) -> None:
-    shown = labels(chart.lay_out([], seconds))
+    shown = labels(lay_out([], seconds))
     assert [word for word in shown if word.endswith(" min")] == [f"{minute} min" for minute in moments]
 
 
 def test_the_newest_point_is_at_the_right_and_the_highest_at_the_top() -> None:
-    drawn = chart.lay_out([Point(300, 0), Point(0, 100)], 300)
+    drawn = lay_out([Point(300, 0), Point(0, 100)], 300)
     assert drawn.lines == [[(40.0, 146.0), (392.0, 12.0)]]
 
 
 def test_the_line_is_broken_where_nothing_is_known() -> None:
     points = [Point(40, 1), Point(30, 2), Point(20, None), Point(10, 3), Point(0, 4)]
-    assert [len(line) for line in chart.lay_out(points, 300).lines] == [2, 2]
+    assert [len(line) for line in lay_out(points, 300).lines] == [2, 2]
 
 
 def test_what_is_older_than_the_axis_is_left_out() -> None:
-    drawn = chart.lay_out([Point(4_000, 9_999), Point(0, 5)], 1_800)
+    drawn = lay_out([Point(4_000, 9_999), Point(0, 5)], 1_800)
     assert "10k" not in labels(drawn)
 
 
 def test_a_chart_without_values_has_axes_and_no_line() -> None:
-    drawn = chart.lay_out([Point(0, None)], 300)
+    drawn = lay_out([Point(0, None)], 300)
     assert drawn.lines == []
     assert labels(drawn)[:2] == ["0", "1"]
 

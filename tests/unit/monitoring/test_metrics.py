@@ -1,16 +1,7 @@
 """What is counted, and what of it is remembered."""
 
 from app.model import TopicPartition
-from app.monitoring.metrics import (
-    BUCKETS,
-    OPERATIONS,
-    STEPS,
-    DeliveredBatch,
-    DeliveredFile,
-    Durations,
-    Metrics,
-    Position,
-)
+from app.monitoring.metrics import DeliveredBatch, DeliveredFile, Metrics, Position
 
 TP, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 
@@ -37,30 +28,12 @@ class Clock:
         return self.now
 
 
-def test_before_anything_happens_all_is_zero_and_unknown() -> None:
-    counts = Metrics().counts()
-    assert (counts.rows, counts.files, counts.batches, counts.pauses) == (0, 0, 0, 0)
-    assert counts.last_commit is None
-    assert counts.lag is None
-    assert list(counts.steps) == list(STEPS)
-
-
-def test_batches_add_up() -> None:
-    metrics = Metrics()
-    metrics.delivered(batch(1, rows=10, files=2))
-    metrics.delivered(batch(2, rows=5, files=1))
-    counts = metrics.counts()
-    assert (counts.batches, counts.rows, counts.files, counts.size) == (2, 15, 3, 300)
-    assert (counts.dead_letters, counts.rescued) == (2, 6)
-
-
 def test_what_was_taken_does_not_change_any_more() -> None:
     metrics = Metrics()
     before = metrics.counts()
     metrics.delivered(batch())
     metrics.begins(TP, 5)
-    metrics.failed_try("upload")
-    assert (before.rows, before.positions, before.retries["upload"]) == (0, {}, 0)
+    assert (before.rows, before.positions) == (0, {})
 
 
 def test_the_last_ten_batches_and_files_are_remembered_newest_first() -> None:
@@ -86,31 +59,6 @@ def test_a_batch_of_many_files_is_not_kept_as_a_whole() -> None:
     counts = metrics.counts()
     assert len(counts.last_files) == 10
     assert not counts.last_batches[0].last_files
-
-
-def test_the_seconds_of_each_step_are_counted_by_bucket() -> None:
-    metrics = Metrics()
-    for seconds in (0.01, 0.2, 400.0):
-        metrics.delivered(batch(1, spark=seconds, upload=0.0))
-    spark = metrics.counts().steps["spark"]
-    assert spark.seconds == 400.21
-    assert spark.buckets[BUCKETS.index(0.01)] == 1  # a bound belongs to its bucket
-    assert spark.buckets[BUCKETS.index(0.25)] == 1
-    assert spark.buckets[-1] == 1
-    assert sum(spark.buckets) == 3
-    assert metrics.counts().steps["done"] == Durations()
-
-
-def test_failures_are_counted_by_what_failed() -> None:
-    metrics = Metrics()
-    metrics.failed_try("upload")
-    metrics.failed_try("upload")
-    metrics.failed_try("register")
-    metrics.paused()
-    metrics.fenced()
-    counts = metrics.counts()
-    assert counts.retries == dict.fromkeys(OPERATIONS, 0) | {"upload": 2, "register": 1}
-    assert (counts.pauses, counts.fenced) == (1, 1)
 
 
 # --- positions ------------------------------------------------------------------------------------------------------
@@ -161,17 +109,6 @@ def test_an_empty_commit_is_none() -> None:
     metrics = Metrics()
     metrics.committed({})
     assert metrics.counts().last_commit is None
-
-
-def test_consuming_begins_later_than_the_process() -> None:
-    clock = Clock()
-    metrics = Metrics(clock)
-    assert metrics.counts().consuming_since == 1_000.0
-    clock.now += 30
-    metrics.consuming()
-    clock.now += 5
-    counts = metrics.counts()
-    assert (counts.at, counts.consuming_since, counts.last_commit) == (1_035.0, 1_030.0, None)
 
 
 # --- freshness ------------------------------------------------------------------------------------------------------

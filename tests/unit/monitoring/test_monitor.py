@@ -2,16 +2,18 @@
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
+import requests
 
 from app.errors import RetryableError
 from app.model import TopicPartition
 from app.monitoring.metrics import Identity, Live, Metrics
 from app.monitoring.monitor import Ends, Monitor
 from app.monitoring.probes import Health
+from dev.server import free_ports
 from tests.fakes.clock import Clock
 
 TP = TopicPartition("sensors", 0)
@@ -46,7 +48,7 @@ class Bench:
 
     @property
     def page(self) -> str:
-        return self.monitor._page().body.decode()
+        return bytes(self.monitor._page().body).decode()
 
     def shown(self, id: str) -> str:  # noqa: A002 - HTML's own name
         found = re.search(rf'id="{id}">(.*?)<', self.page)
@@ -57,6 +59,13 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
+
+
+@pytest.fixture(scope="module")
+def served() -> int:
+    [port] = free_ports(1)
+    Bench().monitor.serve("127.0.0.1", port, ["lake.example"])
+    return port
 
 
 def answers(ends: Mapping[TopicPartition, int]) -> Ends:
@@ -118,7 +127,19 @@ def test_what_an_outage_left_behind_is_no_lag_that_does_not_shrink(bench: Bench)
     assert bench.shown("headline") == "Running: catching up"
 
 
-@pytest.mark.parametrize("serve", [Monitor._page, Monitor._partitions])
-def test_pages_bring_their_policy(bench: Bench, serve: Callable[[Monitor], object]) -> None:
-    answer = serve(bench.monitor)
-    assert "style-src 'sha256-" in str(getattr(answer, "policy", ""))
+@pytest.mark.parametrize(
+    ("path", "code", "kind"),
+    [
+        ("/", 200, "text/html; charset=utf-8"),
+        ("/partitions", 200, "text/html; charset=utf-8"),
+        ("/metrics", 200, "text/plain; version=0.0.4; charset=utf-8"),
+        ("/health/live", 200, "application/json"),
+        ("/health/ready", 503, "application/json"),
+    ],
+)
+def test_what_is_served(served: int, path: str, code: int, kind: str) -> None:
+    answer = requests.get(f"http://127.0.0.1:{served}{path}", timeout=20)
+    assert (answer.status_code, answer.headers["Content-Type"]) == (code, kind)
+    assert ("style-src 'sha256-" in answer.headers.get("Content-Security-Policy", "")) == kind.startswith("text/html")
+    stranger = requests.get(f"http://127.0.0.1:{served}{path}", headers={"Host": "evil.example"}, timeout=20)
+    assert stranger.status_code == (code if path.startswith("/health") else 421)

@@ -153,7 +153,7 @@ def test_the_page_has_the_settings_of_the_log_and_no_secret(tmp_path: Path) -> N
         Health(loop_seconds=1.0, clock=lambda: 0.0),
         SimpleNamespace(alive=True, is_up=False, jvm_pid=lambda: None),
     )
-    page = monitor._page().body.decode()
+    page = bytes(monitor._page().body).decode()
     assert "<dt>CATALOG_URL</dt><dd>&#34;http://catalog.example.com&#34;</dd>" in page
     assert "c0ffee" not in page
     assert f"file://{tmp_path}/lake/data/readings" in page

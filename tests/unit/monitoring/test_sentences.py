@@ -5,18 +5,22 @@ from dataclasses import replace
 
 import pytest
 
-from app.monitoring.headline import Headline, headline
+from app.monitoring.metrics import Live
 from app.monitoring.progress import progress, worst_first
-from app.monitoring.remarks import remarks
+from app.monitoring.sentences import Sentence, Situation, headline, remarks
 from app.monitoring.status_page import View, render
 from app.monitoring.waits import Trouble
 from tests.support.status_views import CATALOG_AWAY, KAFKA_AWAY, STORE_AWAY, VIEWS, history, running
 
 
-def top(view: View) -> Headline:
+def situation(view: View) -> Situation:
     rows = worst_first(view.counts, view.live, view.now)
     done = progress(view.counts, rows, view.history, view.monotonic, view.identity.commit_interval)
-    return headline(view.live, view.counts, done)
+    return Situation(view.identity, view.live, view.counts, done)
+
+
+def top(view: View) -> Sentence:
+    return headline(situation(view))
 
 
 @pytest.mark.parametrize(
@@ -44,6 +48,29 @@ def top(view: View) -> Headline:
 )
 def test_the_headline_of_each_state(name: str, tone: str, title: str) -> None:
     found = top(VIEWS[name]())
+    assert (found.tone, found.title) == (tone, title)
+
+
+@pytest.mark.parametrize(
+    ("live", "tone", "title"),
+    [
+        (
+            Live("failing", failure=Trouble(None, "x", "y", exit_code=75)),
+            "bad",
+            "The process ends, and another start helps",
+        ),
+        (Live("failing", failure=Trouble(None, "x", "y", exit_code=1)), "bad", "The connector cannot go on"),
+        (Live("paused"), "wait", "Writing takes longer than a commit may"),
+        (Live("waiting", spark="starting"), "quiet", "Spark is starting"),
+        (
+            Live("waiting", "the last flush did not go through", spark="running"),
+            "wait",
+            "The last flush did not go through",
+        ),
+    ],
+)
+def test_the_headline_of_states_that_last_for_moments(live: Live, tone: str, title: str) -> None:
+    found = top(replace(running(), live=live))
     assert (found.tone, found.title) == (tone, title)
 
 
@@ -146,31 +173,31 @@ def test_red_is_where_somebody_has_to_do_something(name: str) -> None:
 
 def test_the_dead_letter_has_its_count_its_place_and_its_commands() -> None:
     view = VIEWS["dead letters"]()
-    found = remarks(view.identity, view.live, view.counts)[0]
+    found = remarks(situation(view))[0]
     assert found.title == "1,204 records in the dead letter since the start"
-    assert "s3://my-lake/data/_dead_letter/sensor-data" in found.text
+    assert "s3://my-lake/data/_dead_letter/sensor-data" in found.reason
     assert found.commands == ("python main.py replay --dry-run", "python main.py replay")
 
 
 def test_small_files_name_the_settings_that_help() -> None:
     view = VIEWS["small files"]()
-    [found] = remarks(view.identity, view.live, view.counts)
+    [found] = remarks(situation(view))
     assert found.title == "Small files: 32.6 KB on average"
-    assert "A longer COMMIT_INTERVAL (now 30 s)" in found.text
-    assert "fewer HIVE_COLUMNS: a batch makes 120 files" in found.text
-    [found] = remarks(replace(view.identity, target_file_mb=0), view.live, view.counts)
-    assert "TARGET_FILE_MB=0 writes files of any size: try 16" in found.text
+    assert "A longer COMMIT_INTERVAL (now 30 s)" in found.reason
+    assert "fewer HIVE_COLUMNS: a batch makes 120 files" in found.reason
+    [found] = remarks(situation(replace(view, identity=replace(view.identity, target_file_mb=0))))
+    assert "TARGET_FILE_MB=0 writes files of any size: try 16" in found.reason
 
 
 def test_a_connector_without_oddities_has_no_remarks() -> None:
     view = running()
-    assert remarks(view.identity, view.live, view.counts) == []
+    assert remarks(situation(view)) == []
 
 
 def test_partitions_that_move_again_and_again_and_records_that_are_left_out() -> None:
     view = running()
-    counts, live = replace(view.counts, fenced=6), replace(view.live, skipped=3)
-    assert [found.title for found in remarks(view.identity, live, counts)] == [
+    view = replace(view, counts=replace(view.counts, fenced=6), live=replace(view.live, skipped=3))
+    assert [found.title for found in remarks(situation(view))] == [
         "3 records left out since the start (ON_BAD_RECORD=skip)",
         "Other members took over partitions 6 times since the start",
     ]
