@@ -68,13 +68,6 @@ def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return result
 
 
-def test_health_is_open_and_tables_are_not(send: Send) -> None:
-    assert send("GET", "/health", headers={}).status_code == 200
-    assert send("GET", "/namespaces/default/tables/sensors", headers={}).status_code == 401
-    assert send("GET", "/namespaces/default/tables/sensors", headers={"Authorization": "Bearer x"}).status_code == 401
-    assert send("GET", "/namespaces/default/tables/sensors").status_code == 404
-
-
 def test_a_table_stays_where_its_first_creator_put_it(send: Send, table: str) -> None:
     again = send("PUT", table, TABLE | {"location": "s3://lake/elsewhere"})
 
@@ -86,17 +79,12 @@ def test_a_table_stays_where_its_first_creator_put_it(send: Send, table: str) ->
     ("path", "value"),
     [
         ("location", ...),
-        ("location", None),
         ("location", "no-uri"),
         ("location", f"{LOCATION}/"),
         ("partition_spec", "day"),
-        ("partition_spec", [1]),
-        ("properties", []),
         ("properties.created_by", ...),
         ("properties.auto_discovered", False),
-        ("properties.auto_discovered", "no"),
         ("properties.expected_partitions", "day"),
-        ("properties.timestamp_column", None),
         ("properties.more", "x"),
         ("more", "x"),
     ],
@@ -129,18 +117,12 @@ def test_the_same_path_again_replaces_the_file(server: CatalogServer, send: Send
         *[(field, ...) for field in FILE],
         ("more", 1),
         ("file_path", "s3://lake/data/sensors2/f.parquet"),
-        ("file_path", 1),
         ("file_size", -1),
         ("file_size", "1"),
-        ("file_size", 1.0),
         ("row_count", -1),
         ("row_count", True),
         ("last_modified", "2024-01-15T00:00:00"),
-        ("last_modified", "yesterday"),
-        ("last_modified", 1705276800),
-        ("partition_values", ["a", "1"]),
         ("partition_values.day", 1),
-        ("partition_values.day", ...),
         ("partition_values.hour", "00"),
     ],
 )
@@ -171,23 +153,6 @@ def test_later_files_must_fit_the_spec(server: CatalogServer, send: Send, table:
 
     assert send("POST", f"{table}/manifest/add-files", {"files": [other]}).status_code == 400
     assert len(server.files("sensors")) == 1
-
-
-def test_a_table_without_partitions_stays_so(send: Send, table: str) -> None:
-    flat = FILE | {"partition_values": {}}
-
-    assert send("POST", f"{table}/manifest/add-files", {"files": [flat]}).status_code == 200
-    assert send("POST", f"{table}/manifest/add-files", {"files": [FILE]}).status_code == 400
-
-
-def test_json_must_be_called_so(send: Send, table: str) -> None:
-    headers = {"Authorization": "Bearer catalog-token", "Content-Type": "text/plain"}
-
-    assert send("PUT", table, headers=headers, json=None, data=b"{}").status_code == 415
-
-
-def test_files_of_an_unknown_table_are_refused(send: Send) -> None:
-    assert send("POST", "/namespaces/default/tables/nope/manifest/add-files", {"files": [FILE]}).status_code == 404
 
 
 def test_troubles_meet_the_next_requests_they_are_meant_for(server: CatalogServer, send: Send) -> None:
