@@ -79,14 +79,14 @@ class Watched:
         settings = {"STREAM_TIMEOUT_MS": str(TIMEOUT * 1000), "STREAM_TIMEOUT_TOPIC": self.topic}
         return self.place.connector(settings, transform=lane, **variables)
 
-    def produce(self, *keys: str | bytes | None, partition: int = 0, value: str = '{"n": 1}') -> None:
-        self.place.kafka.produce(self.place.topic, [(key, value, None, partition) for key in keys])
+    def produce(self, *keys: str | bytes | None, partition: int = 0) -> None:
+        self.place.kafka.produce(self.place.topic, [(key, '{"n": 1}', None, partition) for key in keys])
         self.place.produced += len(keys)
 
-    def hear(self, *keys: str | bytes | None, by: ConnectorThread, partition: int = 0, value: str = '{"n": 1}') -> None:
+    def hear(self, *keys: str | bytes | None, by: ConnectorThread, partition: int = 0) -> None:
         """Produce records with these keys, and wait until they are in the lake."""
         before = sum(max(0, offset) for offset in self.place.committed())
-        self.produce(*keys, partition=partition, value=value)
+        self.produce(*keys, partition=partition)
         by.wait_until(lambda: sum(max(0, offset) for offset in self.place.committed()) == before + len(keys))
 
     def listen(self, seconds: int, *connectors: ConnectorThread) -> None:
