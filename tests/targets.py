@@ -27,10 +27,10 @@ SLOW: Mapping[str, Sequence[str]] = {
     ),
     "downloads and runs a peer of the benchmark": ("tests/integration/test_bench_iceberg.py",),
     "kills members for minutes": ("tests/faults/test_crash_loop.py",),
-    "waits in real time; test_outages_in_process.py has every step with a faster clock": (
-        "tests/faults/test_real_outages.py",
-        "tests/e2e/test_outages.py::test_a_store_that_goes_away_is_waited_for",
-        "tests/e2e/test_outages.py::test_a_kafka_that_comes_back_is_taken_up_again",
+    "waits in real time; the store is away every day": (
+        "tests/faults/test_real_outages.py::test_what_is_away_is_named_and_waited_for[the catalog]",
+        "tests/faults/test_real_outages.py::test_what_is_away_is_named_and_waited_for[Kafka]",
+        "tests/faults/test_real_outages.py::test_who_never_answers",
     ),
     "stores of the same kind of conditions as S3": (
         "tests/e2e/test_every_store.py::test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_join[gcs]",
@@ -61,7 +61,6 @@ SLOW: Mapping[str, Sequence[str]] = {
     ),
     "a minute of a real group that reads its topic's metadata anew": (
         "tests/e2e/test_topics_and_groups.py::test_a_deleted_topic_stays_deleted",
-        "tests/e2e/test_topics_and_groups.py::test_partitions_that_are_added_are_read_from_their_beginning",
     ),
     "hundreds of megabytes, or minutes of Java": (
         "tests/e2e/test_hostile_topic.py",
@@ -86,37 +85,14 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/faults/test_living_with_quixstreams.py::test_offsets_are_committed_once_their_coordinator_is_back[False]",
         "tests/faults/test_living_with_quixstreams.py::test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten[given",
         "tests/faults/test_kill_points.py::test_java_dies_between_two_steps",  # and tests/e2e/test_outages.py
-        "tests/faults/test_outages_in_process.py::test_the_broker_goes_away[claim]",
-        "tests/faults/test_outages_in_process.py::test_the_catalog_goes_away[looking for the table]",
-        "tests/faults/test_outages_in_process.py::test_the_catalog_goes_away[registering the first files]",
-        "tests/faults/test_outages_in_process.py::test_the_catalog_goes_away[naming the source]",
-        "tests/faults/test_outages_in_process.py::test_the_store_goes_away[the first upload]",
-        "tests/faults/test_outages_in_process.py::test_the_store_goes_away[noting that a batch is done]",
-        "tests/faults/test_outages_in_process.py::test_the_store_goes_away[announcing a batch]",
-        "tests/faults/test_outages_in_process.py::test_the_store_goes_away[beginning a journal]",
         "tests/faults/test_silent_keys.py::test_a_store_that_is_away_makes_no_key_silent[one by one]",
         "tests/faults/test_silent_keys.py::test_a_partition_that_waits_for_its_journal_has_no_silent_keys[one",
-        "tests/faults/test_silent_keys.py::test_a_bad_record_is_a_sign_of_life[one by one]",
-        "tests/faults/test_silent_keys.py::test_the_function_of_the_user_is_told[one by one]",
-        "tests/faults/test_silent_keys.py::test_what_is_under_way_at_a_stop_arrives[one by one]",
-        "tests/faults/test_topic_group_and_cluster.py::TestNewPartitions::test_a_partition_that_no_member_came_to_begins_where_the_group_began[at-least-once-2]",
-        "tests/faults/test_topic_group_and_cluster.py::TestNewPartitions::test_members_that_start_together_at_the_latest_take_no_partition_for_a_new_one[at-least-once-4]",
-        "tests/faults/test_topic_group_and_cluster.py::TestRecreatedAndRefilled::test_while_it_runs[at-least-once]",
-        "tests/faults/test_what_happens_when.py::TestTopicMadeAnew::test_between_two_runs[shorter]",
-        "tests/faults/test_what_happens_when.py::test_a_new_group_at_the_latest_that_dies_before_its_first_commit_skips_nothing[at-least-once]",
     ),
     "half a minute each; a killed owner and an expired record are for every day": (
         "tests/faults/test_half_uploaded_batches.py::test_a_record_that_expired_and_gives_no_row",
         "tests/faults/test_half_uploaded_batches.py::test_an_upload_that_comes_after_the_next_owner_has_begun_doubles_nothing[frozen",
         "tests/faults/test_half_uploaded_batches.py::test_an_upload_that_outlasts_a_revocation",
     ),
-    "a process that stops; test_living_with_quixstreams.py has it in this one": (
-        "tests/e2e/test_outages.py::test_a_stop_while_the_store_is_away_tells_that_rows_were_left_behind",
-    ),
-    "Java dies; a death at work is for every day": (
-        "tests/e2e/test_outages.py::test_a_java_process_that_dies_while_idle_ends_the_connector",
-    ),
-    "tests a service of the tests": ("tests/integration/test_services.py",),
     "thousands of objects": (
         "tests/integration/storage/test_behaviour.py::test_more_objects_than_a_page",
     ),

@@ -107,10 +107,10 @@ class ConnectorProcess:
         except requests.ConnectionError:
             return None
 
-    def page(self) -> str:
-        """The status page, empty while nothing listens."""
+    def page(self, name: str = "") -> str:
+        """The status page, or ``metrics``; empty while nothing listens."""
         try:
-            return requests.get(f"http://127.0.0.1:{self.http_port}/", timeout=60).text
+            return requests.get(f"http://127.0.0.1:{self.http_port}/{name}", timeout=60).text
         except requests.ConnectionError:
             return ""
 

@@ -100,18 +100,3 @@ def test_a_stop_under_load_and_the_next_start_together_lose_and_double_nothing(n
     assert second.wait() == 0
     assert not second.complaints()
     assert scenario.lake.tally_by_duckdb() == Tally.of(range(produced[0]))
-
-
-def test_a_crash_loses_and_doubles_nothing(new_scenario: NewScenario) -> None:
-    scenario = new_scenario(partitions=2)
-    first = scenario.connector(BATCH_SIZE="500")
-    first.wait_until_ready()
-    with scenario.load() as produced:
-        first.wait_for_log("batch 3 ")
-        first.kill()
-
-    first.wait_until_nothing_is_left()
-    second = scenario.connector(BATCH_SIZE="500")
-    scenario.wait_until_committed(produced[0], by=second)
-    assert second.stop() == 0
-    assert scenario.lake.numbers() == list(range(produced[0]))

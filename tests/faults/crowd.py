@@ -46,7 +46,7 @@ class Crowd:
         logging.disable(logging.CRITICAL)
         self._closing.callback(logging.disable, logging.NOTSET)
 
-    def _close(self) -> None:
+    def close(self) -> None:
         try:
             for member in self.members:
                 member.kill()
@@ -60,14 +60,14 @@ class Crowd:
         for which, count, fate in moves:
             lanes, free = self._lanes(), self._with(is_free)
             if lanes and (which % 3 or not free):
-                self._go(*one_of(lanes, which // 3), *[Fate.ANSWERED] * (count - 1), fate)
+                self.go(*one_of(lanes, which // 3), *[Fate.ANSWERED] * (count - 1), fate)
             elif free:
                 member = one_of(free, which // 3)
                 if count > FEW:
                     member.checkpoint()
                 else:
                     member.consume(2 * count)
-                self._go(member, member.consuming)
+                self.go(member, member.consuming)
 
     def _race(self, members: Sequence[Member], turns: list[int]) -> None:
         """By turns, each member makes so many requests: what goes wrong between two who want the same needs few."""
@@ -77,7 +77,7 @@ class Crowd:
                 member.consume(2 * count)
             for lane in member.lanes:
                 if count and member in self.members:
-                    self._go(member, lane, *[Fate.ANSWERED] * count)
+                    self.go(member, lane, *[Fate.ANSWERED] * count)
 
     # --- without faults ---------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Crowd:
                 return
             for lane in lanes:
                 if member in self.members:
-                    self._go(member, lane)
+                    self.go(member, lane)
         raise AssertionError(f"{[(lane.name, lane.waits_for) for lane in member.lanes]} do not come to an end")
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -159,9 +159,9 @@ class Crowd:
         for tp in tps:
             self.group.owners[tp] = member.kafka
         member.assign(tps)
-        self._go(member, member.consuming)
+        self.go(member, member.consuming)
 
-    def _go(self, member: Member, lane: Lane, *fates: Fate) -> None:
+    def go(self, member: Member, lane: Lane, *fates: Fate) -> None:
         """Let a thread of a member begin, or let its next requests meet these fates."""
         for fate in fates or (Fate.ANSWERED,):
             if lane.is_idle:

@@ -9,9 +9,9 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow.parquet as pq
 
@@ -32,20 +32,13 @@ from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.storage.base import ObjectStore
-from app.storage.s3.client import LIMITS, Limits
-from app.storage.s3.store import S3Store
 from app.table.layout import dead_letter_root, is_data_file
 from app.table.location import TableLocation
 from app.table.placeholder import Placeholders
 from app.timings import Timings
-from dev.minio import LocalMinio
 from tests.fakes.arrow_writer import ArrowWriter
-from tests.fakes.catalog_server import CatalogServer
-from tests.faults.proxy import FaultProxy
+from tests.faults.site import Site
 from tests.support.batches import UNBOUNDED, batch_of, properties, row, spec, stager
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
 TOPIC = "sensors"
 GROUP = "readers"
@@ -60,29 +53,6 @@ CATALOG_TIMEOUT = 2.0
 
 class FencedOff(Exception):  # noqa: N818 - what is expected of some members
     """A member was told that another one writes its partition."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """The services, each behind a proxy, and the bucket; ``store`` reaches it through the proxy, ``client`` past it."""
-
-    minio: LocalMinio
-    client: "S3Client"
-    bucket: str
-    catalog: CatalogServer
-    to_store: FaultProxy
-    to_catalog: FaultProxy
-    store: ObjectStore
-
-    def new_store(self, *, max_workers: int = 4, limits: Limits = LIMITS, **changed: Any) -> S3Store:
-        """Another store through the proxy; ``changed`` replaces fields of its target."""
-        target = replace(self.minio.target(self.bucket), endpoint_url=self.to_store.url)
-        return S3Store(replace(target, **changed), max_workers=max_workers, limits=limits)
-
-    def clear(self) -> None:
-        """Let all go well from now on."""
-        self.to_store.clear()
-        self.to_catalog.clear()
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ included, so that the signature of a request to S3 stays valid. Rules say which 
 A rule has three parts, and hooks:
 
 - which requests: ``on(method, path, query=..., body=...)``, or any function from ``Request`` to bool;
-- which of these: ``nth(1)``, ``nth(2, 3)``, ``from_on(4)``, ``for_seconds(5)``, ``every`` (the default), or any
-  function from the count of matching requests, this one included, and the seconds since the first of them to bool;
+- which of these: ``nth(1)``, ``nth(2, 3)``, ``from_on(4)``, all by default, or any function from the number of matching
+  requests, this one included, to bool;
 - what happens: one of the faults below. ``Forward()``, the default, does no harm: for rules that have only hooks.
-- ``before``: called with the request before it is forwarded, on a thread of the proxy. It may wait, kill a process,
-  or look at the server. ``after``: called with the request and the answer's status once the server has answered, and
-  before the client hears of it. What a hook raises resets the connection, and is raised again where the proxy closes.
+- ``before`` and ``after``: called before the request is forwarded, and once the server has answered, on a thread of the
+  proxy. They may wait, kill a process, or look at the server. Their errors reset the connection, and are raised again
+  where the proxy closes.
 
 Every rule counts the requests that match it; the first one due decides what happens, and only its hooks are called.
 All requests are kept in ``proxy.seen``, in the order in which they came.
@@ -28,15 +28,15 @@ import http.client
 import socket
 import struct
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.fakes.http_fake import FakeHandler, FakeServer, HttpFake
 
 _LONGEST_WAIT = 60.0  # seconds; what waits for longer in a test waits for ever
 _BETWEEN_LOOKS = 0.02
@@ -77,7 +77,7 @@ class Answer:
 
 
 Matches = Callable[[Request], bool]
-When = Callable[[int, float], bool]
+When = Callable[[int], bool]
 
 
 def on(method: str = "", path: str = "", *, query: str = "", body: str = "") -> Matches:
@@ -94,24 +94,14 @@ def on(method: str = "", path: str = "", *, query: str = "", body: str = "") -> 
     return matches
 
 
-def every(_count: int, _seconds: float) -> bool:
-    """All matching requests."""
-    return True
-
-
 def nth(*numbers: int) -> When:
     """These of the matching requests, counted from 1."""
-    return lambda count, _: count in numbers
+    return lambda count: count in numbers
 
 
 def from_on(number: int) -> When:
     """The matching request of this number, counted from 1, and all after it."""
-    return lambda count, _: count >= number
-
-
-def for_seconds(seconds: float) -> When:
-    """Those that come so soon after the first matching one, itself included."""
-    return lambda _, since: since <= seconds
+    return lambda count: count >= number
 
 
 # --- faults ---------------------------------------------------------------------------------------------------------
@@ -207,25 +197,21 @@ class Rule:
 
     matches: Matches
     fault: Fault = field(default_factory=Forward)
-    when: When = every
+    when: When = lambda _: True
     before: Callable[[Request], None] = lambda _: None
     after: Callable[[Request, int], None] = lambda *_: None
     matched: int = 0
     met: int = 0
-    _since: float | None = None
 
     def count(self, request: Request) -> bool:
         """Whether the rule is due for the request, which it counts if it matches."""
         if not self.matches(request):
             return False
-        now = time.monotonic()
-        if self._since is None:
-            self._since = now
         self.matched += 1
-        return self.when(self.matched, now - self._since)
+        return self.when(self.matched)
 
 
-class FaultProxy:
+class FaultProxy(HttpFake):
     """Use as a context manager.
 
     Args:
@@ -237,17 +223,20 @@ class FaultProxy:
     """
 
     def __init__(self, target: str) -> None:
+        super().__init__(_Handler, _Server)
         parts = urlsplit(target)
         assert parts.hostname is not None
+        self._path = parts.path
         self._host, self._port = parts.hostname, parts.port or http.client.HTTP_PORT
         self._rules: list[Rule] = []
         self._lock = Lock()
         self._released = Event()
         self._errors: list[Exception] = []
-        self._http = _Server(("127.0.0.1", 0), _Handler)
-        self._http.proxy = self
-        self.url = f"http://127.0.0.1:{self._http.server_port}{parts.path}"
         self.seen: list[Request] = []
+
+    @property
+    def url(self) -> str:
+        return super().url + self._path
 
     def add(self, rule: Rule) -> Rule:
         """Let the rule hold from now on, behind those added before, and return it."""
@@ -278,14 +267,9 @@ class FaultProxy:
         with self._lock:
             return sum(matches(request) for request in self.seen)
 
-    def __enter__(self) -> Self:
-        Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        return self
-
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.release()
-        self._http.shutdown()
-        self._http.server_close()
+        super().__exit__(kind, error, trace)
         if self._errors and error is None:
             raise self._errors[0]
 
@@ -334,7 +318,7 @@ class Exchange:
     def forward(self, as_if: Callable[[Request], Request] = lambda request: request) -> Answer:
         """Let the server do what is asked, or what would be asked ``as_if``, with the rule's hooks around it."""
         self._rule.before(self._request)
-        answer = self._handler.server.proxy.ask_server(as_if(self._request))
+        answer: Answer = self._handler.fake.ask_server(as_if(self._request))
         self._rule.after(self._request, answer.status)
         return answer
 
@@ -387,10 +371,8 @@ class Exchange:
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Server(FakeServer):
     request_queue_size = 128  # many clients at once are part of the tests
-    proxy: FaultProxy
 
     def shutdown_request(self, request: Any) -> None:
         """Close without the polite end of sending, which a reset must not have."""
@@ -400,18 +382,15 @@ class _Server(ThreadingHTTPServer):
         """Clients and servers that go away are part of the tests; anything else is wrong in one of them."""
         error = sys.exception()
         if isinstance(error, Exception) and not isinstance(error, OSError | http.client.HTTPException):
-            self.proxy.failed(error)
+            proxy: Any = self.fake
+            proxy.failed(error)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # a small answer is not to wait for the client's acknowledgement
-    server: _Server
-
+class _Handler(FakeHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         request = Request(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body)
-        rule, released = self.server.proxy.receive(request)
+        rule, released = self.fake.receive(request)
         exchange = Exchange(self, request, rule, released)
         try:
             rule.fault.meet(exchange)
@@ -420,6 +399,3 @@ class _Handler(BaseHTTPRequestHandler):
             raise
 
     do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names are the base class's
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-        """Keep quiet: the tests show what matters."""

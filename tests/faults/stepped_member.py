@@ -177,8 +177,8 @@ class Member:
             on_fenced=self._fenced,
             timings=timings,
         )
-        self._background = LanePool(f"{name}: claims")
-        self.claims._pool = self._background  # type: ignore[assignment]
+        self.background = LanePool(f"{name}: claims")
+        self.claims._pool = self.background  # type: ignore[assignment]
         self.claims._stop = LaneStop()  # type: ignore[assignment]
         self._sweeper = Sweeper(self.ownership.sweep, 10.0)  # its own thread is not started
         paused = PausedPartitions(self.application.consumer, self.claims, self.assignments)
@@ -203,7 +203,7 @@ class Member:
         self.checkpoints.sink_manager.register(self.sink)
         self.checkpoints.init_checkpoint()
         self.consuming = Lane(f"{name}: consumer")
-        self._delivering = Lane(f"{name}: deliver")
+        self.delivering = Lane(f"{name}: deliver")
         self.has_ended = False
 
     @property
@@ -218,12 +218,12 @@ class Member:
 
     @property
     def is_delivering(self) -> bool:
-        return not self._delivering.is_idle
+        return not self.delivering.is_idle
 
     @property
     def lanes(self) -> list[Lane]:
         """Those that have something to do."""
-        return [lane for lane in (self.consuming, self._delivering, *self._background.lanes) if not lane.is_idle]
+        return [lane for lane in (self.consuming, self.delivering, *self.background.lanes) if not lane.is_idle]
 
     def _fenced(self, token: str, error: FencedError) -> None:
         log = self._store.log_of(token)
@@ -293,12 +293,12 @@ class Member:
         self._deliver()
 
     def _deliver(self) -> None:
-        if self._delivering.is_idle and self.pipeline.can_deliver:
-            self._delivering.begin(self.pipeline.deliver)
+        if self.delivering.is_idle and self.pipeline.can_deliver:
+            self.delivering.begin(self.pipeline.deliver)
 
     def sweep(self) -> None:
         """Delete the placeholders that are due."""
-        self._background.submit(self._sweeper.sweep)
+        self.background.submit(self._sweeper.sweep)
 
     def after_step(self) -> None:
         """Look at what a step has brought.
@@ -313,13 +313,13 @@ class Member:
             self.has_ended = True
         elif error is not None:
             raise error
-        for lane in (self._delivering, *self._background.lanes):
+        for lane in (self.delivering, *self.background.lanes):
             if lane.error is not None:
                 raise lane.error
-        self._background.end_idle()
+        self.background.end_idle()
 
     def kill(self) -> None:
-        for lane in (self.consuming, self._delivering, *self._background.lanes):
+        for lane in (self.consuming, self.delivering, *self.background.lanes):
             lane.kill()
         self.group.release(self.kafka)
 

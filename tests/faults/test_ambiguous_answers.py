@@ -9,8 +9,9 @@ import pytest
 
 from app.errors import FatalError
 from app.storage.base import ObjectStore
-from tests.faults.members import BATCHES, LAST, PARTITIONS, Member, Site, Table, recover
+from tests.faults.members import BATCHES, LAST, PARTITIONS, Member, Table, recover
 from tests.faults.proxy import Answer, Fault, Lost, Rule, Say, Slow, nth, on
+from tests.faults.site import Site
 from tests.faults.steps import DATA, JOURNAL, STEPS, Step, leave_behind, live, s3_error
 
 CONDITIONAL = [
@@ -30,11 +31,11 @@ OF_STORE = [name for name, step in STEPS.items() if step.server == "store"]
 
 
 @pytest.fixture(scope="module")
-def stubborn(site: Site) -> Iterator[ObjectStore]:
+def stubborn(shared_site: Site) -> Iterator[ObjectStore]:
     """A store whose boto3 tries three times by itself, as in production, only without pauses."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
-        yield site.new_store()
+        yield shared_site.new_store()
 
 
 # --- the catalog ----------------------------------------------------------------------------------------------------

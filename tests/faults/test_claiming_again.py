@@ -57,8 +57,8 @@ class Scene(Faults):
         late = self._new_member()
         self._assign(late, self.group.free)
         for _ in range(requests):
-            (lane,) = late._background.lanes
-            self._go(late, lane)
+            (lane,) = late.background.lanes
+            self.go(late, lane)
         self.group.release(late.kafka)
         self._assign(self.owner, self.group.free)
         self.work(self.owner)
@@ -68,10 +68,10 @@ class Scene(Faults):
     def claim_late(self, late: Member) -> None:
         """The late one claims all, and its consumer has not learned yet that the partitions are lost."""
         for _ in range(ENOUGH):
-            if not late._background.lanes:
+            if not late.background.lanes:
                 return
-            for lane in late._background.lanes:
-                self._go(late, lane)
+            for lane in late.background.lanes:
+                self.go(late, lane)
 
     def close_log(self) -> None:
         """Another member closes the log of the owner, and does nothing else."""
@@ -89,7 +89,7 @@ class Scene(Faults):
                 break
             if not self.owner.lanes:
                 self.owner.checkpoint()
-            self._go(self.owner, self.owner.lanes[-1])
+            self.go(self.owner, self.owner.lanes[-1])
         assert self.owner.assignments.is_any_fenced
 
     @property
@@ -110,7 +110,7 @@ class Scene(Faults):
 def scene() -> Iterator[Scene]:
     scene = Scene()
     yield scene
-    scene._close()
+    scene.close()
 
 
 @pytest.mark.parametrize("requests", range(10))
@@ -149,9 +149,9 @@ def test_a_batch_on_its_way_is_kept_or_written_again_and_never_twice(scene: Scen
     late = scene.late_claimer(0)
     scene.owner.consume(10)
     while not scene.owner.consuming.is_idle:
-        scene._go(scene.owner, scene.owner.consuming)
+        scene.go(scene.owner, scene.owner.consuming)
     for _ in range(requests):
-        scene._go(scene.owner, scene.owner._delivering)
+        scene.go(scene.owner, scene.owner.delivering)
     scene.claim_late(late)
     scene.work(scene.owner)
     assert scene.is_owner_alive
@@ -166,21 +166,12 @@ def test_a_log_closed_while_the_partitions_are_claimed_again_is_no_end_either(sc
     scene.owner.consume(1)
     former = scene.token
     while scene.store.log_of(scene.token) is None or scene.token == former:
-        scene._go(scene.owner, scene.owner.lanes[-1])
+        scene.go(scene.owner, scene.owner.lanes[-1])
     scene.close_log()
     scene.work(scene.owner)
     assert scene.is_owner_alive
     assert scene.owner.is_through
     scene.assert_every_row_once()
-
-
-def test_a_table_that_was_deleted_ends_the_process(scene: Scene) -> None:
-    scene.store.objects.clear()
-    scene.until_fenced()
-    scene.clock.advance(21.0)
-    scene.work(scene.owner)
-    assert not scene.is_owner_alive
-    assert scene.store.objects == {}
 
 
 def test_a_table_that_is_deleted_after_the_log_was_closed_ends_the_process(scene: Scene) -> None:

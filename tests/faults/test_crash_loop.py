@@ -12,19 +12,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from dev.kafka import LocalKafka
-from dev.minio import LocalMinio
 from tests.e2e.connector import REPO, ConnectorProcess
-from tests.e2e.lake import Lake, Tally, mirror
-from tests.e2e.scenario import Scenario, s3_store
-from tests.fakes.catalog_server import CatalogServer
+from tests.e2e.lake import Tally
+from tests.e2e.scenario import Scenario
+from tests.faults.site import Site
 from tests.faults.tcp_detour import TcpDetour
 
 PARTITIONS = 6
@@ -43,7 +41,6 @@ class Group:
     scenario: Scenario
     settings: dict[str, str]
     detour: TcpDetour
-    catalog: CatalogServer
     members: list[ConnectorProcess] = field(default_factory=list)
     ended: Counter[int] = field(default_factory=Counter)
 
@@ -82,29 +79,19 @@ class Group:
 
 
 @pytest.fixture
-def detour() -> Iterator[TcpDetour]:
+def group(site: Site, tmp_path: Path) -> Iterator[Group]:
+    settings = {
+        **site.direct_settings,
+        "HIVE_COLUMNS": "location",
+        "METADATA_COLUMNS": "__topic,__partition,__offset",
+        "BATCH_SIZE": "500",
+        "LOGLEVEL": "INFO",
+    }
     with TcpDetour() as detour:
-        yield detour
-
-
-@pytest.fixture
-def group(s3_server: LocalMinio, bucket: str, detour: TcpDetour, tmp_path: Path) -> Iterator[Group]:
-    with ExitStack() as running:
         kafka = LocalKafka(detour=detour.port)
         detour.target = kafka.detour_port
-        running.enter_context(kafka)
-        catalog = running.enter_context(CatalogServer())
-        scenario = running.enter_context(closing(Scenario(kafka, tmp_path, PARTITIONS, java=True)))
-        settings = {
-            **s3_store(s3_server, bucket),
-            "CATALOG_URL": catalog.url,
-            "CATALOG_AUTH_TOKEN": catalog.token,
-            "HIVE_COLUMNS": "location",
-            "METADATA_COLUMNS": "__topic,__partition,__offset",
-            "BATCH_SIZE": "500",
-            "LOGLEVEL": "INFO",
-        }
-        yield Group(scenario, settings, detour, catalog)
+        with kafka, closing(Scenario(kafka, tmp_path, PARTITIONS, java=True)) as scenario:
+            yield Group(scenario, settings, detour)
 
 
 def kill_python(group: Group, slot: int, chance: random.Random) -> None:
@@ -151,7 +138,7 @@ def incidents(chance: random.Random) -> list[Incident]:
 
 
 @pytest.mark.usefixtures("parsed_classes")
-def test_every_row_is_there_once_whoever_dies(group: Group, s3_server: LocalMinio, bucket: str, tmp_path: Path) -> None:
+def test_every_row_is_there_once_whoever_dies(group: Group, site: Site, tmp_path: Path) -> None:
     print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
     chance = random.Random(SEED)
     scenario = group.scenario
@@ -165,19 +152,16 @@ def test_every_row_is_there_once_whoever_dies(group: Group, s3_server: LocalMini
     for member in group.members:
         assert member.stop() == 0, member.log[-6000:]
 
-    lake = mirror(s3_server, bucket, tmp_path / "mirror")
-    counted = Counter(n for path in lake.files() for n in pq.ParquetFile(path).read(["n"])["n"].to_pylist())
+    table = site.copy_of(scenario.topic, tmp_path / "mirror")
+    counted = Counter(table.numbers())
     doubled = [n for n, times in counted.items() if times > 1]
     lost = sorted(set(range(total)) - counted.keys())
     print(f"sent {total:,}, in the lake {counted.total():,}, doubled {len(doubled)}, lost {len(lost)}, {group.ended}")
     assert not doubled
     assert not lost
-    table = Lake(tmp_path / "mirror" / "data" / scenario.topic)
     assert table.tally_by_duckdb() == Tally.of(range(total)), "each row in its folder"
-    assert not list((tmp_path / "mirror").rglob("_dead_letter"))
-    stored = {str(path.relative_to(tmp_path / "mirror")) for path in lake.files()}
-    registered = {file["file_path"].removeprefix(f"s3://{bucket}/") for file in group.catalog.files(scenario.topic)}
-    assert registered == stored, "the catalog holds exactly the files of the table"
+    dead_letters = f"data/_dead_letter/{scenario.topic}"
+    assert site.client.list_objects_v2(Bucket=site.bucket, Prefix=dead_letters)["KeyCount"] == 0
     audited = audit(group)
     assert audited.returncode == 0, audited.stdout
 

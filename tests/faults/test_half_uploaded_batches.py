@@ -10,7 +10,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -23,10 +23,10 @@ from confluent_kafka.admin import AdminClient
 
 from app.table.layout import is_data_file
 from dev.broker import Broker
-from dev.minio import LocalMinio
 from tests.e2e.connector import REPO, ConnectorProcess
-from tests.e2e.scenario import Scenario, customised, s3_store
+from tests.e2e.scenario import Scenario, customised
 from tests.faults.proxy import FaultProxy, Hold, Reset, Rule, from_on, nth, on
+from tests.faults.site import Site
 
 RUNS = int(os.environ.get("HALF_UPLOADED_RUNS", "1"))
 RECORDS = 4_000
@@ -35,6 +35,7 @@ PARTITIONS = 4
 PATIENCE = 120.0
 DATA = "/p="  # of a data file's key
 DROPPED = "drop me"
+SETTINGS = {"HIVE_COLUMNS": "p", "BATCH_SIZE": str(RECORDS), "COMMIT_INTERVAL": "2", "MAX_WRITE_WORKERS": "4"}
 TRANSFORM = """
 from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
@@ -48,20 +49,19 @@ def transform(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
 class Table:
     """The table's folder as a reader sees it that takes every file in it."""
 
-    server: LocalMinio
-    bucket: str
+    site: Site
     topic: str
     _rows: dict[str, list[int]] = field(default_factory=dict)  # of a version of a file
 
     @property
     def rows(self) -> Counter[int]:
         """How often each record's number is there."""
-        client, found = self.server.client(), Counter[int]()
-        for item in client.list_objects_v2(Bucket=self.bucket, Prefix=f"data/{self.topic}/").get("Contents", []):
+        client, bucket, found = self.site.client, self.site.bucket, Counter[int]()
+        for item in client.list_objects_v2(Bucket=bucket, Prefix=f"data/{self.topic}/").get("Contents", []):
             if is_data_file(item["Key"], f"data/{self.topic}"):
                 version = item["Key"] + item["ETag"]
                 if version not in self._rows:
-                    body = client.get_object(Bucket=self.bucket, Key=item["Key"])["Body"].read()
+                    body = client.get_object(Bucket=bucket, Key=item["Key"])["Body"].read()
                     self._rows[version] = pq.read_table(BytesIO(body), columns=["n"]).column("n").to_pylist()
                 found.update(self._rows[version])
         return found
@@ -88,7 +88,7 @@ class Reader:
         while not self._stop.wait(0.2):
             try:
                 self.doubled.append(sum(count - 1 for count in self._table.rows.values()))
-            except self._table.server.client().exceptions.NoSuchKey:
+            except self._table.site.client.exceptions.NoSuchKey:
                 continue  # deleted since it was listed
 
 
@@ -117,20 +117,10 @@ class Place:
 
 
 @pytest.fixture
-def place(kafka: Broker, s3_server: LocalMinio, bucket: str, tmp_path: Path) -> Iterator[Place]:
-    with ExitStack() as ends:
-        to_store = ends.enter_context(FaultProxy(s3_server.endpoint_url))
-        scenario = ends.enter_context(closing(Scenario(kafka, tmp_path, PARTITIONS)))
-        settings = {
-            **s3_store(s3_server, bucket),
-            "AWS_ENDPOINT_URL": to_store.url,
-            "HIVE_COLUMNS": "p",
-            "BATCH_SIZE": str(RECORDS),
-            "COMMIT_INTERVAL": "2",
-            "MAX_WRITE_WORKERS": "4",
-        }
-        yield Place(scenario, to_store, settings, Table(s3_server, bucket, scenario.topic))
-        to_store.clear()
+def place(site: Site, kafka: Broker, tmp_path: Path) -> Iterator[Place]:
+    with closing(Scenario(kafka, tmp_path, PARTITIONS)) as scenario:
+        yield Place(scenario, site.to_store, site.settings | SETTINGS, Table(site, scenario.topic))
+        site.to_store.clear()
 
 
 def wait_until(happened: Callable[[], object], what: str) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from app.storage.probe import try_out
 from app.storage.s3.client import Limits
 from app.storage.s3.store import S3Store
 from app.table.layout import journal_folder
-from tests.faults.members import BATCHES, Member, Site, Table
+from tests.faults.members import BATCHES, Member, Table
 from tests.faults.proxy import Request, Rule, Say, on
+from tests.faults.site import Site
 from tests.faults.steps import leave_behind, s3_error
 from tests.services.minio_rights import restricted_keys
 from tests.support.commands import options
@@ -31,13 +32,6 @@ SMALL_PARTS = Limits(part_bytes=PART, largest_single=PART)
 
 class PartsLeftError(Exception):
     """Parts of an upload that failed are still there."""
-
-
-@pytest.fixture
-def quiet_site(site: Site) -> Iterator[Site]:
-    site.clear()
-    yield site
-    site.clear()
 
 
 def policy(bucket: str, without: str = "") -> dict[str, Any]:
@@ -110,34 +104,30 @@ def place_of(request: Request, bucket: str) -> str:
     return request.query.get("prefix", request.path.removeprefix(f"/{bucket}/"))
 
 
-def test_the_policy_is_enough_and_all_of_it_is_used(quiet_site: Site, tmp_path: Path) -> None:
-    site = quiet_site
+def test_the_policy_is_enough_and_all_of_it_is_used(site: Site, tmp_path: Path) -> None:
     assert {action for statement in policy(site.bucket)["Statement"] for action in statement["Action"]} == set(ACTIONS)
 
     work(site, restricted_keys(site.minio, policy(site.bucket)), tmp_path)
 
     assert {action_of(request) for request in site.to_store.seen} == set(ACTIONS)
-    places = [
-        request.query.get("prefix", request.path.removeprefix(f"/{site.bucket}/")) for request in site.to_store.seen
-    ]
+    places = [place_of(request, site.bucket) for request in site.to_store.seen]
     assert len(places) > 10 * BATCHES
     assert [place for place in places if not place.startswith("data/")] == []
 
 
 @pytest.mark.parametrize("missing", ACTIONS)
-def test_nothing_can_be_taken_from_the_policy(quiet_site: Site, tmp_path: Path, missing: str) -> None:
-    keys = restricted_keys(quiet_site.minio, policy(quiet_site.bucket, without=missing))
+def test_nothing_can_be_taken_from_the_policy(site: Site, tmp_path: Path, missing: str) -> None:
+    keys = restricted_keys(site.minio, policy(site.bucket, without=missing))
 
     with pytest.raises((FatalError, PartsLeftError)) as caught:
-        work(quiet_site, keys, tmp_path)
+        work(site, keys, tmp_path)
 
     if missing != "s3:AbortMultipartUpload":
-        assert f"Allow {missing} on arn:aws:s3:::{quiet_site.bucket}" in str(caught.value)
+        assert f"Allow {missing} on arn:aws:s3:::{site.bucket}" in str(caught.value)
 
 
 @pytest.mark.parametrize("missing", ["", "s3:ListBucket", "s3:GetObject"])
-def test_audit_reads_alone(quiet_site: Site, tmp_path: Path, missing: str, capsys: pytest.CaptureFixture[str]) -> None:
-    site = quiet_site
+def test_audit_reads_alone(site: Site, tmp_path: Path, missing: str, capsys: pytest.CaptureFixture[str]) -> None:
     table = Table(site)
     leave_behind("done", table, tmp_path)
     reading = [action for action in ("s3:ListBucket", "s3:GetObject") if action != missing]

@@ -7,23 +7,22 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from dev.broker import Broker
-from dev.minio import LocalMinio
 from tests.e2e.connector import ConnectorProcess
-from tests.e2e.lake import mirror
 from tests.e2e.records import records
-from tests.e2e.scenario import Scenario, s3_store
-from tests.fakes.catalog_server import CatalogServer
-from tests.faults.proxy import FaultProxy, Matches, Rule, nth, on
+from tests.e2e.scenario import Scenario
+from tests.faults.proxy import Matches, Rule, nth, on
+from tests.faults.site import Site
 
 RECORDS = 2_000
 PARTITIONS = 2
+SETTINGS = {"HIVE_COLUMNS": "location", "BATCH_SIZE": str(RECORDS)}
 WRITES_BEGIN = on("PUT", "/_journal/", body='"state":"pending"')
 WRITES_DONE = on("PUT", "/_journal/", body='"state":"done"')
 CLAIMS = on("PUT", "/_journal/", body='"state":"on"')
@@ -71,42 +70,20 @@ class Target:
         self.dies.set()
 
 
-@dataclass
-class Place:
-    """A topic, and settings that lead to the store and the catalog, through proxies and without."""
-
-    scenario: Scenario
-    through_proxies: dict[str, str]
-    direct: dict[str, str]
-    store: FaultProxy
-    catalog: FaultProxy
-    catalog_server: CatalogServer
-
-    def kill_at(self, point: Point, target: Target) -> Rule:
-        rule = Rule(point.matches, when=nth(point.number))
-        if point.is_after:
-            rule.after = target.die
-        else:
-            rule.before = target.die
-        return (self.catalog if point.at_catalog else self.store).add(rule)
-
-
 @pytest.fixture
-def place(kafka: Broker, s3_server: LocalMinio, bucket: str, tmp_path: Path) -> Iterator[Place]:
-    with ExitStack() as running:
-        server = running.enter_context(CatalogServer())
-        store = running.enter_context(FaultProxy(s3_server.endpoint_url))
-        catalog = running.enter_context(FaultProxy(server.url))
-        scenario = running.enter_context(closing(Scenario(kafka, tmp_path, PARTITIONS)))
-        direct = {
-            **s3_store(s3_server, bucket),
-            "CATALOG_URL": server.url,
-            "CATALOG_AUTH_TOKEN": server.token,
-            "HIVE_COLUMNS": "location",
-            "BATCH_SIZE": str(RECORDS),
-        }
-        through_proxies = {**direct, "AWS_ENDPOINT_URL": store.url, "CATALOG_URL": catalog.url}
-        yield Place(scenario, through_proxies, direct, store, catalog, server)
+def scenario(kafka: Broker, tmp_path: Path) -> Iterator[Scenario]:
+    with closing(Scenario(kafka, tmp_path, PARTITIONS)) as scenario:
+        scenario.produce(records(RECORDS, partitions=PARTITIONS))
+        yield scenario
+
+
+def kill_at(site: Site, point: Point, target: Target) -> Rule:
+    rule = Rule(point.matches, when=nth(point.number))
+    if point.is_after:
+        rule.after = target.die
+    else:
+        rule.before = target.die
+    return (site.to_catalog if point.at_catalog else site.to_store).add(rule)
 
 
 def kill_python(connector: ConnectorProcess) -> Callable[[], None]:
@@ -126,19 +103,14 @@ def kill_java(connector: ConnectorProcess) -> Callable[[], None]:
 @pytest.mark.parametrize(
     "point", [point if point in EVERY_DAY else pytest.param(point, marks=pytest.mark.slow) for point in POINTS]
 )
-def test_a_kill_between_two_steps(place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path, point: str) -> None:
+def test_a_kill_between_two_steps(site: Site, scenario: Scenario, point: str) -> None:
     target = Target()
-    rule = place.kill_at(POINTS[point], target)
-    place.scenario.produce(records(RECORDS, partitions=PARTITIONS))
-    first = place.scenario.connector(place.through_proxies)
+    rule = kill_at(site, POINTS[point], target)
+    first = scenario.connector(site.settings, SETTINGS)
     target.kill = kill_python(first)
     assert first.wait() == -signal.SIGKILL
     assert rule.met == 1
-
-    second = place.scenario.connector(place.direct)
-    place.scenario.wait_until_committed(RECORDS, by=second)
-    assert second.stop() == 0
-    check_whole(place, s3_server, bucket, tmp_path)
+    assert_the_next_one_finishes(site, scenario)
 
 
 @pytest.mark.usefixtures("parsed_classes")
@@ -146,26 +118,20 @@ def test_a_kill_between_two_steps(place: Place, s3_server: LocalMinio, bucket: s
     "point",
     [pytest.param("a batch is in files and not announced", marks=pytest.mark.slow), "all files but one are stored"],
 )
-def test_java_dies_between_two_steps(
-    place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path, point: str
-) -> None:
+def test_java_dies_between_two_steps(site: Site, scenario: Scenario, point: str) -> None:
     target = Target()
-    place.kill_at(POINTS[point], target)
-    place.scenario.produce(records(RECORDS, partitions=PARTITIONS))
-    first = place.scenario.connector(place.through_proxies, java=True)
+    kill_at(site, POINTS[point], target)
+    first = scenario.connector(site.settings, SETTINGS, java=True)
     target.kill = kill_java(first)
     assert first.wait() == 70
     assert target.dies.wait(10)
+    assert_the_next_one_finishes(site, scenario)
 
-    second = place.scenario.connector(place.direct)
-    place.scenario.wait_until_committed(RECORDS, by=second)
+
+def assert_the_next_one_finishes(site: Site, scenario: Scenario) -> None:
+    """Every record is in the lake once, and the catalog has exactly the files that are there."""
+    second = scenario.connector(site.direct_settings, SETTINGS)
+    scenario.wait_until_committed(RECORDS, by=second)
     assert second.stop() == 0
-    check_whole(place, s3_server, bucket, tmp_path)
-
-
-def check_whole(place: Place, s3_server: LocalMinio, bucket: str, tmp_path: Path) -> None:
-    """Every record is in the lake once, and the catalog holds exactly the files that are there."""
-    lake = mirror(s3_server, bucket, tmp_path / "mirror")
+    lake = site.copy_of(scenario.topic, scenario.folder / "mirror")
     assert lake.numbers() == list(range(RECORDS))
-    stored = {f"s3://{bucket}/{path.relative_to(tmp_path / 'mirror')}" for path in lake.files()}
-    assert {file["file_path"] for file in place.catalog_server.files(place.scenario.topic)} == stored

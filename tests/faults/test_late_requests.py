@@ -7,17 +7,18 @@ import pytest
 
 from app.errors import RetryableError
 from app.storage.base import ObjectStore
-from tests.faults.members import LAST, PLACES, FencedOff, Member, Site, Table, recover, wait_until
+from tests.faults.members import LAST, PLACES, FencedOff, Member, Table, recover, wait_until
 from tests.faults.proxy import Hold, Rule, nth, on
+from tests.faults.site import Site
 from tests.faults.steps import DATA, STEPS, leave_behind, live, proxy_of
 
 AWAY = 60.0  # seconds; no time-out of the one that stands still ends its request
 
 
 @pytest.fixture(scope="module")
-def patient(site: Site) -> ObjectStore:
+def patient(shared_site: Site) -> ObjectStore:
     """A store with time-outs as in production."""
-    return site.new_store()
+    return shared_site.new_store()
 
 
 def is_fenced(error: BaseException | None) -> bool:

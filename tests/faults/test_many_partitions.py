@@ -1,17 +1,20 @@
-"""One member with 500 partitions of a real topic: a batch costs one write and one read of the log, and its files."""
+"""A member with many partitions: claims go side by side, and a batch costs one write and one read of the log."""
 
 import re
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from app.model import TopicPartition
 from dev.broker import Broker
-from dev.minio import LocalMinio
-from tests.e2e.lake import Tally, mirror
+from tests.e2e.lake import Tally
 from tests.e2e.records import PLACES, records
-from tests.e2e.scenario import Scenario, s3_store
-from tests.faults.proxy import FaultProxy, on
+from tests.e2e.scenario import Scenario
+from tests.faults.members import TOPIC, Member, Table
+from tests.faults.proxy import Request, Rule, on
+from tests.faults.site import Site
 from tests.faults.steps import CLAIM, LOG
 
 PARTITIONS = 500
@@ -19,24 +22,23 @@ RECORDS = 20_000
 
 
 @pytest.mark.slow
-def test_the_requests_of_a_batch(kafka: Broker, s3_server: LocalMinio, bucket: str, tmp_path: Path) -> None:
-    with FaultProxy(s3_server.endpoint_url) as proxy, closing(Scenario(kafka, tmp_path, PARTITIONS)) as scenario:
+def test_the_requests_of_a_batch(site: Site, kafka: Broker, tmp_path: Path) -> None:
+    with closing(Scenario(kafka, tmp_path, PARTITIONS)) as scenario:
         scenario.produce(records(RECORDS, partitions=PARTITIONS))
-        store = s3_store(s3_server, bucket) | {"AWS_ENDPOINT_URL": proxy.url}
-        connector = scenario.connector(store, HIVE_COLUMNS="location", COMMIT_INTERVAL="10")
+        connector = scenario.connector(site.settings, HIVE_COLUMNS="location", COMMIT_INTERVAL="10")
         scenario.wait_until_committed(RECORDS, by=connector)
         assert connector.stop() == 0
 
-        lake = mirror(s3_server, bucket, tmp_path / "mirror", f"data/{scenario.topic}")
+        lake = site.copy_of(scenario.topic, tmp_path / "mirror")
         assert lake.tally_by_duckdb() == Tally.of(range(RECORDS))
         batches = len(re.findall(r"batch \d+ \(.*\): [\d,]+ rows", connector.log))
         assert len(lake.files()) <= batches * len(PLACES)
         claim = CLAIM.replace("readers/sensors", f"{scenario.group}/{scenario.topic}")
         requests = {
-            "claim": proxy.count(on("PUT", claim)),
-            "intend": proxy.count(on("PUT", LOG, body='"state":"pending"')),
-            "verify": proxy.count(on("GET", LOG)),
-            "upload": proxy.count(on("PUT", ".parquet")),
+            "claim": site.to_store.count(on("PUT", claim)),
+            "intend": site.to_store.count(on("PUT", LOG, body='"state":"pending"')),
+            "verify": site.to_store.count(on("GET", LOG)),
+            "upload": site.to_store.count(on("PUT", ".parquet")),
         }
         assert requests == {
             "claim": PARTITIONS,
@@ -44,3 +46,21 @@ def test_the_requests_of_a_batch(kafka: Broker, s3_server: LocalMinio, bucket: s
             "verify": batches,
             "upload": len(lake.files()),
         }
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_claims_are_read_and_written_side_by_side(table: Table, tmp_path: Path, method: str) -> None:
+    """Each request waits at the proxy until there are as many as the member may send at once."""
+    workers, count = 8, 64
+    together = threading.Barrier(workers, timeout=30.0)
+
+    def meet(_: Request) -> None:
+        together.wait()
+
+    rule = table.site.to_store.add(Rule(on(method, CLAIM), before=meet))
+    partitions = [TopicPartition(TOPIC, number) for number in range(count)]
+    store = table.site.new_store(max_workers=2 * workers)
+    with Member(table, tmp_path, store=store, partitions=partitions, workers=workers) as member:
+        member.claim()
+    assert rule.met == count
+    assert not together.broken

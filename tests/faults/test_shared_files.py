@@ -11,8 +11,9 @@ import pytest
 
 from app.errors import RetryableError
 from app.storage.base import ObjectStore
-from tests.faults.members import BATCHES, PARTITIONS, PLACES, FencedOff, Member, Site, Table, recover, wait_until
+from tests.faults.members import BATCHES, PARTITIONS, PLACES, FencedOff, Member, Table, recover, wait_until
 from tests.faults.proxy import Hold, Request, Rule, nth, on
+from tests.faults.site import Site
 from tests.faults.steps import DATA, STEPS, Left, leave_behind, proxy_of
 
 P0, P1 = PARTITIONS
@@ -21,9 +22,9 @@ AWAY = 60.0  # seconds; no time-out of the one that stands still ends its reques
 
 
 @pytest.fixture(scope="module")
-def patient(site: Site) -> ObjectStore:
+def patient(shared_site: Site) -> ObjectStore:
     """A store with time-outs as in production."""
-    return site.new_store()
+    return shared_site.new_store()
 
 
 @pytest.mark.parametrize("first", [P0, P1], ids=str)

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.dataframe import StreamingDataFrame
 
-import app.transform
-from app.errors import ConfigError, RetryableError
+from app.errors import RetryableError
+from app.model import TopicPartition
 from app.stream_timeouts.tracker import TimeoutTracker
 from dev.broker import QUIET
 from dev.kafka import LocalKafka
 from tests.fakes.clock import Clock
 from tests.fakes.moody_store import MoodyStore
-from tests.faults import connector_thread
-from tests.faults.connector_thread import ConnectorThread, Place, Transform
+from tests.faults.connector_thread import ConnectorThread, Place, Transform, current
 
 TIMEOUT = 6  # seconds
 PATIENCE = 60.0
@@ -70,7 +70,7 @@ class Watched:
         monkeypatch.setattr("app.service.stream_timeouts.TimeoutTracker", self._new_silence)
 
     def _new_silence(self, **arguments: Any) -> TimeoutTracker:
-        connector: ConnectorThread = connector_thread._HERE.connector
+        connector = current()
         flow = self._flows[connector] = Flow()
         connector.in_turn = flow.tick
         return TimeoutTracker(**arguments, clock=flow.clock)
@@ -79,14 +79,14 @@ class Watched:
         settings = {"STREAM_TIMEOUT_MS": str(TIMEOUT * 1000), "STREAM_TIMEOUT_TOPIC": self.topic}
         return self.place.connector(settings, transform=lane, **variables)
 
-    def produce(self, *keys: str | bytes | None, partition: int = 0, value: str = '{"n": 1}') -> None:
-        self.place.kafka.produce(self.place.topic, [(key, value, None, partition) for key in keys])
+    def produce(self, *keys: str | bytes | None, partition: int = 0) -> None:
+        self.place.kafka.produce(self.place.topic, [(key, '{"n": 1}', None, partition) for key in keys])
         self.place.produced += len(keys)
 
-    def hear(self, *keys: str | bytes | None, by: ConnectorThread, partition: int = 0, value: str = '{"n": 1}') -> None:
+    def hear(self, *keys: str | bytes | None, by: ConnectorThread, partition: int = 0) -> None:
         """Produce records with these keys, and wait until they are in the lake."""
         before = sum(max(0, offset) for offset in self.place.committed())
-        self.produce(*keys, partition=partition, value=value)
+        self.produce(*keys, partition=partition)
         by.wait_until(lambda: sum(max(0, offset) for offset in self.place.committed()) == before + len(keys))
 
     def listen(self, seconds: int, *connectors: ConnectorThread) -> None:
@@ -112,7 +112,7 @@ class Watched:
         settings = {"bootstrap.servers": self.place.kafka.bootstrap_servers, "group.id": "reader", **QUIET}
         found: list[tuple[bytes, dict[str, Any]]] = []
         with closing(Consumer(settings)) as consumer:
-            tp = TopicPartition(self.topic, 0, 0)
+            tp = KafkaTopicPartition(self.topic, 0, 0)
             end = _end_of(consumer, tp)
             consumer.assign([tp])
             while len(found) < end:
@@ -123,7 +123,7 @@ class Watched:
         return found
 
 
-def _end_of(consumer: Consumer, tp: TopicPartition) -> int:
+def _end_of(consumer: Consumer, tp: KafkaTopicPartition) -> int:
     """How many events there are; a broker that has just started takes a moment to lead its partitions again."""
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -138,36 +138,6 @@ def _end_of(consumer: Consumer, tp: TopicPartition) -> int:
 @pytest.fixture
 def watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return Watched(place, monkeypatch)
-
-
-def test_a_key_falls_silent_and_comes_back_and_falls_silent_again(watched: Watched, lane: Transform) -> None:
-    connector = watched.connector(lane)
-    connector.wait_until_consuming()
-    watched.hear("Gerät-1", "b", None, by=connector)
-    watched.listen(4, connector)
-    watched.hear("b", by=connector)
-    watched.listen(4, connector)
-    assert watched.told(1) == ["Gerät-1".encode()]
-
-    watched.hear("Gerät-1", "b", by=connector)
-    watched.listen(TIMEOUT - 2, connector)
-    assert watched.told() == ["Gerät-1".encode()]
-
-    watched.hear("b", by=connector)
-    watched.listen(4, connector)
-    assert watched.told(2) == ["Gerät-1".encode()] * 2
-    connector.stop()
-    assert len(watched.place.numbers()) == watched.place.produced
-
-
-def test_a_bad_record_is_a_sign_of_life(watched: Watched, lane: Transform) -> None:
-    connector = watched.connector(lane)
-    connector.wait_until_consuming()
-    watched.hear("a", by=connector)
-    for _ in range(3):
-        watched.listen(4, connector)
-        watched.hear("a", by=connector, value="no object")
-    assert watched.told() == []
 
 
 def test_a_store_that_is_away_makes_no_key_silent(watched: Watched, lane: Transform) -> None:
@@ -220,11 +190,6 @@ def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]
         yield Watched(place, monkeypatch)
 
 
-def _misses_its_broker(connector: ConnectorThread) -> bool:
-    consumer: Any = connector.application._consumer if connector.application else None
-    return consumer._broker_unavailable_since is not None
-
-
 @pytest.mark.alone  # beside others, the client's statistics once did not show for two minutes that Kafka is back
 def test_a_kafka_that_is_away_makes_no_key_silent(mortal: Watched, lane: Transform) -> None:
     kafka = mortal.place.kafka
@@ -235,72 +200,13 @@ def test_a_kafka_that_is_away_makes_no_key_silent(mortal: Watched, lane: Transfo
     connector.wait_until_consuming()
     mortal.hear("a", by=connector)
 
+    tp = TopicPartition(mortal.place.topic, 0)
     kafka.stop()
-    connector.wait_until(lambda: _misses_its_broker(connector), "the client to notice")
+    connector.wait_until(lambda: not connector.paused.is_heard(tp), "the client to notice")
     mortal.listen(3 * TIMEOUT, connector)
     kafka.start()
     assert mortal.told() == []
 
-    connector.wait_until(lambda: not _misses_its_broker(connector), "the client to find the broker, without a message")
+    connector.wait_until(lambda: connector.paused.is_heard(tp), "the client to find the broker, without a message")
     mortal.listen(TIMEOUT + 2, connector)
     assert mortal.told(1) == [b"a"]
-
-
-def test_the_function_of_the_user_is_told(
-    watched: Watched, lane: Transform, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    told: list[bytes] = []
-
-    def on_stream_timeout(key: bytes) -> None:
-        told.append(key)
-        if key == b"a":
-            raise ValueError("no such device")
-
-    monkeypatch.setattr(app.transform, "on_stream_timeout", on_stream_timeout)
-    connector = watched.connector(lane, STREAM_TIMEOUT_TOPIC="")
-    connector.wait_until_consuming()
-    watched.hear("a", "b", by=connector)
-    watched.listen(3 * TIMEOUT, connector)
-    connector.stop()
-    assert sorted(told) == [b"a", b"b"]
-    line = f"{Path(__file__).parent.name}/{Path(__file__).name}:"
-    assert caplog.text.count(f"failed for key 'a' with ValueError('no such device') at tests/{line}") == 1
-
-
-def test_what_is_under_way_at_a_stop_arrives(watched: Watched, lane: Transform) -> None:
-    connector = watched.connector(lane)
-    connector.wait_until_consuming()
-    keys = [f"device-{number}" for number in range(2_000)]
-    watched.hear(*keys, by=connector)
-    watched.listen(TIMEOUT + 1, connector)
-    connector.stop()
-    assert sorted(watched.told(2_000)) == sorted(key.encode() for key in keys)
-
-
-@pytest.mark.parametrize(
-    ("deserializer", "key"), [("bytes", b"\xff\x00"), ("int", b"\x00\x00\x00\x07"), ("json", b"[1 ]")]
-)
-def test_keys_are_told_byte_for_byte_however_they_are_read(watched: Watched, deserializer: str, key: bytes) -> None:
-    connector = watched.connector(_as_it_is, KAFKA_KEY_DESERIALIZER=deserializer)
-    connector.wait_until_consuming()
-    watched.hear(key, by=connector)
-    watched.listen(TIMEOUT + 1, connector)
-    assert watched.told(1) == [key]
-
-
-def test_a_topic_for_events_that_does_not_exist_is_an_error_of_the_settings(watched: Watched) -> None:
-    connector = watched.connector(_as_it_is, STREAM_TIMEOUT_TOPIC=watched.topic.replace("timeouts", "timeuots"))
-    error = connector.wait()
-    assert type(error) is ConfigError
-    assert error.exit_code == 2
-    assert str(error).startswith("finding the topic of STREAM_TIMEOUT_TOPIC, 'readings-")
-    assert f"similar: {watched.topic}" in str(error)
-
-
-def test_off_is_off(place: Place, lane: Transform) -> None:
-    connector = place.connector(transform=lane)
-    connector.wait_until_consuming()
-    place.produce(10)
-    place.wait_until_committed(10, by=connector)
-    assert connector.sink._observer is None
-    connector.stop()

@@ -81,7 +81,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         """All requests of a thread fail for a while."""
         self._move(moves)
         if self._lanes():
-            self._go(*one_of(self._lanes(), which), *[fate] * tries)
+            self.go(*one_of(self._lanes(), which), *[fate] * tries)
 
     @precondition(lambda self: self.network.delayed)
     @rule(which=choices, moves=moves)
@@ -111,7 +111,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         counted["partitions given away"] += 1
         member = one_of(self._with(owns), which)
         member.revoke()
-        self._go(member, member.consuming)
+        self.go(member, member.consuming)
         self._move(moves)
 
     @precondition(lambda self: self._owners())
@@ -151,8 +151,8 @@ class Faults(Crowd, RuleBasedStateMachine):
             return
         late = waiting[0] if waiting else self._new_member()
         self._assign(late, self.group.free)
-        for lane in late._background.lanes:
-            self._go(late, lane, *[Fate.ANSWERED] * requests)
+        for lane in late.background.lanes:
+            self.go(late, lane, *[Fate.ANSWERED] * requests)
         self.group.release(late.kafka)
         self._assign(owner, self.group.free)
         for records in self.group.records.values():
@@ -167,7 +167,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         """A member learns that its partitions are lost."""
         member = one_of(self._with(may_learn), which)
         member.lose()
-        self._go(member, member.consuming)
+        self.go(member, member.consuming)
         self._move(moves)
 
     @precondition(lambda self: self.members)
@@ -190,7 +190,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         """A member ends in good order."""
         member = one_of(self._with(owns), which)
         member.stop()
-        self._go(member, member.consuming)
+        self.go(member, member.consuming)
         self._move(moves)
 
     # --- the rest of the world --------------------------------------------------------------------------------------
@@ -249,8 +249,7 @@ class Faults(Crowd, RuleBasedStateMachine):
     def memory_is_bounded(self) -> None:
         """Invariant 4."""
         for member in self.members:
-            member_bytes = member.sink._buffer.bytes + member.pipeline.held_bytes
-            assert member_bytes <= MAX_BUFFER_BYTES + LARGEST_RECORD
+            assert member.sink.held_bytes <= MAX_BUFFER_BYTES + LARGEST_RECORD
 
     def _check_commit(self, tp: TopicPartition, offset: int) -> None:
         """Invariant 1."""
@@ -276,7 +275,7 @@ class Faults(Crowd, RuleBasedStateMachine):
             counted["files"] += len(self.catalog.files)
             counted["files rolled back"] += len(self.store.revoked)
         finally:
-            self._close()
+            self.close()
 
     def _settle(self) -> None:
         """No more faults: whoever lives goes on until all is in the lake, and sweeps what came late."""

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 from quixstreams import State
 from quixstreams.dataframe import StreamingDataFrame
 
@@ -66,7 +65,7 @@ def test_after_a_crash_the_state_gets_what_only_the_table_has(place: Place, capl
     place.wait_until_committed(150, by=second)
     second.stop()
     place.assert_whole()
-    assert "100 records from offset 0 on are in the table already: they go through transform() again" in caplog.text
+    assert "100 records from offset 0 on are in the table already" in caplog.text
 
 
 def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
@@ -160,30 +159,6 @@ def test_a_lasting_failure_commits_nothing_that_the_state_lacks(place: Place) ->
     place.wait_until_committed(120, by=second)
     second.stop()
     place.assert_whole()
-
-
-def test_a_commit_that_fails_in_passing_ends_the_connector_and_no_record_is_rejected(
-    place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = _started(place, {"COMMIT_INTERVAL": "1"})
-    place.wait_until_committed(0, by=first)  # where it begins
-
-    def fail(**_: object) -> None:
-        raise KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE))
-
-    assert first.application is not None
-    monkeypatch.setattr(first.application._consumer, "commit", fail)
-    place.produce(100)
-    error = first.wait()
-    assert isinstance(error, RetryableError)
-    assert str(error).startswith("committing offsets and the state of transform(): ")
-
-    second = _started(place)
-    place.produce(50)
-    place.wait_until_committed(150, by=second)
-    second.stop()
-    place.assert_whole()
-    assert "dead letter" not in caplog.text
 
 
 def test_back_pressure_while_records_come_again_writes_none_of_them_twice(place: Place) -> None:

@@ -1,6 +1,5 @@
 """Values from a real Kafka to the table, or to the dead letter and back: none is another one than it was."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -132,39 +130,4 @@ def test_what_transform_has_made_of_a_message_comes_back_without_its_other_rows(
 # --- whole numbers of any size --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["many at once", "one by one", "through transform()"])
-def test_whole_numbers_beyond_64_bits_keep_their_digits(place: Place, way: str) -> None:
-    ids = [2**64, 2**64 + 1, -(2**63) - 1, 2**63]
-    send(place, *((b"7", f'{{"id":{n},"text":{n},"new":{n},"ts_ms":1}}'.encode(), [], LAST_YEAR) for n in ids))
-    variables, transform = WAYS[way]
-    connector = place.connector(variables, transform=transform, HIVE_COLUMNS="id", COLUMN_TYPES="text:string")
-    ended_well(place, connector, len(ids))
-
-    assert {path.parent.name for path in place.files()} == {f"id={number}" for number in ids}
-    found = {row["text"]: json.loads(row["_rescued_data"]) for row in rows(place)}
-    assert repr(sorted(found.items())) == repr(sorted((str(number), {"new": number}) for number in ids))
-
-
 # --- COLUMN_TYPES ---------------------------------------------------------------------------------------------------
-
-COLUMN_TYPES = "id:string,price:decimal(10,2),at:timestamp,ratio:double,o:struct<a:double,b:array<string>>"
-
-
-@pytest.mark.parametrize("way", ["many at once", "one by one"])
-def test_types_given_for_a_new_table_hold_from_the_first_record_on_and_after_a_restart(place: Place, way: str) -> None:
-    variables, transform = WAYS[way]
-    value = b'{"id":7,"price":1,"at":"2024-01-15T12:00:00Z","ratio":1,"o":{"a":1,"b":[1,"x"]},"ts_ms":1,"more":1}'
-    for start in (1, 2):
-        send(place, (b"1", value, [], LAST_YEAR))
-        connector = place.connector(variables, transform=transform, COLUMN_TYPES=COLUMN_TYPES)
-        ended_well(place, connector, start)
-
-    with duckdb.connect() as connection:
-        source = connection.read_parquet([str(path) for path in place.files()])
-        types = dict(zip(source.columns, map(str, source.types), strict=True))
-        found = source.project("id, price, ratio, o").fetchall()
-    assert types["at"] == "TIMESTAMP WITH TIME ZONE"
-    assert types["price"] == "DECIMAL(10,2)"
-    assert types["o"] == "STRUCT(a DOUBLE, b VARCHAR[])"
-    assert repr(found) == repr([("7", found[0][1], 1.0, {"a": 1.0, "b": ["1", "x"]})] * 2)
-    assert types["more"] == "BIGINT"

@@ -133,17 +133,6 @@ def test_a_statement_of_the_page_reads_all_rows(of_one_type: Path, read: Reader)
     assert found_by(read, of_one_type) == rows()
 
 
-@pytest.mark.parametrize("read", [_duckdb, _polars, _pyarrow])
-def test_whole_numbers_before_fractions_are_read(of_two_types: Path, read: Reader) -> None:
-    assert found_by(read, of_two_types) == rows()
-
-
-@pytest.mark.parametrize("read", [_spark, _spark_sql])
-def test_spark_refuses_whole_numbers_before_fractions(of_two_types: Path, read: Reader) -> None:
-    with pytest.raises(Exception, match=r"CANNOT_MERGE_SCHEMAS|DATA_TYPE_MISMATCH"):
-        read(of_two_types)
-
-
 def test_what_the_page_says_of_an_engine_without_its_options(of_one_type: Path, of_two_types: Path) -> None:
     pattern = "/".join(f"{name}=*" for name in FOLDERS) + "/*.parquet"
 

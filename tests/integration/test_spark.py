@@ -39,7 +39,7 @@ from tests.unit.pipeline.pipeline_line import wait_until
 
 ROW_GROUP_ROWS = 100_000
 MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
-NewWriter = Callable[[str], SparkWriter]
+NewWriter = Callable[..., SparkWriter]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,9 @@ def new_writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewWriter]:
     """Makes started writers that share one Java process: a session takes over the compression of the latest."""
     made: list[SparkWriter] = []
 
-    def new(compression: str) -> SparkWriter:
+    def new(compression: str, scratch: Path | None = None) -> SparkWriter:
         writer = new_spark_writer(
-            tmp_path_factory.mktemp("scratch"), compression=compression, row_group_rows=ROW_GROUP_ROWS
+            scratch or tmp_path_factory.mktemp("scratch"), compression=compression, row_group_rows=ROW_GROUP_ROWS
         )
         made.append(writer)
         writer.start().result()
@@ -287,8 +287,9 @@ def test_bounds_leave_out_no_number_that_a_reader_may_look_for(writer: SparkWrit
 
 
 def test_nothing_but_the_files_is_left_behind(new_writer: NewWriter, tmp_path: Path) -> None:
-    writer = new_writer("snappy")
-    scratch = writer._scratch  # what else would tell which folder must stay clean
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    writer = new_writer("snappy", scratch)
     before = sorted(scratch.iterdir())
 
     files = _write(writer, tmp_path, pa.table({"n": [1, 2, 3]}), [0, 1, 1])
@@ -314,7 +315,7 @@ def test_rows_that_do_not_match_what_was_staged_are_refused(writer: SparkWriter,
     [first, second] = staged.groups
     wrong = StagedFile(staged.path, staged.group_column, (first, OutputFile(second.parts, {}, 3)))
 
-    with pytest.raises(FatalError, match=r"checking what Spark wrote: 3 rows of t\[0\] became 1 files with 2 rows"):
+    with pytest.raises(FatalError, match=r"3 rows of t\[0\] became 1 files with 2 rows"):
         writer.write(wrong, tmp_path / "out")
 
     wrong = replace(wrong, groups=(first, OutputFile(second.parts * 3, {}, 3)))
@@ -368,7 +369,7 @@ def _lose_java(scratch: Path, how: str, told: "Queue[tuple[str, object]]") -> No
             told.put(("raised", str(error)))
     told.put(("lost", str(writer.lost.result(0))))
     told.put(("alive", writer.alive))
-    told.put(("java ended", writer._process is not None and writer._process.wait(10) is not None))
+    wait_until(lambda: _has_ended(Path(f"/proc/{java}")))
     writer.close()
 
 
@@ -383,15 +384,9 @@ def test_a_lost_java_process_is_told_once_and_every_later_write_fails_at_once(
     process = context.Process(target=_lose_java, args=(tmp_path, how, told))
     process.start()
     try:
-        message = f"writing a batch with Spark: {cause}. The process ends so that its platform starts a new one"
-        expected = [
-            ("raised", message),
-            ("raised", message),
-            ("lost", message),
-            ("alive", False),
-            ("java ended", True),
-        ]
-        assert [told.get(timeout=120) for _ in expected] == expected
+        (_, first), (_, second), lost, alive = (told.get(timeout=120) for _ in range(4))
+        assert cause in str(first)
+        assert (second, lost, alive) == (first, ("lost", str(first)), ("alive", False))
     finally:
         process.join(30)
         process.kill()
@@ -415,8 +410,8 @@ def _start_with_a_java_that_dies(scratch: Path, by: str, told: "Queue[tuple[str,
 @pytest.mark.parametrize(
     ("by", "kind", "cause"),
     [
-        ("kill -KILL $$", "SparkLostError", "the Java process ended with code -9. The process ends"),
-        ("exit 1", "ConfigError", "Java ended with code 1, what it printed is in the log above"),
+        ("kill -KILL $$", "SparkLostError", "the Java process ended with code -9"),
+        ("exit 1", "ConfigError", "Java ended with code 1"),
     ],
 )
 def test_a_java_that_is_killed_at_the_start_may_start_the_next_time(
@@ -432,7 +427,7 @@ def test_a_java_that_is_killed_at_the_start_may_start_the_next_time(
         process.join(30)
         process.kill()
     assert found == kind
-    assert message.startswith(f"starting Spark: {cause}")
+    assert cause in message
 
 
 SECRETS = {"S3_SECRET_KEY": "keep-this-1", "AWS_SECRET_ACCESS_KEY": "keep-this-2", "KAFKA_SASL_PASSWORD": "keep-this-3"}
@@ -539,7 +534,11 @@ def test_java_ends_with_a_python_that_is_killed(shown_java: tuple[dict[str, str]
 
     process.kill()
 
-    wait_until(lambda: not java.exists() or "State:\tZ" in (java / "status").read_text())
+    wait_until(lambda: _has_ended(java))
+
+
+def _has_ended(process: Path) -> bool:
+    return not process.exists() or "State:\tZ" in (process / "status").read_text()
 
 
 def test_java_is_opened_as_spark_wants_it(writer: SparkWriter) -> None:

@@ -9,7 +9,6 @@ TABLE = "readings"
 PREFIX = "data"
 ROOT = f"{PREFIX}/{TABLE}"
 BUCKET = "lake"
-QUERY_TOKEN = "query-token"
 NUMBER = "row"  # each record carries its own number in this field, by which the two sinks' rows are told to be one
 NOON = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
 
@@ -38,8 +37,6 @@ class Case:
         batches: of records; whatever is no ``Record`` is the value of one.
         hive_columns: as in ``HIVE_COLUMNS``.
         shows: titles of the differences that occur, beside those that occur always.
-        workspace: id of the workspace, where the store is the platform's.
-        root: the folder in the store that the files come to.
     """
 
     name: str
@@ -50,8 +47,6 @@ class Case:
     stats_columns: str = ""
     auto_discover: bool = True
     shows: frozenset[str] = frozenset()
-    workspace: str = ""
-    root: str = ROOT
     numbered: tuple[tuple[Record, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -33,18 +33,7 @@ def _listed(levels: int) -> Any:
 
 FLAT = (
     _case("flat records", [{"n": 1, "x": 1.5, "s": "a", "b": True}, {"n": -1, "x": -2.5, "s": "", "b": False}]),
-    _case("several batches of one kind", [{"n": 1, "s": "a"}], [{"n": 2, "s": "b"}], [{"n": 3, "s": "c"}]),
-    _case("nulls and missing fields", [{"a": 1, "b": None}, {"b": 2, "c": "x"}, {"a": None}]),
-    _case("a column that comes later", [{"a": 1}], [{"a": 2, "b": "x"}], [{"b": "y"}]),
-    _case("the ends of 64 bits", [{"n": 2**63 - 1}, {"n": -(2**63)}, {"n": 0}, {"n": 2**53 + 1}]),
-    _case("fractions of every size", [{"x": value} for value in (0.0, -0.0, 1e-300, 1e300, 0.1, -0.1, 5e-324)]),
     _case("text of every sort", [{"s": value} for value in ("", " ", "a\nb", "\x00", "ü", "😀", "null", "x" * 5_000)]),
-    _case("bytes", [{"raw": b"\x00\xff"}, {"raw": b""}, {"raw": None}]),
-    _case(
-        "dates and moments",
-        [{"d": date(2024, 2, 29), "m": datetime(2024, 2, 29, 1, 2, 3, 456789)}, {"d": date(1, 1, 1)}],
-    ),
-    _case("moments in UTC", [{"m": datetime(2024, 2, 29, tzinfo=UTC)}, {"m": datetime(1969, 12, 31, 23, tzinfo=UTC)}]),
     _case(
         "many columns", [{f"c{index}": index for index in range(300)}, {f"c{index}": -index for index in range(300)}]
     ),
@@ -52,14 +41,12 @@ FLAT = (
     _case(
         "odd names",
         [{"": 1, " ": 2, "a b": 3, "a.b": 4, "ü": 5, "😀": 6, "x'y\"z": 7, "a/b": 8, "`": 9, "\x01": 10}],
-        shows=("names of more than 255 bytes, empty names in objects",),
+        shows=("names that are empty, have NUL or more than 255 bytes",),
     ),
 )
 
 NESTED = (
-    _case("structs", [{"s": {"a": 1, "b": {"c": "x"}}}, {"s": {"a": 2, "b": None}}, {"s": None}, {}]),
     _case("structs whose fields come and go", [{"s": {"a": 1}}, {"s": {"b": "x"}}], [{"s": {"a": 1, "b": "y"}}]),
-    _case("lists", [{"l": [1, 2]}, {"l": [3]}, {"l": []}, {"l": [None]}, {"l": None}]),
     _case(
         "lists of structs and of lists",
         [{"l": [{"a": 1}, {"b": "x"}], "m": [[1], [], [2, 3]]}, {"l": [None], "m": [[]]}],
@@ -68,9 +55,6 @@ NESTED = (
 )
 
 KEYS = (
-    _case("keys of text", [record({"v": 1}, key="a"), record({"v": 2}, key=""), record({"v": 3}, key="ü/\x01")]),
-    _case("keys of bytes", [record({"v": 1}, key=b"\x00\xff"), record({"v": 2}, key=b"a")]),
-    _case("keys of whole numbers", [record({"v": 1}, key=1), record({"v": 2}, key=-5), record({"v": 3}, key=None)]),
     _case("keys of fractions", [record({"v": 1}, key=1.5)]),
     _case("keys of objects", [record({"v": 1}, key={"id": 1}), record({"v": 2}, key={"id": 2})]),
     _case("the key as a partition", [record({"v": 1}, key="a"), record({"v": 2}, key=None)], hive_columns="__key"),
@@ -141,10 +125,6 @@ PARTITIONS = (
         _valued("a", "b", "a", "A", " ", "a b", "a,b", "é", "😀", "-", ".", "1", "True", "None"),
         hive_columns="p",
     ),
-    _case("whole numbers", _valued(1, -1, 0, 2**63 - 1, 1), hive_columns="p"),
-    _case("fractions", _valued(1.5, -0.0, 1e300, 0.1, 1.0), hive_columns="p"),
-    _case("booleans", _valued(True, False, True), hive_columns="p"),
-    _case("days as partitions", _valued(date(2024, 1, 15), date(1969, 12, 31)), hive_columns="p"),
     _case(
         "moments as partitions",
         _valued(datetime(2024, 1, 15, 12), datetime(2024, 1, 15, 12, 0, 0, 5)),
@@ -182,14 +162,10 @@ VIRTUAL = (
         hive_columns="place,~driver",
     ),
     _case(
-        "virtual partitions alone", [{"n": 1, "s": "a"}, {"n": 2, "s": "a"}, {"n": 1, "s": "a"}], hive_columns="~n,~s"
-    ),
-    _case(
         "a virtual partition of each kind",
         [{"i": 1, "x": 1.5, "b": True, "s": "a", "d": date(2024, 1, 1)}, {"i": 2}],
         hive_columns="~i,year,~x,~b,~s,~d",
     ),
-    _case("a virtual partition that comes later", [{"v": 1}], [{"driver": "x"}], hive_columns="year,~driver"),
     _case(
         "a virtual partition named like a part of the time",
         [{"year": "old"}, {"year": "new"}],
@@ -307,8 +283,12 @@ INTENDED = (
     _case(
         "14 lists", [{"deep": _listed(14), "v": 1}], shows=("objects of more than 32 levels, lists of more than 12",)
     ),
-    _case("a long name", [{"n" * 300: 1, "v": 1}], shows=("names of more than 255 bytes, empty names in objects",)),
-    _case("an empty name", [{"o": {"": 1}, "v": 1}], shows=("names of more than 255 bytes, empty names in objects",)),
+    _case("a long name", [{"n" * 300: 1, "v": 1}], shows=("names that are empty, have NUL or more than 255 bytes",)),
+    _case(
+        "an empty name and one with NUL",
+        [{"o": {"": 1}, "a\0b": 2, "v": 1}],
+        shows=("names that are empty, have NUL or more than 255 bytes",),
+    ),
     _case("a column of nulls", [{"a": None, "b": 1}, {"a": {}}], shows=("columns without any value",)),
     _case("no key", [record({"v": 1}, key=None)], shows=("columns without any value",)),
     _case(

@@ -73,7 +73,7 @@ DIFFERENCES = (
     Difference("field names that differ only in case", columns.case_of_names),
     Difference("fields named `__key` or `_rescued_data`", columns.our_names),
     Difference("objects of more than 32 levels, lists of more than 12", columns.levels),
-    Difference("names of more than 255 bytes, empty names in objects", columns.names),
+    Difference("names that are empty, have NUL or more than 255 bytes", columns.names),
     Difference("columns without any value", columns.no_value),
     Difference("lists whose elements nobody has seen", columns.empty_lists),
     Difference("objects without any value", columns.empty_objects),

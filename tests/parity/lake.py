@@ -57,7 +57,6 @@ class Lake:
 
     folder: Path
     catalog: CatalogServer | None
-    root: str = ROOT
     _seen: set[Path] = field(default_factory=set)
     _requests: int = 0
 
@@ -81,7 +80,7 @@ class Lake:
     def _file(self, path: Path, entries: Mapping[str, Any]) -> FoundFile:
         sidecar = path.parent / ".vidx" / path.name
         entry = entries.get(path.relative_to(self.folder).as_posix())
-        return _read(path, self.folder / self.root, entry, _read(sidecar, self.folder) if sidecar.exists() else None)
+        return _read(path, self.folder / ROOT, entry, _read(sidecar, self.folder) if sidecar.exists() else None)
 
 
 def _read(path: Path, root: Path, entry: Any = None, index: FoundFile | None = None) -> FoundFile:

@@ -1,6 +1,5 @@
 """The connector's own way from the sink to the catalog; quixstreams alone is not there."""
 
-import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,16 +16,15 @@ from app.model import Rejected, TopicPartition
 from app.pipeline.pipeline import Pipeline, Writer
 from app.pipeline.upload import Destination
 from app.service.build import new_bad_records, new_batch_limits, new_stager
-from app.service.lake import new_catalog, new_location, new_query_api, new_registrar, new_schema, new_spec
+from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
 from app.storage.local.store import LocalStore
 from app.timings import DEFAULT
 from tests.fakes.catalog_server import CatalogServer
-from tests.parity.case import BUCKET, PREFIX, QUERY_TOKEN, TABLE, TOPIC, Case, Record
+from tests.parity.case import BUCKET, PREFIX, TABLE, TOPIC, Case, Record
 from tests.parity.lake import Lake, Outcome
 from tests.support.environment import load
 
 _PARTITIONS = 4
-_LONG = 30.0  # seconds, for a server of our own
 
 
 class _Folder(LocalStore):
@@ -47,10 +45,9 @@ class Ours:
         scratch: Path,
         catalog: CatalogServer | None,
         writer: Writer,
-        query_api_url: str = "",
     ) -> None:
-        self._lake = Lake(folder, catalog, case.root)
-        settings = _settings(case, folder, catalog, query_api_url)
+        self._lake = Lake(folder, catalog)
+        settings = _settings(case, folder, catalog)
         bad_records = new_bad_records(settings)
         store = _Folder(folder)
         catalog_client = new_catalog(settings)
@@ -62,7 +59,6 @@ class Ours:
         self.schema = new_schema(settings, store, place)
         self.schema.open()
         assignments = Assignments()
-        self._query_api = new_query_api(settings)
         scratch.mkdir(exist_ok=True)
         limits = new_batch_limits(settings, DEFAULT, scratch)
         self._pipeline = Pipeline(
@@ -70,7 +66,7 @@ class Ours:
             stager=new_stager(settings, place, self.spec, self.schema, bad_records),
             limits=limits,
             destination=Destination(store, place.root, self.spec.virtual, frozenset(settings.stats_columns) or None),
-            registrar=new_registrar(settings, catalog_client, place, known, self._query_api),
+            registrar=new_registrar(settings, catalog_client, place, known, None),
             scratch=scratch,
             workers=2,
             ownership=AssignmentOwnership(assignments.is_current),
@@ -93,8 +89,6 @@ class Ours:
 
     def close(self) -> None:
         """Let the threads end, which nothing has to wait for: they are idle after a flush, but for one."""
-        if self._query_api:
-            self._query_api.close(_LONG)
         threading.Thread(target=self._pipeline.stop, daemon=True).start()
 
     def _add(self, record: Record) -> None:
@@ -109,17 +103,12 @@ class Ours:
             self._sink.reject(rejected, error.hint)
 
 
-def _settings(case: Case, folder: Path, catalog: CatalogServer | None, query_api_url: str) -> Settings:
-    platform = json.dumps({"Provider": "Local", "LocalStorage": {"DirectoryPath": str(folder)}})
+def _settings(case: Case, folder: Path, catalog: CatalogServer | None) -> Settings:
     return load(
         {},
         input=TOPIC,
         KAFKA_BOOTSTRAP_SERVERS="localhost:9092",
-        STORAGE_URL="" if case.workspace else folder.as_uri(),
-        Quix__BlobStorage__Connection__Json=platform if case.workspace else "",
-        Quix__Workspace__Id=case.workspace,
-        Quix__Lakehouse__Query__Url=query_api_url,
-        Quix__Lakehouse__Query__AuthToken=QUERY_TOKEN if query_api_url else "",
+        STORAGE_URL=folder.as_uri(),
         S3_PREFIX=PREFIX,
         TABLE_NAME=TABLE,
         HIVE_COLUMNS=case.hive_columns,

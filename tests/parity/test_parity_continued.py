@@ -11,7 +11,7 @@ import pytest
 from app.spark.writer import SparkWriter
 from app.table.null_folder import QUIX_NULL
 from tests.fakes.catalog_server import CatalogServer
-from tests.parity.case import BUCKET, NOON, ROOT, TABLE, Case, Record
+from tests.parity.case import BUCKET, ROOT, TABLE, Case, Record
 from tests.parity.lake import Outcome
 from tests.parity.ours import Ours
 from tests.parity.theirs import Theirs
@@ -120,16 +120,3 @@ def test_types_of_their_files_hold_for_what_comes_here(
     ours.close()
 
     assert _read(lake, "n, void, _rescued_data") == [(1, None, None), (2, "x", None), (None, None, '{"n":"y"}')]
-
-
-def test_their_null_folder_is_found_below_other_levels(
-    spark: SparkWriter, lake: Path, catalog: CatalogServer, tmp_path: Path
-) -> None:
-    """Without a catalog a new table would get Hive's null folder: theirs is what the table's own folders say."""
-    case = Case("null folder", [[{"v": 1, "ts_ms": NOON}]], "year,p", auto_discover=False)
-    _write_theirs(case.numbered[0], lake, catalog, case)
-
-    ours = Ours(case, lake, tmp_path / "scratch", None, spark)
-    ours.close()
-
-    assert ours.spec.null_value == QUIX_NULL

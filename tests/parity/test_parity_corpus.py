@@ -27,11 +27,6 @@ def test_what_differs_always_is_seen_in_the_plainest_case(spark: SparkWriter) ->
     assert titles(findings_of(Case("plain", [[{"v": 1}]]), spark)) == ALWAYS
 
 
-def test_cases_have_names_of_their_own() -> None:
-    names = [case.name for case in CORPUS]
-    assert sorted(set(names)) == sorted(names)
-
-
 def test_the_documentation_lists_the_same_differences() -> None:
     _, _, section = ARCHITECTURE.read_text().partition("## Other than the dependency's sink")
     rows = re.findall(

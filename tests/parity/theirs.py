@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.fakes.catalog_server import CatalogServer
-from tests.parity.case import PREFIX, QUERY_TOKEN, TABLE, TOPIC, Case, Record
+from tests.parity.case import PREFIX, TABLE, TOPIC, Case, Record
 from tests.parity.lake import Lake, Outcome
 
 _STAND_IN = Path(__file__).parent / "standin"
@@ -24,13 +24,12 @@ class Theirs:
     A batch that fails ends the process of a connector; the next one is therefore written by a new sink.
     """
 
-    def __init__(self, case: Case, folder: Path, catalog: CatalogServer, query_api_url: str = "") -> None:
+    def __init__(self, case: Case, folder: Path, catalog: CatalogServer) -> None:
         folder.mkdir(exist_ok=True)
         self._case = case
         self._folder = folder
         self._catalog = catalog
-        self._query_api_url = query_api_url
-        self._lake = Lake(folder, catalog, case.root)
+        self._lake = Lake(folder, catalog)
         self._lake.news()  # what is there already is not ours
         self._sink: Any = None
 
@@ -57,15 +56,13 @@ class Theirs:
         sink = module.QuixTSDataLakeSink(
             s3_prefix=PREFIX,
             table_name=TABLE,
-            workspace_id=case.workspace,
+            workspace_id="",
             hive_columns=list(case.order),
             timestamp_column=case.timestamp_column,
             sort_column=case.sort_column or None,
             stats_columns=case.stats_columns.split(",") if case.stats_columns else None,
             catalog_url=self._catalog.url,
             catalog_auth_token=self._catalog.token,
-            query_api_url=self._query_api_url or None,
-            query_api_auth_token=QUERY_TOKEN if self._query_api_url else None,
             auto_discover=case.auto_discover,
             max_workers=2,
         )
