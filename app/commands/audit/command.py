@@ -8,9 +8,8 @@ from tempfile import TemporaryFile
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.commands.audit.batches import group_files
+from app.commands.audit.batches import PARTS, list_table, rows_of
 from app.commands.audit.dead_letters import count_rejected, list_dead_letter
-from app.commands.audit.files import PARTS, list_table, rows_of
 from app.commands.audit.findings import Listing, find
 from app.commands.audit.held_offsets import HeldOffsets
 from app.commands.audit.report import Report, as_json, as_text
@@ -35,10 +34,9 @@ def audit(settings: Settings, options: Namespace) -> int:
     store, location = find_table(settings)
     require_table(store, location)
     root, workers, most = location.root, settings.max_write_workers, options.most
-    listed = list_table(store, root, most, with_keys=options.offsets)
+    files, batches, left_out, others = list_table(store, root, workers, most, with_keys=options.offsets)
     rejected = list_dead_letter(store, root)
-    batches, files = group_files(store, root, listed, workers)
-    report = Report(location.uri, options.offsets, files.num_rows, listed.left_out, listed.others, Listing(most))
+    report = Report(location.uri, options.offsets, files.num_rows, left_out, others, Listing(most))
     with TemporaryFile() as file:
         portions = _by_name
         if options.offsets:

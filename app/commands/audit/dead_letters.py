@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.commands.audit.files import FILES, as_table, columns_of_part, rows_of
+from app.commands.audit.batches import FILES, as_table, columns_of_part, rows_of
 from app.commands.audit.offset_reader import read_ranges
 from app.commands.audit.ranges import count_until, joined
 from app.commands.side_by_side import side_by_side

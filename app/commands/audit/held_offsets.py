@@ -8,8 +8,7 @@ from typing import IO, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.commands.audit.batches import Batch
-from app.commands.audit.files import SHARED, File, rows_of
+from app.commands.audit.batches import SHARED, Batch, File, rows_of
 from app.commands.audit.findings import Listing
 from app.commands.audit.offset_reader import OFFSET_COLUMN, PARTITION_COLUMN, TOPIC_COLUMN, read_ranges
 from app.commands.audit.ranges import RANGES, clipped, count, joined, outside, single, sort

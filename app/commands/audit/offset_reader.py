@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.commands.audit.ranges import joined, ranges_of
@@ -65,12 +64,8 @@ def _by_key(
     if not key_columns:
         yield (), rows[offset_column]
         return
-    keys = pa.Table.from_batches([rows]).group_by(key_columns).aggregate([]).select(key_columns)
-    for values in zip(*(column.to_pylist() for column in keys.columns), strict=True):
-        found = rows
-        for name, value in zip(key_columns, values, strict=True):
-            found = found.filter(pc.equal(found[name], value))
-        yield (
-            tuple(topic_in_names(value) if isinstance(value, str) else value for value in values),
-            found[offset_column],
-        )
+    table = pa.Table.from_batches([rows]).group_by(key_columns, use_threads=False).aggregate([(offset_column, "list")])
+    lists = table[f"{offset_column}_list"]
+    for row, values in enumerate(zip(*(table[name].to_pylist() for name in key_columns), strict=True)):
+        named = tuple(topic_in_names(value) if isinstance(value, str) else value for value in values)
+        yield named, lists[row].values

@@ -221,7 +221,6 @@ class _Attempts:
         return "is free"
 
     def _start_spark(self) -> str:
-        # Whoever waits for it gets the error.
         self._spark = new_spark_writer(self._settings, self._scratch)
         self._spark.start().result()
         return f"{self._spark.versions()}; written a small table in four parts"

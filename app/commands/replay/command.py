@@ -6,7 +6,6 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -43,12 +42,12 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
     """
     store, location = find_table(settings)
     folder = f"{dead_letter_root(location.root)}/"
-    # Listed to the end first: what comes back is rejected again by an unchanged connector, and must not be found.
+    # List all files first: an unchanged connector rejects replayed records again, and these must not be found.
     keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]
     left_out = survey(store, location.root).left_out
     keys = [key for key in keys if key not in left_out]
     with TemporaryDirectory(prefix="quix-replay-") as scratch:
-        letters = _Letters(store, Path(scratch), options.reason, options.since, options.until)
+        letters = _Letters(store, Path(scratch), options)
         if options.dry_run:
             _count(letters, keys, f"{store.uri}/{folder}")
         elif keys:
@@ -62,40 +61,33 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
 class _Letters:
     """The selected records of files in the store."""
 
-    def __init__(
-        self, store: ObjectStore, scratch: Path, reason: str, since: datetime | None, until: datetime | None
-    ) -> None:
-        self._store = store
+    def __init__(self, store: ObjectStore, scratch: Path, options: Namespace) -> None:
+        self.store = store
         self._scratch = scratch
-        self._reason = reason
-        self._since = since
-        self._until = until
+        self._options = options
         self.left_out = 0  # of the file read last
         self.truncated = 0  # of all files
 
     def of(self, key: str) -> Iterator[DeadLetter]:
         """Yield the selected records of one file."""
         path = self._scratch / key.rpartition("/")[2]
-        self._store.download(key, path)
+        self.store.download(key, path)
         self.left_out = 0
         for letter in read(path):
-            if self._is_selected(letter) and letter.record.is_truncated:
-                self.truncated += 1
-                self.left_out += 1
-            elif self._is_selected(letter):
+            is_selected = self._is_selected(letter)
+            if is_selected and not letter.record.is_truncated:
                 yield letter
             else:
                 self.left_out += 1
+                self.truncated += is_selected
         path.unlink()
 
-    def delete(self, key: str) -> None:
-        self._store.delete(key)
-
     def _is_selected(self, letter: DeadLetter) -> bool:
+        options = self._options
         return (
-            self._reason in letter.record.reason
-            and (self._since is None or letter.rejected_at >= self._since)
-            and (self._until is None or letter.rejected_at < self._until)
+            options.reason in letter.record.reason
+            and (options.since is None or letter.rejected_at >= options.since)
+            and (options.until is None or letter.rejected_at < options.until)
         )
 
 
@@ -104,12 +96,12 @@ def _count(letters: _Letters, keys: Sequence[str], where: str) -> None:
     for key in keys:
         reasons.update(letter.record.reason for letter in letters.of(key))
     print_line(f"{counted(reasons.total(), 'record')} selected in {counted(len(keys), 'file')} of {where}")
-    _tell_truncated(letters)
+    _print_truncated(letters)
     for reason, count in reasons.most_common():
         print_line(f"{count:>10,}  {reason}")
 
 
-def _tell_truncated(letters: _Letters) -> None:
+def _print_truncated(letters: _Letters) -> None:
     if letters.truncated:
         print_line(
             f"left out: {counted(letters.truncated, 'record')} too big to be kept whole (column truncated). "
@@ -126,13 +118,13 @@ def _send(letters: _Letters, keys: Sequence[str], sender: Sender, *, delete: boo
             sender.finish()
             logger.info("acknowledged: all selected records of %s", key)
             if delete and not letters.left_out:
-                letters.delete(key)
+                letters.store.delete(key)
                 deleted += 1
     finally:
         kept = len(keys) - deleted
         sent = counted(sender.acknowledged, "record")
         print_line(f"{sent} sent; {counted(deleted, 'file')} deleted, {counted(kept, 'file')} kept")
-        _tell_truncated(letters)
+        _print_truncated(letters)
 
 
 def _new_sender(settings: Settings, to: str | None, scratch: Path, broker_seconds: float) -> Sender:

@@ -40,11 +40,7 @@ def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "program", "message"),
     [
         (["chek"], "python main.py", "argument COMMAND: invalid choice: 'chek' (choose from "),
-        (["--json", "check"], "python main.py", "unrecognized arguments: --json"),
-        (["audit", "readings"], "python main.py", "unrecognized arguments: readings"),
         (["rewrite", "--dry"], "python main.py", "unrecognized arguments: --dry"),
-        (["audit", "--most=1.5"], "python main.py audit", "argument --most: invalid int value: '1.5'"),
-        (["check", "--without", "sparc"], "python main.py check", "argument --without: invalid choice: 'sparc' "),
         (["replay", "--since=now"], "python main.py replay", "argument --since: invalid time value: 'now'"),
         (["replay", "--dry-run", "--delete"], "python main.py replay", "argument --delete: not allowed with argument "),
     ],
@@ -81,7 +77,7 @@ def test_a_stop_while_packages_are_loaded_is_no_success_of_a_command(
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], *([name, "--help"] for name in COMMANDS)])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)])
 def test_help_needs_no_settings_and_no_packages(arguments: list[str]) -> None:
     """``-S``: with the standard library alone, as before anything is installed."""
     ended = subprocess.run(
@@ -92,7 +88,7 @@ def test_help_needs_no_settings_and_no_packages(arguments: list[str]) -> None:
         assert ended.stdout == f"quix-ts-datalake-sink {__version__}\n"
     else:
         assert ended.stdout.startswith("usage: python main.py ")
-    if arguments in (["-h"], ["--help"]):
+    if arguments == ["--help"]:
         assert all(f"\n    {name} " in ended.stdout for name in COMMANDS)
 
 
@@ -102,10 +98,8 @@ def test_missing_packages_are_one_line(arguments: list[str]) -> None:
         [sys.executable, "-S", str(MAIN), *arguments], env={}, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == (
-        f"ERROR! starting: the package 'dotenv' is not installed for {sys.executable}. Run `make venv` and then "
-        f"`.venv/bin/python main.py`, or `{sys.executable} -m pip install -r requirements.txt`\n"
-    )
+    assert ended.stderr.startswith("ERROR! starting: the package 'dotenv' is not installed")
+    assert ended.stderr.count("\n") == 1
 
 
 def test_a_package_that_is_missing_later_is_no_bug(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
