@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-# That share the tests; most of them wait for servers and for Java, so that they are more than a small machine has cores.
+# Test processes; most wait for servers and Java, so they may outnumber the cores of a small machine.
 PROCESSES ?= 6
 # Where Python keeps no compiled code, each of them would compile all tests at each run.
 unexport PYTHONDONTWRITEBYTECODE

@@ -1,6 +1,6 @@
-"""Writes the metrics in the format of Prometheus.
+"""Exposes the metrics in the format of Prometheus.
 
-``Metrics`` counts; everything else is read at each scrape, from numbers in memory. Nothing is asked over the network.
+``Metrics`` counts; all other values are read from memory at each scrape.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,9 +95,9 @@ class Exposition:
     """All metrics of this process.
 
     Args:
-        identity: which connector this is.
-        metrics: with what was counted so far.
-        live: how things are now.
+        identity: the connector's identity.
+        metrics: the counters.
+        live: samples the present state.
     """
 
     def __init__(self, identity: Callable[[], Identity], metrics: Metrics, live: Callable[[], Live]) -> None:
@@ -107,7 +107,7 @@ class Exposition:
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
-        # Without Java a pid that no process has: the collector then gives nothing.
+        # No process has pid 0: without Java the collector gives nothing.
         ProcessCollector("lake_sink_java", pid=lambda: live().java_pid or 0, registry=self._registry)
 
     def text(self) -> bytes:
@@ -131,7 +131,7 @@ class Exposition:
         for each in STATES:
             state.add_metric([each], float(each == live.state))
         yield state
-        if identity.is_found:  # two tables in turn would look like a deployment that is gone
+        if identity.is_found:  # a changing table would look like a second deployment
             names = {"topic": identity.topic, "consumer_group": identity.group, "table": identity.table}
             yield _info(
                 "lake_sink_deployment_info", "Topic, consumer group and table, as labels of the value 1.", names

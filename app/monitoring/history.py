@@ -1,4 +1,4 @@
-"""Keeps samples of the last half hour, and lays them out as charts; the template of the status page draws these."""
+"""Keeps samples of the last half hour, and computes the charts of the status page."""
 
 import math
 from collections import deque
@@ -54,20 +54,20 @@ class History:
         return now - samples[0].at if samples else 0.0
 
     def rate(self, now: float, seconds: float) -> float:
-        """Rows a second that came into the lake, over the last ``seconds``, or since the first sample."""
+        """Rows a second written to the lake, over the last ``seconds`` or since the first sample."""
         recent = self._recent(now, seconds)
         return _rate(recent[0], recent[-1]) if recent else 0.0
 
     def byte_rate(self, now: float, seconds: float) -> float:
-        """Bytes a second that came into the lake, over the last ``seconds``, or since the first sample."""
+        """Bytes a second written to the lake, over the last ``seconds`` or since the first sample."""
         recent = self._recent(now, seconds)
         return (recent[-1].size - recent[0].size) / (recent[-1].at - recent[0].at) if len(recent) > 1 else 0.0
 
     def lag_change(self, now: float, seconds: float) -> float | None:
-        """Messages a second by which the lag has grown over the last ``seconds``, negative where it has shrunk.
+        """Growth of the lag over the last ``seconds``, in messages a second; negative if it shrinks.
 
-        The slope of the line nearest to all samples, because a commit takes away at once what has come since the last
-        one. ``None`` with less than ``_SLOPE_SECONDS`` of samples since the last outage began or ended.
+        A least-squares slope, because each commit lowers the lag in one step. ``None`` with less than
+        ``_SLOPE_SECONDS`` of samples since the last outage began or ended.
         """
         recent = self._recent(now, seconds)
         alike = takewhile(lambda sample: sample.is_outage == recent[-1].is_outage, reversed(recent))
@@ -77,12 +77,12 @@ class History:
         return _slope([(sample.at, sample.lag or 0) for sample in known])
 
     def rates(self, now: float, width: float) -> list[Point]:
-        """Rows a second, each over ``width`` seconds or a little more: batches come in one by one."""
+        """Rows a second, averaged over at least ``width`` seconds, because batches arrive one by one."""
         steps = list(_steps(self._samples.copy(), width))
         return [Point(now - end.at, _rate(begin, end)) for begin, end in pairwise(steps)]
 
     def lags(self, now: float, width: float) -> list[Point]:
-        """Messages that were not committed, ``width`` seconds or a little more apart."""
+        """Uncommitted messages, at least ``width`` seconds apart."""
         return [Point(now - sample.at, sample.lag) for sample in _steps(self._samples.copy(), width)]
 
     def _recent(self, now: float, seconds: float) -> list[Sample]:
@@ -95,13 +95,13 @@ def _rate(begin: Sample, end: Sample) -> float:
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """Of the line with the least squares; the points differ in x."""
+    """The slope of the least-squares line; the points differ in x."""
     mean_x = sum(x for x, _ in points) / len(points)
     return sum((x - mean_x) * y for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
 
 
 def _steps(samples: Sequence[Sample], width: float) -> Iterator[Sample]:
-    """Pick samples from the newest back, so that the newest is always shown; return them in the order of time."""
+    """Pick samples, always with the newest one; return them in the order of time."""
     taken: list[Sample] = []
     for sample in reversed(samples):
         if not taken or taken[-1].at - sample.at >= width * 0.99:
@@ -116,7 +116,7 @@ class Chart:
     Attributes:
         values: the lines of the grid, each as y and label.
         moments: the marks of the axis of time, each as x, label and SVG's ``text-anchor``.
-        lines: the curve as (x, y); it is in several parts if values between them are unknown.
+        lines: the curve as (x, y), broken where values are unknown.
     """
 
     WIDTH: ClassVar = 400
@@ -150,7 +150,7 @@ def lay_out(points: Sequence[Point], seconds: float) -> Chart:
     """Lay out the chart of the last ``seconds``, one of ``_WINDOWS``.
 
     Args:
-        points: in the order of time; where one has no value the curve is broken.
+        points: in the order of time; a point without a value breaks the curve.
         seconds: from the left edge to the right, which is now.
     """
     shown = [point for point in points if point.ago <= seconds]

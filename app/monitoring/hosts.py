@@ -1,10 +1,10 @@
 """Decides which host names the status page and the metrics answer to, against DNS rebinding.
 
-A page on the web can let its own name point to 127.0.0.1, and a browser on this machine then lets it read what listens
-there. The request names the page's host, and that gives it away.
+A web page can resolve its own name to 127.0.0.1; a browser on this machine then lets it read local ports. The request
+still has the page's name as its ``Host``.
 
-So names are checked where a connection comes in on the loopback. Elsewhere whoever reaches the port may read it anyway,
-and services have names that nobody here knows, such as those of Kubernetes, a proxy or a public address.
+So names are checked for connections on the loopback. Elsewhere every client of the port may read it, and a service has
+unknown names: of Kubernetes, a proxy or a public address.
 """
 
 import ipaddress
@@ -17,10 +17,10 @@ _OWN: Final = "localhost"
 
 
 class AllowedHosts:
-    """The host names that are answered.
+    """The accepted host names.
 
     Args:
-        named: those of the user; if there are any, they are checked wherever a connection comes in.
+        named: the user's names; if there are any, all connections are checked.
     """
 
     def __init__(self, named: Collection[str] = ()) -> None:
@@ -31,8 +31,8 @@ class AllowedHosts:
         """Return whether to answer a request.
 
         Args:
-            host: its ``Host``, with or without a port; ``None`` if it names none, as no browser does.
-            address: the one of ours at which the connection came in.
+            host: its ``Host``, with or without a port; ``None`` if it has none. Every browser sends one.
+            address: our end of the connection.
         """
         if host is None or not (self._is_checked_everywhere or _parsed(address).is_loopback):
             return True
@@ -44,7 +44,7 @@ class AllowedHosts:
 
 
 def _is_address(name: str) -> bool:
-    """Whether this is no name at all; nobody can let an address point elsewhere."""
+    """Whether this is an IP address, which cannot be rebound."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -54,4 +54,4 @@ def _is_address(name: str) -> bool:
 
 def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     found = ipaddress.ip_address(address)
-    return getattr(found, "ipv4_mapped", None) or found  # of a socket that is open for both kinds
+    return getattr(found, "ipv4_mapped", None) or found  # from a socket for both IP versions

@@ -1,8 +1,8 @@
-"""Serves fixed paths over HTTP with uvicorn and Starlette; slow or many clients do not keep others from an answer.
+"""Serves fixed paths over HTTP with uvicorn and Starlette; slow or many clients do not block others.
 
-The port may be open to a whole network. One thread serves all connections. The number of connections is bounded: the
-oldest one gives way. Each connection has one request and one answer, and a limited time for both. A page is kept for a
-second, so the number of requests does not decide how often it is made.
+The port may be open to a whole network. One thread serves all connections. Their number is bounded: a new connection
+closes the oldest one. Each connection has one request and one answer, and a time limit for both. A page is cached for a
+second, so many requests do not render it more often.
 """
 
 import logging
@@ -46,11 +46,11 @@ _UNKNOWN_HOST: Final = PlainTextResponse(
 )
 
 Pages = Mapping[str, Callable[[], Response]]
-"""Paths, and functions that return their answers; they are quick."""
+"""Paths, and quick functions that return their answers."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the port at a name or an address of either kind.
+    """Open the port at a name, or an IPv4 or IPv6 address.
 
     Args:
         host: address or name of the interface; ``0.0.0.0`` or ``::`` for all.
@@ -82,8 +82,8 @@ def serve(listener: socket.socket, pages: Pages, probes: Pages, allowed: Allowed
     Args:
         listener: see ``listen()``.
         pages: for people and scrapers.
-        probes: for the platform; they are answered whatever host a request names, and never from memory.
-        allowed: the host names that the pages answer to.
+        probes: for the platform; answered for every ``Host``, and never cached.
+        allowed: the host names for the pages.
     """
     config = uvicorn.Config(
         _app(pages, probes, allowed),
@@ -93,7 +93,7 @@ def serve(listener: socket.socket, pages: Pages, probes: Pages, allowed: Allowed
         lifespan="off",
         interface="asgi3",
         log_config=None,
-        log_level=logging.CRITICAL + 1,  # the connector's own log says what an operator has to know
+        log_level=logging.CRITICAL + 1,  # the connector logs what an operator needs
         access_log=False,
         proxy_headers=False,
         date_header=False,
@@ -132,7 +132,7 @@ def _endpoint(answer: Callable[[], Response]) -> Callable[[Request], object]:
 
 
 def _kept(page: Callable[[], Response]) -> Callable[[], Response]:
-    """Make the page at most once a second: 500 partitions take 15 ms."""
+    """Render the page at most once a second: 500 partitions take 15 ms."""
     kept: tuple[float, Response] | None = None
 
     def answer() -> Response:
@@ -147,14 +147,14 @@ def _kept(page: Callable[[], Response]) -> Callable[[], Response]:
 
 class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and let the system hold more connections than are accepted at once."""
+        """Start with a backlog larger than the number of connections accepted at once."""
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(_BACKLOG)
 
 
 class _Connection(H11Protocol):
-    """A connection that ends in time; uvicorn itself has no limit for a slow request, nor for a slow reader."""
+    """A connection with a time limit; uvicorn has none for a slow request or a slow reader."""
 
     def connection_made(self, transport: BaseTransport) -> None:
         transport = cast("Transport", transport)

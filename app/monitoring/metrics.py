@@ -1,7 +1,4 @@
-"""Counts batches, commits and failures, never single records; and holds the state at this moment.
-
-Safe from any thread. Those who count hold a ``Metrics``; those who show its numbers take its ``counts()``.
-"""
+"""Counts batches, commits and failures, never single records. Thread-safe."""
 
 import threading
 import time
@@ -17,12 +14,12 @@ from app.monitoring.waits import Trouble, Waits
 
 # The steps of a batch, in their order; see ``app.pipeline.pipeline``.
 STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
-# Upper bounds in seconds. A step takes tens of milliseconds where all is well, and minutes with many large files.
+# Upper bounds in seconds. A step normally takes tens of milliseconds, and minutes with many large files.
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-# What is tried again after a failure; the page on operations says what each of them needs.
+# Operations with retries; docs/operations.md explains each of them.
 Operation = Literal["schema", "journal", "upload", "register", "claim", "commit", "kafka"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
-# The end of a transaction takes an offset, and no message comes for it. So one offset alone may be nothing to read.
+# The end of a transaction takes an offset without a message, so a lag of one offset may be no message.
 _TRANSACTION_END = 1
 _REMEMBERED = 10  # batches, files, and losses
 
@@ -30,7 +27,7 @@ StateName = Literal["starting", "waiting", "consuming", "paused", "failing", "st
 STATES: tuple[StateName, ...] = get_args(StateName)
 SparkState = Literal["starting", "running", "gone"]
 
-disable_created_metrics()  # type: ignore[no-untyped-call] # a second series for each counter, which nothing reads
+disable_created_metrics()  # type: ignore[no-untyped-call] # they are a second series for each counter
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +41,9 @@ class DeliveredFile:
 
 @dataclass(frozen=True, slots=True)
 class DeliveredBatch:
-    """A batch in the lake. ``seconds`` are those of each step that it took; ``at`` is in seconds since the epoch.
+    """A batch in the lake. ``seconds`` has the duration of each step; ``at`` is in seconds since the epoch.
 
-    ``dropped`` counts files that were not registered, for their partition had been given away meanwhile.
+    ``dropped`` counts files that were not registered, because their partition was revoked.
     """
 
     number: int
@@ -67,9 +64,9 @@ class Position:
     """The offsets of the consumer group in an assigned partition.
 
     Times are in seconds since the epoch. ``committed`` is the committed offset, ``committed_at`` the time of that
-    commit (``None`` before the first one), ``end`` the next offset to be produced (``None`` as long as it is unknown).
-    ``waits_since`` is when messages were first seen to wait, or the last commit that left some; ``None`` if none wait.
-    ``begun_at`` is when consuming of the partition began.
+    commit (``None`` before the first one), ``end`` the next offset to be produced (``None`` if unknown).
+    ``waits_since`` is the time when messages were first seen to wait, or of the last commit that left some (``None`` if
+    none wait). ``begun_at`` is the start of consuming.
     """
 
     committed: int
@@ -80,11 +77,11 @@ class Position:
 
     @property
     def lag(self) -> int | None:
-        """Messages that are not committed yet; ``None`` as long as it is unknown."""
+        """Uncommitted messages; ``None`` if unknown."""
         return None if self.end is None else max(0, self.end - self.committed)
 
     def moved(self, now: float, *, committed: int | None = None, end: int | None = None) -> "Position":
-        """The position after a commit, or after Kafka was asked for the end."""
+        """The position after a commit, or with a new end offset."""
         found = replace(
             self,
             committed=self.committed if committed is None else committed,
@@ -97,12 +94,12 @@ class Position:
         return replace(found, waits_since=now) if is_new else found
 
     def freshness(self, now: float, oldest: float | None) -> float | None:
-        """Age of the oldest message that is not committed, in seconds; 0 if none waits, ``None`` if that is unknown.
+        """Age of the oldest uncommitted message in seconds; 0 if none waits, ``None`` if unknown.
 
         Args:
             now: seconds since the epoch.
-            oldest: time of the oldest consumed message that is not committed, seconds since the epoch. Without one,
-                the messages that wait in Kafka count from when they were first seen: they are at least that old.
+            oldest: time of the oldest message that is consumed and uncommitted, seconds since the epoch. Without one,
+                messages in Kafka count from the time when they were first seen: they are at least that old.
         """
         since = self.waits_since if oldest is None else oldest
         if since is None:
@@ -112,12 +109,11 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The counts up to a moment, since the process began; ``size`` is that of the Parquet files in bytes.
+    """The counts at the time ``at``, since the process began; ``size`` is that of the Parquet files in bytes.
 
-    Times are in seconds since the epoch: ``at`` is that moment, ``last_commit`` that of the last commit of offsets,
-    ``last_answer`` that of Kafka's last answer about the end of a partition, and ``consuming_since`` when consuming
-    began, or the process as long as it starts. ``losses`` says when which records turned out to be
-    missing for good, the latest last.
+    Times are in seconds since the epoch: ``last_commit`` is the last commit of offsets, ``last_answer`` Kafka's last
+    answer about the end of a partition. ``consuming_since`` is the start of consuming; before it, of the process.
+    ``losses`` lists the records found missing for good with their times, the latest last.
     """
 
     at: float = 0.0
@@ -138,7 +134,7 @@ class Counts:
 
     @property
     def lag(self) -> int | None:
-        """The lag of all assigned partitions together; ``None`` if none is assigned, or the lag of one is unknown."""
+        """The total lag of all assigned partitions; ``None`` if none is assigned, or the lag of one is unknown."""
         lags = [position.lag for position in self.positions.values()]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if lags and len(known) == len(lags) else None
@@ -146,9 +142,9 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity of this connector: topic, group, table, versions, and how often it commits.
+    """The identity of this connector: topic, group, table, versions, and commit interval.
 
-    As long as ``is_found`` is false, the table is where the settings say; the catalog may have it elsewhere.
+    Until ``is_found`` is true, the table's address is that of the settings; the catalog may have another one.
 
     Attributes:
         table: the table's address.
@@ -156,7 +152,7 @@ class Identity:
         commit_interval: in seconds.
         replica: the name of this replica, of its deployment where the platform gives one.
         dead_letter: the address of the dead letter's folder.
-        target_file_mb: the size of a file that is worth an early write, in MiB; 0 where any is.
+        target_file_mb: TARGET_FILE_MB, in MiB.
         has_catalog: whether files are registered.
         settings: the effective ones as name and value, without secrets.
     """
@@ -183,8 +179,9 @@ class Live:
     yet. ``oldest`` has the time of each partition's first record that is consumed and not committed, in seconds since
     the epoch. ``commit_due_in`` are the seconds until the next commit is due, ``None`` before consuming begins.
 
-    ``waits`` is what is tried again, the longest wait first, and ``failure`` what ends the process. ``fenced`` are the
-    assigned partitions that another member writes, with the reasons, and ``unclaimed`` those of ``claiming``.
+    ``waits`` lists the retried operations, the longest wait first; ``failure`` is the error that ends the process.
+    ``fenced`` has the assigned partitions written by another member, with the reasons. ``unclaimed`` are those counted
+    by ``claiming``.
     """
 
     state: StateName = "starting"
@@ -213,8 +210,8 @@ class Metrics:
         monotonic: seconds.
 
     Attributes:
-        waits: what is tried again at present.
-        registry: of the metrics that count; see ``Exposition`` for the others.
+        waits: the operations in retry.
+        registry: of the counters; see ``Exposition`` for the other metrics.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -260,7 +257,7 @@ class Metrics:
         return Counter(name, documentation, labels, registry=self.registry)
 
     def counts(self) -> Counts:
-        """The counts so far, as a value that does not change."""
+        """An immutable snapshot of the counts."""
         with self._lock:
             return replace(
                 self._counts,
@@ -291,24 +288,24 @@ class Metrics:
                 self._steps.labels(step).observe(seconds)
 
     def consuming(self) -> None:
-        """Note that consuming begins: a commit is expected from now on."""
+        """Record the start of consuming: a commit is expected from now on."""
         with self._lock:
             self._counts = replace(self._counts, consuming_since=self._clock())
 
     def failed_try(self, operation: Operation) -> None:
-        """Count a failed try of an operation that is followed by others."""
+        """Count a failed attempt that is retried."""
         self._retries.labels(operation).inc()
 
     def paused(self) -> None:
-        """Count a pause of consuming: the destination takes too long."""
+        """Count a pause of consuming because the destination takes too long."""
         self._pauses.inc()
 
     def fenced(self) -> None:
-        """Count a partition that another member turned out to write."""
+        """Count a partition found to be written by another member."""
         self._fenced.inc()
 
     def lost(self, what: str) -> None:
-        """Note records that are missing for good: Kafka has them no longer, and the table never had them."""
+        """Record lost records: neither Kafka nor the table has them."""
         with self._lock:
             losses = (*self._counts.losses, (self._clock(), what))[-_REMEMBERED:]
             self._counts = replace(self._counts, losses=losses)

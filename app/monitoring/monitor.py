@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SAMPLE_SECONDS = 5.0
-_SAMPLES_PER_QUESTION = 2  # to Kafka, about the ends of the partitions; without an answer each sample asks again
-_QUESTION = "ends"  # what is waited for
+_SAMPLES_PER_QUESTION = 2  # about end offsets, to Kafka; without an answer each sample asks again
+_QUESTION = "ends"
 
 Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
-"""How far partitions go by now; raises ``ConnectorError`` if Kafka is away. See ``app.consumer.end_offsets``."""
+"""The partitions' end offsets; raises ``ConnectorError`` if Kafka is away. See ``app.consumer.end_offsets``."""
 
 
 class Monitor:
     """Serves nothing and starts no thread before ``serve()``.
 
     Args:
-        identity: which connector this is.
-        metrics: what is counted.
+        identity: the connector's identity.
+        metrics: the counters.
         health: answers the probes.
         look: samples the state of the connector; ``started`` replaces it.
         clock: monotonic seconds.
@@ -70,11 +70,11 @@ class Monitor:
         self._told_unanswered: frozenset[str] = frozenset()
 
     def found(self, table: str, root: str, dead_letter: str) -> None:
-        """Show this table and this dead letter: the catalog may have them elsewhere than the settings say."""
+        """Show this table and dead letter; the catalog may have other addresses than the settings."""
         self._identity = replace(self._identity, table=table, root=root, dead_letter=dead_letter, is_found=True)
 
     def serve(self, host: str, port: int, allowed_hosts: Collection[str]) -> None:
-        """Open the port, and answer on a thread from now on; ``allowed_hosts`` are names as in ``AllowedHosts``.
+        """Open the port, and answer on a thread; ``allowed_hosts`` as in ``AllowedHosts``.
 
         Raises:
             ConfigError: the port cannot be opened.
@@ -89,7 +89,7 @@ class Monitor:
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
 
     def started(self, look: Callable[[], Live], ends: Ends) -> None:
-        """Consuming begins: sample the running parts with ``look``, and ask ``ends`` how much is left to consume."""
+        """From the start of consuming, sample the running parts with ``look`` and the end offsets with ``ends``."""
         self._look = look
         self._answered_at = self._clock()
         self._ends = ends
@@ -107,7 +107,7 @@ class Monitor:
             samples += 1
 
     def sample(self) -> None:
-        """Keep how things are now."""
+        """Keep a sample of the present state."""
         live, counts = self._live(), self._metrics.counts()
         is_outage = any(wait.seconds >= OUTAGE_SECONDS for wait in live.waits)
         self._history.add(Sample(self._clock(), counts.rows, counts.lag, counts.size, is_outage))
@@ -115,7 +115,7 @@ class Monitor:
         self._tell_unanswered(live)
 
     def _note(self, live: Live, counts: Counts) -> None:
-        """Note since when things are like this. The table is behind since it last had all records in time."""
+        """Record when this state began. The table is behind since it last had all records in time."""
         now = self._clock()
         done = progress(
             counts, worst_first(counts, live, counts.at), self._history, now, self._identity.commit_interval
@@ -129,7 +129,7 @@ class Monitor:
             self._well_at = now - (done.age or 0.0) if done.is_up_to_date else now
 
     def _tell_unanswered(self, live: Live) -> None:
-        """Log once that an answer does not come: there is no error yet that would be logged."""
+        """Log a missing answer once: without an error nothing else logs it."""
         unanswered = {wait.doing: wait for wait in live.waits if wait.is_unanswered}
         for doing in unanswered.keys() - self._told_unanswered:
             wait = unanswered[doing]
@@ -140,7 +140,7 @@ class Monitor:
         self._told_unanswered = frozenset(unanswered)
 
     def _ask(self, ends: Ends) -> bool:
-        """Ask Kafka how far the partitions go; returns whether it has answered."""
+        """Ask Kafka for end offsets; returns whether it has answered."""
         waits = self._metrics.waits
         try:
             found = ends(self._metrics.counts().positions.keys())
@@ -164,7 +164,7 @@ class Monitor:
         return Response(self._exposition.text(), media_type="text/plain; version=0.0.4")
 
     def _page(self) -> Response:
-        from app.monitoring.status_page import POLICY, render  # noqa: PLC0415 - a start without any view need not load it
+        from app.monitoring.status_page import POLICY, render  # noqa: PLC0415 - loaded at the first view
 
         return HTMLResponse(render(self._view()), headers={"Content-Security-Policy": POLICY})
 
@@ -198,7 +198,7 @@ def _probed(probe: Probe) -> Response:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Memory of the process in bytes; ``None`` where it is gone, or the system has no ``/proc``."""
+    """Memory of the process in bytes; ``None`` if it has ended, or without ``/proc``."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:

@@ -1,7 +1,4 @@
-"""Takes the words of libraries out of error texts: what is left means something to an operator.
-
-The log has the whole text.
-"""
+"""Removes the libraries' jargon from error texts for operators; the log has the whole text."""
 
 import builtins
 import re
@@ -10,7 +7,7 @@ from typing import Final
 from app.errors import cut
 
 _BUILTIN = [name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)]
-# Of requests, urllib3 and http.client, which say so about every store and catalog; and of the Kafka client.
+# Of requests, urllib3 and http.client, which all stores and catalogs use; and of the Kafka client.
 _OF_LIBRARIES: Final = (
     "ChunkedEncodingError|ConnectTimeoutError|IncompleteRead|InvalidChunkLength|LocationParseError|MaxRetryError|"
     "NameResolutionError|NewConnectionError|ProtocolError|ProxyError|ReadTimeoutError|ReadTimeout|RemoteDisconnected|"
@@ -22,8 +19,8 @@ _KAFKA_CODES: Final = (
     "TIMED_OUT|TIMED_OUT_QUEUE|TRANSPORT|UNKNOWN_PARTITION|UNKNOWN_TOPIC|WAIT_COORD"
 )
 _LONGEST: Final = 1_000  # characters; a page shows no more
-_PACKAGE: Final = r"(?:[a-z_]\w{0,40}\.)"  # bounded, as a text may be made to take long
-_INSIDE: Final = r"[^()]*(?:\([^()]*\)[^()]*)*"  # brackets, with others in them
+_PACKAGE: Final = r"(?:[a-z_]\w{0,40}\.)"  # bounded, against texts that make matching slow
+_INSIDE: Final = r"[^()]*(?:\([^()]*\)[^()]*)*"  # nested brackets
 
 # Each is replaced until nothing changes: some texts have others inside.
 _RULES: Final = tuple(
@@ -62,7 +59,7 @@ _RULES: Final = tuple(
 
 
 def plain(text: str) -> str:
-    """The text without addresses of objects, classes of Python and Java, and the Kafka client's own marks."""
+    """The text without object addresses, names of Python and Java classes, and marks of the Kafka client."""
     text, before = cut(text, _LONGEST), None
     while text != before:
         before = text

@@ -16,7 +16,7 @@ class Health:
     """Answers the probes.
 
     Args:
-        loop_seconds: the longest a turn of the consumer's loop may take, a flush included.
+        loop_seconds: time limit for a turn of the consumer's loop with its flush.
         clock: monotonic seconds.
     """
 
@@ -31,7 +31,7 @@ class Health:
     def started(
         self, *, spark_alive: Callable[[], bool], ready: Callable[[], Probe], recovers: Callable[[], bool]
     ) -> None:
-        """From now on expect turns of the loop, except while state recovers, and ask these for Spark and readiness."""
+        """Expect turns of the loop from now on, except while state recovers."""
         self._recovers = recovers
         self._spark_alive = spark_alive
         self._ready = ready
@@ -55,5 +55,5 @@ class Health:
         return Probe(ok=True, detail="running")
 
     def ready(self) -> Probe:
-        """OK when partitions are assigned and the last flush went through."""
+        """OK when partitions are assigned and the last flush succeeded."""
         return self._ready()

@@ -1,4 +1,4 @@
-"""How far the connector is: the age of what waits, when it has caught up, which partitions are worst."""
+"""Computes the connector's progress: the age of waiting records, the time to catch up, the worst partitions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from app.monitoring.metrics import Counts, DeliveredBatch, Live, Position
 
 _SLOPE_SECONDS = 300.0
 _FEW = 0.1  # of all partitions
-_HARDLY = 0.05  # messages a second; who shrinks by less does not shrink
-_LONGEST = 7 * 86_400.0  # seconds; a lag that would take longer stays, as far as anybody can tell
+_HARDLY = 0.05  # messages a second; a lag that shrinks by less does not shrink
+_LONGEST = 7 * 86_400.0  # seconds; no forecast beyond it
 
-# Why a partition is not read, the worst first; empty where it is.
+# Why a partition is not read, the worst first; empty if it is read.
 Hindrance = Literal["taken over", "being claimed", "paused", ""]
 _WORST: Sequence[Hindrance] = ("taken over", "being claimed", "paused", "")
 
-# As operators call the steps of a batch; metrics and log have names of their own.
+# The steps of a batch in operators' words; metrics and log have names of their own.
 STEP_NAMES = {
     "convert": "convert",
     "stage": "stage",
@@ -32,9 +32,9 @@ STEP_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition as the page shows it; ``position`` and ``age`` are ``None`` where they are unknown.
+    """A partition on the page; ``position`` and ``age`` are ``None`` if unknown.
 
-    ``age`` is that of the oldest record that is not committed, in seconds, 0 if none waits.
+    ``age`` is that of the oldest uncommitted record in seconds, 0 if none waits.
     """
 
     tp: TopicPartition
@@ -52,7 +52,7 @@ def listed(tps: Iterable[TopicPartition]) -> str:
 
 
 def worst_first(counts: Counts, live: Live, now: float) -> list[PartitionRow]:
-    """All assigned partitions: those that are not read, then by the age of what waits, then by lag."""
+    """All assigned partitions: first those that are not read, then by age, then by lag."""
     rows = []
     for tp in counts.positions.keys() | live.unclaimed | live.fenced.keys():
         position = counts.positions.get(tp)
@@ -76,14 +76,14 @@ def _rank(row: PartitionRow) -> tuple[int, float, int, TopicPartition]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the table is behind the topic.
+    """The table's lag behind the topic.
 
     Attributes:
-        lag: messages that are not committed, ``None`` where that is unknown.
-        age: of the oldest record that is not committed, in seconds; 0 if none waits, ``None`` where that is unknown.
+        lag: uncommitted messages, ``None`` if unknown.
+        age: of the oldest uncommitted record in seconds; 0 if none waits, ``None`` if unknown.
         oldest: the partition of this record, if one waits.
-        shrinks_by: messages a second by which the lag shrinks, negative where it grows; ``None`` if not known yet.
-        is_up_to_date: no record waits for longer than commits take.
+        shrinks_by: messages a second by which the lag shrinks, negative if it grows; ``None`` if unknown.
+        is_up_to_date: no record waits longer than a commit takes.
         stragglers: the partitions that are behind, if the others are not: at most a tenth of all.
     """
 
@@ -96,7 +96,7 @@ class Progress:
 
     @property
     def catch_up_seconds(self) -> float | None:
-        """Until nothing waits at the present rate; ``None`` where the lag does not shrink, or nobody knows."""
+        """Seconds until nothing waits, at the present rate; ``None`` if the lag does not shrink, or is unknown."""
         if self.is_up_to_date:
             return 0.0
         if self.lag is None or self.shrinks_by is None or self.shrinks_by <= 0:
@@ -108,14 +108,14 @@ class Progress:
 def progress(
     counts: Counts, rows: Sequence[PartitionRow], history: History, monotonic: float, commit_interval: float
 ) -> Progress:
-    """How far the table is behind.
+    """Compute the progress from the present lag and that of the last minutes.
 
     Args:
         counts: with the lag.
         rows: of all assigned partitions.
         history: with the lag of the last minutes.
         monotonic: seconds, now.
-        commit_interval: seconds; what came since the last commits is no backlog.
+        commit_interval: seconds; records since the last commits are no backlog.
     """
     ages = {row.tp: row.age for row in rows if row.age is not None}
     oldest = max(ages, key=lambda tp: ages[tp], default=None)
@@ -134,7 +134,7 @@ def progress(
 
 
 def slowest_step(batches: Sequence[DeliveredBatch]) -> tuple[str, float] | None:
-    """The step that takes most of the last batches' time, by its name in ``STEP_NAMES``, and its share of it."""
+    """The slowest step of the last batches by its name in ``STEP_NAMES``, and its share of the time."""
     seconds: dict[str, float] = {}
     for batch in batches:
         for step, taken in batch.seconds.items():

@@ -10,7 +10,7 @@ _LONGEST = 500  # characters of one of them
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A line of the log: seconds since the epoch, level, and what it says."""
+    """A line of the log: seconds since the epoch, level, and text."""
 
     at: float
     level: str
@@ -28,7 +28,7 @@ class RecentWarnings(logging.Handler):
         """Keep it."""
         try:
             message = record.getMessage()
-        except Exception:  # noqa: BLE001 - a library's words do not fit its values; whoever logs must not fail by it
+        except Exception:  # noqa: BLE001 - a library's format does not fit its values; logging must not fail
             self.handleError(record)
             return
         if len(message) > _LONGEST:

@@ -1,6 +1,6 @@
-"""All sentences of the status page, as tables of a condition and what to say: the headline, and the remarks below it.
+"""All sentences of the status page, as tables of conditions and texts: the headline, and the remarks below it.
 
-The headline is the first row whose condition holds. Of the remarks all are shown whose condition holds.
+The page shows the first headline and all remarks whose conditions hold.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from app.monitoring.plain_words import plain
 from app.monitoring.progress import Progress, listed, slowest_step
 from app.monitoring.waits import Trouble
 
-Tone = Literal["good", "quiet", "wait", "bad"]  # bad: somebody has to do something
+Tone = Literal["good", "quiet", "wait", "bad"]  # bad: an operator has to act
 
-TOO_LONG_SECONDS: Final = 600.0  # a wait from here on needs somebody; the alerts take the same time
+TOO_LONG_SECONDS: Final = 600.0  # a longer wait needs an operator; the alerts have the same limit
 _TRY_AGAIN: Final = 75  # the exit code
 _MB = 2**20
-_ENOUGH_FILES: Final = 20  # of the last batches; fewer say nothing about their size
+_ENOUGH_FILES: Final = 20  # of the last batches; fewer give no reliable size
 _SMALL_SHARE: Final = 16  # a file is small below this share of TARGET_FILE_MB
 _DEFAULT_TARGET_MB: Final = 16
 _OFTEN: Final = 5  # takeovers since the start
@@ -55,7 +55,7 @@ _STEP_HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The connector now, and texts that several sentences have."""
+    """The connector's present state, and texts of several sentences."""
 
     identity: Identity
     live: Live
@@ -398,7 +398,7 @@ def headline(situation: Situation) -> Sentence:
 
 
 def remarks(situation: Situation) -> list[Sentence]:
-    """What else an operator should know, the gravest first."""
+    """The remarks for an operator, the gravest first."""
     return [says(situation) for when, says in REMARKS if when(situation)]
 
 

@@ -36,7 +36,7 @@ class Trouble:
 
 
 class Waits:
-    """What is tried again at present, and which answers do not come. Safe from any thread.
+    """The operations in retry, and overdue answers. Thread-safe.
 
     Args:
         clock: monotonic seconds.
@@ -81,7 +81,7 @@ class Waits:
                 self._asked.pop(work, None)
 
     def current(self) -> tuple[Trouble, ...]:
-        """What is waited for now, the longest wait first."""
+        """The present waits, the longest first."""
         now = self._clock()
         with self._lock:
             failed = [Trouble.of(error, max(0.0, now - begin)) for begin, error in self._begun.values()]

@@ -48,7 +48,7 @@ _STOP_LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
 _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
 _FOREIGN_OBJECT = "No other batch has such names: find the program that writes into the table's folder"
 _SLOWEST_UPLOAD = 2**20  # bytes a second; a store that takes fewer is away
-# What each operation asks for, and of which system.
+# The system and the request of each operation.
 _ASKED: Mapping[Operation, tuple[System, str]] = {
     "schema": ("store", "reading the table's schema"),
     "kafka": ("Kafka", "asking for the ids of the topics"),

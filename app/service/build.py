@@ -1,4 +1,4 @@
-"""Builds the parts from the settings; with the other modules of ``service``, the only ones that know the settings."""
+"""Builds the parts from the settings."""
 
 import logging
 import shutil
@@ -50,16 +50,16 @@ from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
-# Half of the client's default, which counts the bytes of messages alone and no objects around them.
+# Half of the client's default, which counts only the bytes of messages, not Python's objects.
 _FETCHED_AHEAD_KB = 32 * 1024
 _MB = 2**20
 _SWEEP_SECONDS = 10.0
 # Between two checks of the topic's id and of the group's members.
 _WATCH_SECONDS = 20.0
-# New partitions are noticed after so long; the client's default is five minutes.
+# New partitions are noticed after this time; the client's default is five minutes.
 _METADATA_MS = 60_000
-# A member learns at its next heartbeat that another one came or left. With the client's 3 s, that is how long the
-# partitions of one that left stay without a reader.
+# A member learns of a rebalance at its next heartbeat. With the client's 3 s, partitions of a member that left would
+# have no reader for so long.
 _HEARTBEAT_MS = 500
 
 
@@ -69,10 +69,10 @@ def new_bad_records(settings: Settings) -> BadRecords:
 
 
 def can_read_whole_batches(settings: Settings) -> bool:
-    """Whether the deserializers and the rules for bad records let messages be converted many at once.
+    """Whether the deserializers and the rules for bad records allow converting messages in batches.
 
-    A bad record that ends the process does so once the records before it are in the lake. So each record is read by
-    itself then.
+    If a bad record ends the process, the records before it must reach the lake first. So each record is then converted
+    by itself.
     """
     as_text = settings.key_deserializer in ("str", "string")
     return as_text and settings.value_deserializer == "json" and settings.on_bad_record != "fail"
@@ -86,7 +86,7 @@ def new_stager(
     bad_records: BadRecords,
     read_message: ReadMessage | None = None,
 ) -> Stager:
-    """Steps 1 and 2; ``read_message`` reads single messages where the batches are to be of messages."""
+    """Steps 1 and 2; ``read_message`` reads single messages for batches of messages."""
     rules = Rules(spec.timestamp_column, frozenset(spec.columns), settings.column_types)
     converter = BatchConverter(
         spec=spec,
@@ -129,14 +129,13 @@ def new_ownership(
     return JournalOwnership(
         assignments.is_current,
         assignments.fence,
-        # A partition gets another owner when no heartbeat has come for that long, and they come every 3 s: half of it
-        # is safe.
+        # A partition gets another owner after a session without a heartbeat; half of it is safe.
         fresh_seconds=timings.session_seconds / 2,
     )
 
 
 def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership, lake: Lake, group: str) -> Sweeper | None:
-    """Delete what was rolled back once it is due, and old logs; with at-least-once delivery there are none."""
+    """Delete rolled-back objects that are due, and old logs; at-least-once delivery has none."""
     if not isinstance(ownership, JournalOwnership):
         return None
     root = lake.location.root
@@ -177,7 +176,7 @@ def open_group(application: LakeApplication, topic: str, timings: Timings) -> Gr
     offsets = GroupOffsets(consumer, application.admin, timings.kafka_answer_seconds)
     try:
         offsets.of(TopicPartition(topic, 0))
-    except RetryableError as error:  # as before Kafka's first group exists; claims ask again
+    except RetryableError as error:  # e.g. before Kafka's first group exists; claims ask again
         logger.debug("%s", error)
     return Group(offsets, TopicIds(offsets.topic_id))
 
@@ -249,7 +248,7 @@ def new_claims(
 
 
 def _quiet_consumer(application: LakeApplication) -> BaseConsumer:
-    """A consumer that is only asked: most logins never poll it, and statistics would wait in its memory for that."""
+    """A consumer for questions only. Most logins never poll it, so statistics would fill its memory."""
     consumer = application.get_consumer(auto_commit_enable=False)
     consumer._consumer_config["statistics.interval.ms"] = 0
     return consumer
@@ -269,13 +268,13 @@ def new_application(
 
     Args:
         settings: the connector's settings.
-        location: the table, as it is announced to the group's other members.
+        location: the table, which the other members of the group see.
         assignments: the present ones.
         metrics: counts commits that failed.
         scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
         timings: of the consumer group and of commits.
-        kind: of application, where it is to be a special one.
-        others: further arguments of the application, or other ones.
+        kind: another class of application.
+        others: arguments that add to the application's own or replace them.
 
     Raises:
         ConfigError: the Kafka client refuses its settings, or the platform does not name a broker.
@@ -299,7 +298,7 @@ def new_application(
         "quix_sdk_token": settings.sdk_token.get_secret_value() if settings.sdk_token else None,
         "quix_portal_api": settings.portal_api,
         "consumer_group": settings.consumer_group,
-        # Claims decide where to begin. An offset that Kafka has lost later must not be passed over without a word.
+        # Claims decide where to begin. A later loss of an offset in Kafka must not be skipped silently.
         "auto_offset_reset": "error",
         "consumer_extra_config": of_consumer,
         "producer_extra_config": {**EVERY_CLIENT},

@@ -1,4 +1,4 @@
-"""Loads ``app/transform.py`` and calls ``transform()``. An error gives Python's own words, the line and one hint."""
+"""Loads ``app/transform.py`` and calls ``transform()``. An error has Python's message, the line and one hint."""
 
 import importlib
 import inspect
@@ -28,7 +28,7 @@ class Customised:
     """The user's functions in ``app/transform.py``.
 
     Args:
-        transform: gets the dataframe of the input topic, and the application where it has a parameter for it.
+        transform: takes the dataframe of the input topic, and optionally the application.
         on_stream_timeout: called with each key that has timed out.
     """
 
@@ -39,8 +39,8 @@ class Customised:
         """Call ``transform()``.
 
         Raises:
-            ConfigError: it fails, or returns a stream that the input topic does not feed.
-            FatalError: it needs a topic on which the user has no rights.
+            ConfigError: it fails, or returns a stream without the input topic.
+            FatalError: the user lacks rights on a topic that it needs.
             RetryableError: Kafka did not answer it.
         """
         try:
@@ -81,7 +81,7 @@ def load_customised() -> Customised:
 
 
 def _takes_application(transform: Callable[..., object]) -> bool:
-    """Whether there is a second parameter for it: one named ``app``, or one without a default."""
+    """Whether it has a second parameter named ``app``, or one without a default."""
     second = [*inspect.signature(transform).parameters.values()][1:2]
     return any(each.name == "app" or each.default is inspect.Parameter.empty for each in second)
 

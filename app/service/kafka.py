@@ -50,7 +50,7 @@ def _login(settings: Settings) -> dict[str, Any]:
 
 
 def kafka_client_refused(settings: Settings, error: Exception) -> ConfigError:
-    """The error for settings that the Kafka client does not take, or a platform that names no broker."""
+    """The error for settings that the Kafka client refuses, or a platform without a broker's address."""
     if settings.broker_address is None:
         return _platform_failed(settings, error)
     return ConfigError("setting up the Kafka client", str(error), "Check the KAFKA_ variables")
@@ -58,10 +58,10 @@ def kafka_client_refused(settings: Settings, error: Exception) -> ConfigError:
 
 @contextmanager
 def asking_for_topics(settings: Settings) -> Iterator[None]:
-    """Translate the errors of quixstreams inside of the block where it asks the platform instead of Kafka.
+    """Translate errors of quixstreams in requests to the platform.
 
     Raises:
-        ConfigError: the platform gives no such answer as quixstreams expects.
+        ConfigError: the platform's answer is not the expected one.
     """
     try:
         yield
@@ -74,7 +74,7 @@ def asking_for_topics(settings: Settings) -> Iterator[None]:
 
 
 def _platform_failed(settings: Settings, error: Exception) -> ConfigError:
-    """Hides the message of quixstreams for an unreadable answer: it does not help the user, and may show a password."""
+    """Hides quixstreams' message for an unreadable answer: it may show a password."""
     is_unreadable = isinstance(error, AttributeError | LookupError | TypeError | ValueError)
     return ConfigError(
         f"asking the Quix API at {settings.portal_api}",

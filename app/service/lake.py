@@ -35,12 +35,12 @@ class Lake:
 
 
 def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
-    """Connect to the catalog, then to the store where the table lies, and compare the settings with the table.
+    """Connect to the catalog, then to the table's store, and compare the settings with the table.
 
-    ``waits`` shows the system that is waited for.
+    ``waits`` shows the system that does not answer.
 
     Raises:
-        ConnectorError: of the catalog or the store, after a while where it may pass.
+        ConnectorError: the catalog or the store fails, after retries where the error is retryable.
     """
     store, catalog = new_store(settings), new_catalog(settings)
     known = patiently("catalog", catalog.check, timings, waits) if catalog else None
@@ -54,7 +54,7 @@ def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
 
 
 def check_journals(lake: Lake, group: str) -> None:
-    """See that the store can keep the journal and the schema, and of which groups there are journals."""
+    """Check that the store can keep the journal and the schema, and which groups have journals."""
     warn_of_other_groups(lake.store, lake.location.root, group)
     try_out(lake.store, journal_folder(lake.location.root))
 
@@ -63,7 +63,7 @@ def new_location(settings: Settings, store: ObjectStore, known: CatalogTable | N
     """The table's folder: where the catalog has it, else where the settings say.
 
     Raises:
-        ConfigError: the catalog has it out of the store's reach.
+        ConfigError: its location in the catalog is outside of the store.
     """
     configured = TableLocation(store.uri, f"{settings.root}/{settings.table}")
     return adopted(known, configured, settings.workspace_id if settings.uses_platform_storage else None)
@@ -85,7 +85,7 @@ def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
 
 
 def new_catalog(settings: Settings) -> Catalog | None:
-    """The catalog, not asked anything yet; ``None`` without one."""
+    """The catalog, without a request to it; ``None`` without one."""
     target = settings.catalog
     if target is None:
         return None
@@ -112,11 +112,11 @@ def table_properties(settings: Settings) -> TableProperties:
 def new_spec(
     settings: Settings, store: ObjectStore, location: TableLocation, known: CatalogTable | None
 ) -> PartitionSpec:
-    """The table's layout, compared with the table as the store and, if it knows it, the catalog have it.
+    """The table's layout, compared with the table in the store and in the catalog.
 
     Raises:
-        ConfigError: they do not go together.
-        ConnectorError: the store did not answer as it should.
+        ConfigError: the settings contradict the table.
+        ConnectorError: the store fails.
     """
     return open_table(
         store,
@@ -150,7 +150,7 @@ def new_registrar(
     known: CatalogTable | None,
     query_api: QueryApi | None = None,
 ) -> Registrar:
-    """Step 6, with the table as the catalog held it when ``new_spec`` compared it."""
+    """Step 6, with the catalog's table that ``new_spec`` compared."""
     return Registrar(
         catalog if settings.auto_discover else None,
         location,

@@ -50,7 +50,7 @@ class Parts:
 
 
 def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java) -> Monitor:
-    """The monitor of a connector that starts."""
+    """The monitor of a starting connector."""
     root = f"{settings.root}/{settings.table}"
     identity = Identity(
         topic=settings.input_topic,
@@ -78,7 +78,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java
 
 
 def replica_name(settings: Settings) -> str:
-    """The names of deployment and replica where the platform gives them, else the name of the host."""
+    """The platform's names of deployment and replica, else the name of the host."""
     names = (settings.deployment_name, settings.replica_name)
     return " / ".join(name for name in names if name) or socket.gethostname()
 
@@ -112,7 +112,7 @@ def _readiness(parts: Parts) -> Probe:
 
 
 def look(parts: Parts, buffer_limit: int) -> Live:
-    """Other threads work on the parts: each sample reads single values, and waits for none of them."""
+    """Reads single values without locks: other threads work on the parts."""
     waits, fenced, unclaimed = parts.metrics.waits.current(), parts.assignments.fenced, parts.loop.unclaimed
     failure = _failure(parts)
     state, detail = _state(parts, failure, waits, is_fenced=bool(fenced))
@@ -143,7 +143,7 @@ def _spark_state(java: Java) -> SparkState:
 
 
 def _failure(parts: Parts) -> Trouble | None:
-    """What ends the process, or lets the platform end it."""
+    """The error that ends the process, or makes the platform end it."""
     if parts.pipeline.failure:
         return Trouble.of(parts.pipeline.failure)
     live = parts.health.live()

@@ -14,16 +14,16 @@ from app.errors import ConnectorError, RetryableError, SparkLostError
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_LEAVE_SECONDS = 5.0  # without Spark; nothing is written any more, so it is only about the group
+_LONGEST_LEAVE_SECONDS = 5.0  # without Spark nothing more is written; the consumer only leaves the group
 LONGEST_STOP_SECONDS = 27.0  # the last flush has 25 of them; Kubernetes waits for 30 by default
 
 
 class StopRequested(BaseException):
-    """A signal came while the connector was still starting; no ``Exception``, so that no handler swallows it."""
+    """A signal came during the start; not an ``Exception``, so that no handler swallows it."""
 
 
 class Process:
-    """Handles signals: in the start they raise ``StopRequested``, later they stop the consumer's loop.
+    """Handles signals: during the start they raise ``StopRequested``, later they stop the consumer's loop.
 
     Args:
         clean_up: called before the process ends because a stop takes too long.
@@ -43,15 +43,15 @@ class Process:
     def stopped_at_start(self) -> bool:
         """Whether a signal came before anything was consumed.
 
-        Kafka's client may lose the exception of the handler in its C code, and go on or fail in its own way.
+        The C code of Kafka's client may swallow the handler's exception.
         """
         return self.stop.is_set() and self._request_stop is None
 
     def handle_signals(self) -> None:
-        """Handle signals, and end the process in time after one, also where no handler gets to run.
+        """Handle signals, and end the process in time even if no handler can run.
 
-        Handlers run between two steps of Python alone, and a commit to a Kafka that is out of reach is one step of a
-        minute or more. The descriptor is written to at once.
+        Python runs handlers between bytecodes only, and a commit to an unreachable Kafka may block for minutes. The
+        wake-up descriptor is written at once.
         """
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
@@ -73,10 +73,10 @@ class Process:
             raise StopRequested
 
     def end_without_spark(self, error: SparkLostError, fail: Callable[[ConnectorError], None]) -> None:
-        """End the process; offsets of rows that are not in the lake are not committed, so nothing is lost.
+        """End the process. Nothing is lost: offsets of rows outside of the lake are not committed.
 
-        The consumer's loop ends with the pipeline and leaves the group, so that others get its partitions at once.
-        Where the loop is stuck, the process ends from here.
+        The consumer's loop ends with the pipeline and leaves the group, so others get its partitions at once.
+        If the loop is stuck, the process ends from here.
         """
         fail(error)
         limit = threading.Timer(_LONGEST_LEAVE_SECONDS, _exit_now_with, (error,))
@@ -85,7 +85,7 @@ class Process:
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self.stop.is_set():
-            return  # platforms repeat themselves
+            return  # platforms repeat signals
         logger.info("received %s, stopping", signal.Signals(number).name)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C ends it the hard way
         self.stop.set()

@@ -61,7 +61,7 @@ _LAST_WORDS_SECONDS = 1.0  # for the last notifications of new files
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """The records to write: ``is_untouched`` where ``transform()`` does nothing to them."""
+    """The records to write; ``is_untouched``: ``transform()`` does not change them."""
 
     topic: Topic
     dataframe: StreamingDataFrame
@@ -129,7 +129,7 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     bad_records = new_bad_records(settings)
     limits = new_batch_limits(settings, timings, base.scratch)
     stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout)
-    spark_up = spark.start()  # takes seconds, in which the rest is connected and consuming begins
+    spark_up = spark.start()  # takes seconds; the rest connects meanwhile
 
     # The catalog, the store and the table.
     lake = open_lake(settings, timings, metrics.waits)
@@ -146,7 +146,7 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     stager = new_stager(settings, lake.location, lake.spec, lake.schema, bad_records, reader)
     patiently("store", lambda: check_journals(lake, application.config.consumer_group), timings, metrics.waits)
     if spark_up.done():
-        spark_up.result()  # what is known to fail need not join the group
+        spark_up.result()  # after a failed start of Spark do not join the group
 
     # Exactly once, and the way of a batch.
     ownership = new_ownership(settings, assignments, timings)
@@ -231,7 +231,7 @@ def _run(application: LakeApplication, sink: LakeSink, bad_records: BadRecords, 
 
 
 def _announcing(process: Process, seconds: Callable[[], float]) -> Callable[[Future[None]], None]:
-    """Returns a callback for the end of Spark's start, which is the last; if that failed, the pipeline logs it."""
+    """Returns a callback for the end of Spark's start; the pipeline logs its failure."""
 
     def announce(spark_up: Future[None]) -> None:
         if not spark_up.cancelled() and spark_up.exception() is None:

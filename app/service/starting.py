@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Common to all parts; ``scratch`` is a private folder that goes with the process."""
+    """Common to all parts; ``scratch`` is a private folder, deleted with the process."""
 
     settings: Settings
     timings: Timings
@@ -28,7 +28,7 @@ class Base:
 
 
 def patiently(system: System, work: Callable[[], _T], timings: Timings, waits: Waits) -> _T:
-    """Try ``work`` again for a while: this system may not be ready yet."""
+    """Retry ``work`` for a while: this system may not be ready yet."""
     give_up = timings.clock() + timings.start_patience_seconds
     waiting = Waiting(timings.clock)
     while True:
@@ -48,9 +48,9 @@ def patiently(system: System, work: Callable[[], _T], timings: Timings, waits: W
 
 
 def spare_the_garbage_collector() -> None:
-    """Collect less often: looking at hundreds of thousands of waiting messages took a quarter of Python's time.
+    """Collect less often: scanning hundreds of thousands of waiting messages took a quarter of Python's time.
 
-    Objects of the start live as long as the process, and are not looked at any more.
+    Objects of the start live as long as the process, and are frozen.
     """
     gc.collect()
     gc.freeze()

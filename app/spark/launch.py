@@ -1,7 +1,7 @@
-"""Starts the Java process of Spark, connects PySpark to it, and hands its output to our log.
+"""Starts the Java process of Spark, connects PySpark to it, and logs its output.
 
-PySpark's own way is the script ``spark-submit``: it starts a Java only to compute the command line of the next, which
-then inherits every variable of ours, the keys of the store among them.
+PySpark itself would use ``spark-submit``, which starts one Java to compute the command line of another. The second one
+would inherit our whole environment, with the store's keys.
 """
 
 import logging
@@ -44,12 +44,12 @@ _ELSEWHERE = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CON
 _POLL_SECONDS = 0.02
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
-# Of the virtual machine itself; also of a class in its archive that it does not use.
+# Warnings of the virtual machine itself, also about unused classes of its archive.
 _NOTICE = re.compile(r"WARNING: |\[[\d.]+s\]\[warning *\]\[(aot|cds)\b")
 _LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # as log4j2.properties writes it
 
-# What Spark opens of Java's own packages (org.apache.spark.launcher.JavaModuleOptions), without the module of vectors
-# that only its machine learning uses: it is not in every Java, and while it is named an archive is not used in full.
+# Spark's options to open Java's packages (org.apache.spark.launcher.JavaModuleOptions), without the vector module.
+# Only machine learning uses it; some Javas lack it, and naming it disables parts of an archive.
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(
@@ -80,12 +80,12 @@ MODULE_OPTIONS = (
 )
 
 JVM_OPTIONS = (
-    # Without this an out-of-memory error leaves a driver that never answers.
+    # Otherwise the driver hangs after an out-of-memory error.
     "-XX:+ExitOnOutOfMemoryError",
     # One small heap on one or two cores: the parallel collectors' threads cost more than they save.
     "-XX:+UseSerialGC",
-    # The optimising compiler takes on only what runs ten times as often as it would by itself. Left alone it spends
-    # 8 CPU-seconds more on Spark's start and first rows; never used, every million rows costs 2 more.
+    # Raises the optimising compiler's threshold tenfold. At its default Spark's start and first rows cost 8 CPU-seconds
+    # more; without this compiler every million rows costs 2 more.
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
@@ -96,33 +96,33 @@ JVM_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class JavaProcess:
-    """A Java process that was started, and the file in which it will say how to reach it."""
+    """A started Java process, and the file to which it writes its port."""
 
     process: Popen[bytes]
     address: Path
 
     def end(self, seconds: float | None = None) -> int:
-        """Let Java end in good order; returns its exit code. Waits this long at most, by default for ever."""
+        """Let Java end by itself and return its exit code; waits without limit by default."""
         assert self.process.stdin is not None  # noqa: S101 - it was asked for
         self.process.stdin.close()
         return self.process.wait(seconds)
 
 
 def start_java(java: Java, heap: str, scratch: Path, output: int, options: Sequence[str] = ()) -> JavaProcess:
-    """Start Java; it ends when its standard input is closed, also by our sudden death.
+    """Start Java; it ends when its standard input is closed, also if this process is killed.
 
     Args:
         java: the program.
-        heap: its size as Java and Spark write it, e.g. ``1g``.
+        heap: its size, e.g. ``1g``.
         scratch: a private folder, for its temporary files and the address.
-        output: the descriptor that it prints to.
+        output: the descriptor for its output.
         options: more options of Java.
 
     Raises:
         ConfigError: it cannot be run.
     """
     address = scratch / "gateway" / "address"
-    shutil.rmtree(address.parent, ignore_errors=True)  # of a process before
+    shutil.rmtree(address.parent, ignore_errors=True)  # of an earlier process
     address.parent.mkdir(mode=0o700, parents=True)
     command = [
         str(java.path),
@@ -137,7 +137,7 @@ def start_java(java: Java, heap: str, scratch: Path, output: int, options: Seque
         _MAIN_CLASS,
     ]
     environment = java_environment()
-    # Spark fails where the machine's own name has no address.
+    # Spark fails if the machine's own name has no address.
     environment |= {_ADDRESS_FILE: str(address), "SPARK_LOCAL_IP": "127.0.0.1"}
     try:
         process = Popen(
@@ -169,7 +169,7 @@ def connect(java: JavaProcess) -> Any:
     shutil.rmtree(java.address.parent)
     for name in _ELSEWHERE:
         os.environ.pop(name, None)
-    # PySpark takes them from the environment alone. They leave it at once: no process that we start shall have them.
+    # PySpark reads them only from the environment. They are removed at once, so no child process inherits them.
     address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     os.environ.update(address)
     try:
@@ -178,15 +178,15 @@ def connect(java: JavaProcess) -> Any:
         for name in address:
             del os.environ[name]
     gateway.proc = java.process
-    # Hadoop would ask the system for our name, and fail where our number has none, as in containers with a number of
-    # the platform's choice. Its users have no meaning here: all files are the scratch folder's.
+    # Hadoop would ask the system for the user's name, and fail for a UID without one, as in containers. Its users have
+    # no meaning here: all files are in the scratch folder.
     users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
     users.setLoginUser(users.createRemoteUser(_HADOOP_USER))
     return gateway
 
 
 def ended_at_start(code: int) -> ConfigError | SparkLostError:
-    """The error of a Java that ended before Spark was up: killed or crashed it may start the next time, else not."""
+    """The error of a Java that ended before Spark was up; only a killed or crashed one is worth a restart."""
     if code < 0:
         return SparkLostError("starting Spark", f"the Java process ended with code {code}", RESTART_HINT)
     cause = f"Java ended with code {code}, what it printed is in the log above"
@@ -194,12 +194,12 @@ def ended_at_start(code: int) -> ConfigError | SparkLostError:
 
 
 def class_path() -> str:
-    """All of Spark's jars, the one first that Spark's script puts first."""
+    """All of Spark's jars, in the order of Spark's script."""
     return os.pathsep.join([*map(str, sorted(JARS.glob("slf4j-api-*.jar"))), f"{JARS}/*"])
 
 
 def extra_options() -> list[str]:
-    """Options of Java that the environment gives.
+    """Java's options from the environment.
 
     Raises:
         ConfigError: they have a quote without its counterpart.
@@ -212,13 +212,13 @@ def extra_options() -> list[str]:
 
 
 def _ignore_ctrl_c() -> None:
-    """Ctrl-C in a terminal reaches every process of the group: ours decides when Java is no longer needed."""
+    """Ctrl-C in a terminal reaches every process of the group; our process ends Java later."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def java_log() -> Iterator[int]:
-    """Give a descriptor for the output of a process started in the block, whose lines are logged until it ends."""
+    """Yield a descriptor for the output of a process started inside; its lines are logged until it ends."""
     read_end, write_end = os.pipe()
     threading.Thread(target=_hand_on, args=(read_end,), name="java-log", daemon=True).start()
     try:

@@ -16,11 +16,11 @@ _FIRST_PAGE_ROWS = 20_000  # of Parquet's default page, after which it decides a
 
 
 def parquet_options(schema: pa.Schema, rows: int) -> Mapping[str, str]:
-    """Options for the files that are made of a staged file.
+    """Options for the files written from a staged file.
 
     Args:
         schema: the staged file's, with its metadata.
-        rows: most rows that one of the files will have.
+        rows: most rows of one of the files.
     """
     options = _encodings(schema) | _statistics(with_large_values(schema))
     largest = largest_row(schema)
@@ -30,22 +30,22 @@ def parquet_options(schema: pa.Schema, rows: int) -> Mapping[str, str]:
 
 
 def _size_checks(largest: int) -> dict[str, str]:
-    """The number of rows after which Parquet checks the size of its buffers.
+    """The number of rows after which Parquet checks the size of its buffers: at most a megabyte.
 
-    After each one costs a fifth of the whole write. Left to itself it guesses from the rows before: a few large ones
-    after many small ones then fill the heap. So it checks after each megabyte at the latest.
+    A check after each row costs a fifth of the write. By default Parquet estimates from earlier rows: a few large ones
+    after many small ones then fill the heap.
     """
     rows = str(max(1, min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, largest))))
     return {f"parquet.{what}.size.row.check.{bound}": rows for what in ("page", "block") for bound in ("min", "max")}
 
 
 def _page_size(file_bytes: int) -> dict[str, str]:
-    """For each file Parquet makes room for a whole page, compressed: a megabyte, of which a small file needs little."""
+    """Parquet allocates a whole compressed page for each file: a megabyte, too much for a small file."""
     return {"parquet.page.size": str(max(_SMALLEST_PAGE, min(_LARGEST_PAGE, file_bytes)))}
 
 
 def _encodings(schema: pa.Schema) -> dict[str, str]:
-    # In a setting's name a dot separates a column and a field of it; others are left to Parquet.
+    # In a setting's name a dot separates a column and its field; other names are left to Parquet.
     names = (name for name in columns_without_dictionary(schema) if name.isidentifier())
     return {f"parquet.enable.dictionary#{name}": "false" for name in names}
 
@@ -53,8 +53,8 @@ def _encodings(schema: pa.Schema) -> dict[str, str]:
 def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:
     """Switch off the statistics of columns with large values.
 
-    Parquet keeps copies of the smallest and the largest value of each page and row group: ten at once of a text of
-    32 MB, a third of the heap. Bounds of more than 4 KB never get into the footer.
+    Parquet keeps copies of the smallest and the largest value of each page and row group. Ten copies of a text of
+    32 MB take a third of the heap. The footer never has bounds of more than 4 KB.
     """
     paths = [".".join(path) for path in large]
     # Options do not tell capitals from small letters, and a dot in a name cannot be told from one between names.
@@ -65,11 +65,11 @@ def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:
 
 
 def without_dictionary(table: pa.Table, ids: pa.Array) -> list[str]:
-    """Names of the columns for which Parquet would give its dictionary up, judged by the file with the most rows.
+    """Names of the columns whose dictionary Parquet would discard, judged by the file with the most rows.
 
-    Parquet tries a dictionary for every column: it looks up each value of a column's first page, and where that saved
-    nothing it writes the page again without. Files of a batch often have one page, so columns whose values hardly
-    repeat are written twice. The same question is answered here from a sample.
+    Parquet tries a dictionary on each column's first page, and rewrites the page without it if it saves nothing.
+    Files of a batch often have one page, so columns with few repeated values would be written twice. A sample
+    decides here instead.
 
     Args:
         table: rows of a batch, at least one.
@@ -88,7 +88,7 @@ def _has_dictionary(kind: pa.DataType) -> bool:
 
 
 def _is_smaller(values: pa.ChunkedArray) -> bool:
-    """Whether a dictionary and the indices into it take less than the values, as Parquet counts them."""
+    """Whether a dictionary with its indices is smaller than the values, by Parquet's count."""
     present = values.drop_null()
     if not len(present):
         return True

@@ -13,10 +13,10 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def make_scratch() -> Path:
-    """A new folder (mode 0700) in the temporary directory; folders of processes that are gone are removed first.
+    """Make a folder (mode 0700) in the temporary directory, and remove those of dead processes.
 
-    A folder is locked for the life of its process. Process ids would not tell who still lives: containers that share
-    a temporary directory all have the same one.
+    A folder is locked for the life of its process. Process ids do not identify live processes: containers that share a
+    temporary directory have the same one.
     """
     parent = Path(tempfile.gettempdir())
     for folder in parent.glob(f"{_PREFIX}*"):
@@ -24,11 +24,11 @@ def make_scratch() -> Path:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         try:
-            _lock(folder)  # never given back: the system does it when the process ends, however it ends
+            _lock(folder)  # released by the system at the end of the process
         except (BlockingIOError, FileNotFoundError):
-            continue  # another process that starts at this moment has taken it for a left-over
+            continue  # another starting process has removed it as a left-over
         except OSError:
-            return folder  # a file system without locks: nobody removes left-overs there
+            return folder  # a file system without locks: left-overs stay
         if folder.exists():
             return folder
 
@@ -44,11 +44,11 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def is_in_memory(folder: Path, mounts: Path = _MOUNTS) -> bool:
-    """Whether the folder is on a file system that is memory, so that its files count as the container's memory.
+    """Whether the folder is on a file system in memory, so its files count as the container's memory.
 
     Args:
         folder: an existing one.
-        mounts: the system's list; where there is none, the answer is no.
+        mounts: the system's list; without one the answer is no.
     """
     try:
         listed = [line.split() for line in mounts.read_text().splitlines()]
@@ -56,7 +56,7 @@ def is_in_memory(folder: Path, mounts: Path = _MOUNTS) -> bool:
         return False
     path = folder.resolve()
     above = [(len(point), kind) for _, point, kind, *_ in listed if path.is_relative_to(point)]
-    # Of two mounts at the same place the later one is seen.
+    # Of two mounts at one path the later one counts.
     _, kind = max(reversed(above), key=lambda mount: mount[0], default=(0, ""))
     return kind in {"tmpfs", "ramfs"}
 

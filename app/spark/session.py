@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-# Hadoop's local file system forks a chmod for every file and folder it makes; for small files that is 90 % of a job.
-# The scratch folder is private already (0700), and nobody reads its files but us, so checksums go too.
+# Hadoop's local file system forks a chmod for every new file and folder: 90 % of a job with small files.
+# The scratch folder is private (0700) and only we read its files, so checksums are left out too.
 _FILE_SYSTEM_CLASS = "datalake.ScratchFileSystem"
 _FILE_SYSTEM_SOURCE = """
 package datalake;
@@ -31,7 +31,7 @@ _HADOOP_PREFIX = "spark.hadoop."
 def spark_conf(scratch: Path, compression: str, row_group_rows: int) -> dict[str, str]:
     """Settings of the session."""
     return {
-        # A client of a port of Java must know a secret, which Spark generates at each start.
+        # Clients of Java's ports need a secret, which Spark generates at each start.
         "spark.authenticate": "true",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -82,8 +82,8 @@ def use_scratch_file_system(session: Any) -> None:
 def _forget_defaults(jvm: Any, hadoop: Any, conf: Iterable[tuple[str, str]]) -> None:
     """Leave only our own settings in Hadoop's configuration.
 
-    Parquet goes through all of it for every file that it opens, in search of settings for single columns, and every job
-    takes a copy. The thousand others repeat defaults that the code has as well, or are for services that are not here.
+    Parquet scans all of it for every file, and every job copies it. The thousand others repeat defaults of the code, or
+    are for unused services.
     """
     jvm.org.apache.hadoop.mapred.JobConf()  # the first of its kind adds defaults to every configuration there is
     hadoop.clear()

@@ -1,7 +1,6 @@
 """The Parquet file that hands a batch to Spark, and the facts about its rows in its metadata.
 
-It is uncompressed and without dictionaries or statistics: it is read once, on this machine, and 200,000 rows of it take
-30 ms to hand over.
+It is read once, on this machine, so it is uncompressed and has no dictionaries or statistics: 200,000 rows take 30 ms.
 """
 
 import json
@@ -22,7 +21,7 @@ _WITHOUT_DICTIONARY = b"without_dictionary"
 
 
 class StagedWriter:
-    """Writes a staged file, table by table, for a reader that takes in a row group at once.
+    """Writes a staged file, table by table; its reader loads a row group at once.
 
     Args:
         path: of the new file.
@@ -81,19 +80,19 @@ def read_staged_schema(path: Path) -> pa.Schema:
 
 
 def largest_row(schema: pa.Schema) -> int | None:
-    """Bytes that no row of the file exceeds, by the file's own schema; ``None`` where the file does not state it."""
+    """Upper bound of a row's bytes, from the file's schema; ``None`` if the schema has none."""
     size = (schema.metadata or {}).get(_LARGEST_ROW)
     return int(size) if size is not None else None
 
 
 def with_large_values(schema: pa.Schema) -> list[tuple[str, ...]]:
-    """Paths of the leaf columns with a value of more than 64 KiB, by the file's own schema, as Spark will name them."""
+    """Spark's paths of leaf columns with a value of more than 64 KiB, from the file's schema."""
     paths = (schema.metadata or {}).get(_LARGE_VALUES, b"[]")
     return [tuple(path) for path in json.loads(paths)]
 
 
 def columns_without_dictionary(schema: pa.Schema) -> list[str]:
-    """Columns that are not worth a dictionary, by the file's own schema."""
+    """Columns that are not worth a dictionary, from the file's schema."""
     names = (schema.metadata or {}).get(_WITHOUT_DICTIONARY, b"[]")
     return [str(name) for name in json.loads(names)]
 
@@ -103,7 +102,7 @@ def _largest_row(table: pa.Table) -> int:
 
 
 def _largest_value(column: pa.ChunkedArray) -> int:
-    """Bytes that no value of the column exceeds. In the worst case the longest list has the largest element."""
+    """Upper bound of a value's bytes. In the worst case the longest list has the largest element."""
     kind = column.type
     if _has_bytes(kind):
         return _max(pc.binary_length(column))
@@ -117,7 +116,7 @@ def _largest_value(column: pa.ChunkedArray) -> int:
 
 
 def _sort_bytes(column: pa.ChunkedArray | pa.Array) -> int:
-    """About what the values take as Spark sorts them: each a word of 8 bytes, what has no fixed width besides."""
+    """Estimate of the values' size in Spark's sort: 8 bytes each, plus the bytes of types without a fixed width."""
     kind = column.type
     if pa.types.is_list(kind):
         return 3 * _WORD_BYTES * len(column) + _sort_bytes(pc.list_flatten(column))
@@ -153,7 +152,7 @@ def _has_bytes(kind: pa.DataType) -> bool:
 
 
 def _max(lengths: pa.ChunkedArray) -> int:
-    return int(pc.max(lengths).as_py() or 0)  # there is no largest of none
+    return int(pc.max(lengths).as_py() or 0)  # null without any value
 
 
 def _row_groups(table: pa.Table) -> Iterator[pa.Table]:

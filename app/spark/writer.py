@@ -1,7 +1,7 @@
 """Spark in local mode: the session's life and the partitioned write (step 3). The only importer of PySpark.
 
-One dedicated thread makes every call, because each Python thread that touches Spark keeps a JVM thread for good, and
-because py4j waits for ever: with the call on its own thread the caller can wait with a deadline.
+One thread makes all calls: each Python thread that calls Spark keeps a JVM thread forever. py4j has no time-out, so the
+caller waits for this thread with a deadline.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class SparkWriter:
         scratch: a private folder of this process; everything below it may be wiped.
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
         row_group_rows: most rows of one row group.
-        job_seconds: the time that Spark may take for one call, before it counts as hanging.
+        job_seconds: time limit for one call of Spark.
 
     Attributes:
         lost: gets the error once the JVM has died or hangs.
@@ -83,7 +83,7 @@ class SparkWriter:
         self._writes = 0
 
     def start(self) -> Future[None]:
-        """Begin to start the JVM and write a small batch, which warms it up and proves that the scratch folder works.
+        """Begin to start the JVM and write a small batch, which warms it up and tests the scratch folder.
 
         The future fails with ``ConfigError`` (no usable Java, too little memory), with ``SparkLostError`` if Java is
         killed, crashes or does not come up in time, or with ``FatalError``.
@@ -92,12 +92,12 @@ class SparkWriter:
 
     @property
     def is_up(self) -> bool:
-        """Whether Spark has started, so that a batch would be written at once."""
+        """Whether Spark has started."""
         return self._is_up
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM starts, or runs and answers, as far as is known without asking it."""
+        """Whether the JVM starts or runs, as far as is known without a call."""
         return not self.lost.done() and (self._process is None or self._process.poll() is None)
 
     def jvm_pid(self) -> int | None:
@@ -114,9 +114,9 @@ class SparkWriter:
     def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
         """Write one Parquet file per group of the staged batch below the new folder ``out``.
 
-        Rows are ordered by the sort column upwards, NaN above all numbers and nulls last: for readers that skip row
-        groups by their bounds, the nulls are together in the last ones. The offsets of the staged batch go into the
-        footers; see ``app.spark.batch_offsets``.
+        Rows are in ascending order of the sort column, with NaN above all numbers and nulls last. So the last row
+        groups have all nulls, and readers skip others by their bounds. The batch's offsets go into the footers; see
+        ``app.spark.batch_offsets``.
 
         Raises:
             SparkLostError: the JVM died, or the job took longer than its deadline.
@@ -125,7 +125,7 @@ class SparkWriter:
         return self._call(lambda: self._write(staged, out), "writing a batch with Spark")
 
     def write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
-        """Write these columns of a Parquet file, all rows in their order, as the one file below the new folder ``out``.
+        """Write these columns of a Parquet file, in the order of its rows, as one file below the new folder ``out``.
 
         Args:
             source: uncompressed.
@@ -139,7 +139,7 @@ class SparkWriter:
         return self._call(lambda: self._write_whole(source, columns, out, offsets), "writing a file with Spark")
 
     def close(self) -> None:
-        """End the JVM at once: all it holds is in the scratch folder, which goes with it."""
+        """End the JVM at once: it has files only in the scratch folder, which is deleted."""
         self._closing.set()
         if self._process is not None:
             self._process.kill()
@@ -154,7 +154,7 @@ class SparkWriter:
         except FutureTimeout:
             raise self._declare_lost(doing, f"no answer from Java for {self._job_seconds:.0f} s") from None
         except (Py4JError, PySparkException, OSError) as error:
-            # py4j lets a refused connection through as the ConnectionError it is.
+            # py4j raises ConnectionError unchanged for a refused connection.
             if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):
                 raise self._declare_lost(doing, self._death_or(error)) from None
             raise FatalError(doing, _reason(error), _hint(error)) from None
@@ -196,7 +196,7 @@ class SparkWriter:
     def _start_java(self) -> None:
         with java_log() as descriptor:
             started = start_java(find_java(), self._heap, self._scratch, descriptor)
-        # It is known, and can be ended, before a session begins to write into the scratch folder.
+        # Set before a session writes into the scratch folder, so that close() can end it.
         self._process = started.process
         if self._closing.is_set():  # close() came too early to know it
             self._process.kill()
@@ -225,8 +225,8 @@ class SparkWriter:
         schema = read_staged_schema(staged.path)
         frame = self._read(staged.path, schema)
         frame = _with_offsets(frame, staged.offsets)
-        # Spark sorts by the group column, stably, so rows keep the order of arrival inside each file. It leaves that
-        # sort out where the rows come in such an order already. A second key would end its radix sort.
+        # Spark's sort by the group column is stable, so rows keep the order of arrival inside each file. Spark skips it
+        # for rows already in that order. A second key would disable its radix sort.
         if staged.sort_column is not None:
             frame = frame.sortWithinPartitions(
                 _column(staged.group_column), _column(staged.sort_column).asc_nulls_last()
@@ -237,7 +237,7 @@ class SparkWriter:
         return _collect(staged, out)
 
     def _give_back(self) -> None:
-        """Objects of py4j are in cycles, and those of Java live as long: where few rows come, nothing else collects."""
+        """Free py4j's cyclic objects, and the Java objects they hold: with few rows nothing else collects them."""
         self._writes += 1
         if self._writes % _WRITES_BETWEEN_COLLECTIONS == 0:
             gc.collect(1)
@@ -248,7 +248,7 @@ class SparkWriter:
         return f"Spark {self._session.version} in Java {java}"
 
     def _write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
-        # No sort: that of a big file goes through the disk, and would not keep the order.
+        # No sort: Spark sorts a big file on disk, and would not keep the order.
         frame = self._read(source, pq.read_schema(source)).select(*map(_column, columns))
         _with_offsets(frame, offsets).write.parquet(str(out))
         [written] = out.glob("*.parquet")
@@ -258,8 +258,8 @@ class SparkWriter:
         """A staged file as one task."""
         assert self._session is not None  # noqa: S101 - start() came first
         reader = self._session.read
-        # A given schema spares a job per batch: Spark would start one to read it from the file's footer. It must where
-        # PySpark lacks a type's counterpart: for uint64, which Spark itself takes for decimal(20, 0).
+        # A given schema saves a job per batch, which would read it from the file's footer. PySpark has no type for
+        # uint64, so there Spark reads the footer and takes it as decimal(20, 0).
         with contextlib.suppress(PySparkTypeError):
             reader = reader.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
         return reader.parquet(str(path))
@@ -272,7 +272,7 @@ class SparkWriter:
                 return
 
     def _has_ended(self) -> bool:
-        """Whether the JVM is gone. Its connections break some moments before the system reports its end."""
+        """Whether the JVM has ended. Its connections break some moments before the system reports it."""
         try:
             return self._process is None or self._process.wait(_ENDING_SECONDS) is not None
         except TimeoutExpired:
@@ -299,12 +299,12 @@ class SparkWriter:
 
 
 def _column(name: str) -> Column:
-    """The column of this very name, which may have dots in it."""
+    """The column with this name, which may contain dots."""
     return col("`" + name.replace("`", "``") + "`")
 
 
 def _with_offsets(frame: DataFrame, offsets: Sequence[OffsetRange]) -> DataFrame:
-    """The frame with the offsets noted at its first column, if there are any."""
+    """The frame with the offsets, if there are any, as metadata of its first column."""
     if not offsets:
         return frame
     first = frame.columns[0]
@@ -313,7 +313,7 @@ def _with_offsets(frame: DataFrame, offsets: Sequence[OffsetRange]) -> DataFrame
 
 
 def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:
-    """The written files in the order of their groups, each checked against the rows that were staged for it."""
+    """The written files in the order of their groups, each checked against its staged rows."""
     files = []
     for index, group in enumerate(staged.groups):
         written = list((out / f"{staged.group_column}={index}").glob("*.parquet"))

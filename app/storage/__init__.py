@@ -1,1 +1,1 @@
-"""One bucket or folder: put, list, read, write under a condition. One contract (``base``), one package per SDK."""
+"""One bucket or folder: put, list, read, write under a condition. ``base`` is the contract; each SDK has a package."""

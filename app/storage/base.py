@@ -1,4 +1,4 @@
-"""The interface of a store, and what all stores have in common."""
+"""The interface of a store."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as the store lists it; ``size`` in bytes, ``last_modified`` with its zone (UTC)."""
+    """An entry of a listing; ``size`` in bytes, ``last_modified`` in UTC."""
 
     key: str
     size: int
@@ -18,21 +18,21 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A small object read whole; ``etag`` names this very version of it."""
+    """A small object read whole; ``etag`` names its version."""
 
     body: bytes
     etag: str
 
 
 class ChangedError(Exception):
-    """A conditional write was refused: the object is not the version that it was to replace."""
+    """A conditional write was refused: the stored object has another version than the expected one."""
 
 
 class ObjectStore(Protocol):
-    """A flat space of keys with ``/`` in them.
+    """One bucket or folder; keys may contain ``/``. Several threads may call it.
 
-    Every method may raise ``RetryableError`` (time-outs, throttling, an outage), ``FatalError`` (rights, a bucket that
-    is gone) or ``ConfigError`` (no credentials, a bucket in another region). All are safe to call from several threads.
+    Every method may raise ``RetryableError`` (time-outs, throttling, an outage), ``FatalError`` (rights, a deleted
+    bucket) or ``ConfigError`` (no credentials, a bucket in another region).
     """
 
     @property
@@ -41,57 +41,57 @@ class ObjectStore(Protocol):
         ...
 
     def connect(self, prefix: str) -> None:
-        """Prove that the bucket (or folder) is there and can be listed; create it when missing and allowed.
+        """Check that the bucket (or folder) exists and can be listed; create a missing one if allowed.
 
         Args:
-            prefix: what keys start with that will be written. Rights may end there, so nothing else is listed.
+            prefix: start of all keys to be written. Rights may end there, so nothing else is listed.
         """
         ...
 
     def probe_conditions(self, prefix: str) -> None:
-        """Find out whether conditional writes are honoured; a store that ignores them is logged, and worked around.
+        """Find out whether the store honours conditional writes; log and work around one that ignores them.
 
         Args:
-            prefix: what the key of the object starts with that is written and deleted for it.
+            prefix: start of the key of the test object, which is deleted again.
         """
         ...
 
     @property
     def refuses_overwrites(self) -> bool:
-        """Whether ``upload`` is refused where another object is; known after ``probe_conditions``."""
+        """Whether the store refuses an ``upload`` over another object; known after ``probe_conditions``."""
         ...
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Store the file under ``key``, where nothing is; a lost answer is read back, as by ``write``.
+        """Store the file under the unused ``key``; a lost answer is checked by a read, as in ``write``.
 
-        Once this returns, the object is durable; readers see all of it or nothing. A store that does not refuse
-        overwrites puts the file in place of what is there.
+        Once this returns, the object is durable; readers see all of it or nothing. A store without conditional writes
+        overwrites an existing object.
 
         Raises:
-            ChangedError: another object is there.
+            ChangedError: the key has another object.
         """
         ...
 
     def overwrite(self, key: str, body: bytes) -> None:
-        """Store a small object in place of whatever is there."""
+        """Store a small object unconditionally."""
         ...
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield the objects whose key starts with ``prefix``, in the order of their keys, page by page."""
+        """Yield the objects below ``prefix`` in the order of their keys, page by page."""
         ...
 
     def read(self, key: str) -> Document | None:
-        """Read a small object, or ``None`` when there is none."""
+        """Read a small object; ``None`` if it does not exist."""
         ...
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Read up to ``length`` bytes from ``start``, which lies inside the object; fewer where the object ends."""
+        """Read up to ``length`` bytes from ``start``, a position inside the object."""
         ...
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        """Store a small object only if it still is the version ``replaces`` (``None``: only if there is none).
+        """Store a small object only if the stored version is ``replaces`` (``None``: only if there is no object).
 
-        An answer that was lost is read back: when the object holds this body, it was written.
+        After a lost answer the object is read: if it has this body, the write took place.
 
         Returns:
             The new version's ETag.
@@ -102,13 +102,13 @@ class ObjectStore(Protocol):
         ...
 
     def download(self, key: str, path: Path) -> str:
-        """Copy the object into a local file and return the ETag of the version that was copied."""
+        """Copy the object into a local file and return the ETag of that version."""
         ...
 
     def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
-        """Store the file under ``key`` only if the object there still is the version ``replaces``.
+        """Store the file under ``key`` only if the stored version is ``replaces``.
 
-        Readers see the old object or the new one, whole. A lost answer is read back, as by ``write``.
+        Readers see the whole old object or the whole new one. A lost answer is checked by a read, as in ``write``.
 
         Raises:
             ChangedError: the object was changed or deleted meanwhile.
@@ -116,13 +116,13 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Delete the object; one that is not there counts as deleted."""
+        """Delete the object; a missing one counts as deleted."""
         ...
 
 
 @runtime_checkable
 class Finder(Protocol):
-    """A store that finds one object otherwise than by a listing."""
+    """A store that finds an object without a listing."""
 
     def find(self, key: str) -> StoredObject | None:
         """The object with this key, or ``None``."""
@@ -130,17 +130,17 @@ class Finder(Protocol):
 
 
 def find(store: ObjectStore, key: str) -> StoredObject | None:
-    """The object with this key, or ``None``. A listing is asked: refusals to a HEAD have no body that says why."""
+    """The object with this key, or ``None``. Uses a listing: a refused HEAD has no body with the reason."""
     if isinstance(store, Finder):
         return store.find(key)
     return next((found for found in store.list(key) if found.key == key), None)
 
 
-CHUNK = 1 << 20  # bytes of a file in memory at once
+CHUNK = 1 << 20  # bytes per read of a file
 
 _TYPES = {".parquet": "application/vnd.apache.parquet", ".json": "application/json"}
 
 
 def content_type(key: str) -> str:
-    """The ``Content-Type`` to store an object with."""
+    """The ``Content-Type`` for the key."""
     return _TYPES.get(Path(key).suffix, "application/octet-stream")

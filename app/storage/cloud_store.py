@@ -1,4 +1,4 @@
-"""A bucket behind an SDK: everything that S3, Google Cloud Storage and Azure do alike."""
+"""A bucket behind an SDK: the common part of S3, Google Cloud Storage and Azure."""
 
 import os
 from abc import ABC, abstractmethod
@@ -15,22 +15,22 @@ from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replac
 from app.storage.os_errors import os_translated
 from app.storage.probe import own_object
 
-_Content = bytes | Path  # of a small object, or of a file
+_Content = bytes | Path  # a small object, or a file
 
 
 class UnexpectedAnswerError(Exception):
-    """An answer that no sound store gives, such as the web page of a proxy with status 200."""
+    """No store gives such an answer; a proxy's web page with status 200 is one."""
 
 
 class MissingBucketError(FatalError):
-    """The bucket is not there."""
+    """The bucket does not exist."""
 
 
 class Sink(Protocol):
     """Takes the bytes of an object as they arrive."""
 
     def write(self, data: bytes, /) -> int:
-        """Take all of them, and return how many they are."""
+        """Take all bytes and return their number."""
         ...
 
 
@@ -39,7 +39,7 @@ class CloudStore(ABC):
 
     Args:
         uri: the bucket's address.
-        proxy_hint: what to check where somebody else than the store answers.
+        proxy_hint: the hint where a proxy answers instead of the store.
     """
 
     def __init__(self, uri: str, proxy_hint: str) -> None:
@@ -52,32 +52,32 @@ class CloudStore(ABC):
 
     @abstractmethod
     def _translated(self, doing: str, key: str, /) -> AbstractContextManager[None]:
-        """Raise errors of the SDK from inside as ``ConnectorError``; ``MissingBucketError`` where that is the cause."""
+        """Translate errors of the SDK to ``ConnectorError``, a missing bucket to ``MissingBucketError``."""
 
     @abstractmethod
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
-        """List page by page, in the order of keys; ``size`` is how many objects a page has at most."""
+        """List page by page in the order of keys, at most ``size`` objects a page."""
 
     @abstractmethod
     def _fetch(self, key: str, into: Sink, start: int = 0, length: int | None = None) -> Version | None:
-        """Read an object, or a part of it, piece by piece; ``None`` where there is none."""
+        """Read an object, or a part of it, in chunks; ``None`` if it does not exist."""
 
     @abstractmethod
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
-        """Store an object in place of that version; readers see all of it or nothing.
+        """Replace that version; readers see all of the new object or nothing.
 
         Raises:
-            ChangedError: something else is there.
-            NoConditionsError: the store answers that it does not know conditions.
+            ChangedError: the stored version is another one.
+            NoConditionsError: the store does not implement conditions.
         """
 
     @abstractmethod
     def _remove(self, key: str) -> None:
-        """Delete an object; one that is not there counts as deleted."""
+        """Delete an object; a missing one counts as deleted."""
 
     @property
     def _account(self) -> str:
-        """Where the bucket is, for messages, if its address does not tell."""
+        """The bucket's account, for messages; empty where the address has it."""
         return ""
 
     # --- as ``ObjectStore`` -----------------------------------------------------------------------------------------
@@ -88,9 +88,9 @@ class CloudStore(ABC):
         return self._uri
 
     def connect(self, prefix: str) -> None:
-        """Prove that the bucket is there and can be listed below the prefix.
+        """Check that the bucket exists, by a listing below the prefix.
 
-        A listing is asked for rather than the bucket itself: it takes no further right, and refusals say why.
+        A listing needs no further right, and its refusals give the reason.
         """
         try:
             self._list_one(prefix)
@@ -99,32 +99,32 @@ class CloudStore(ABC):
             self._list_one(prefix)
 
     def probe_conditions(self, prefix: str) -> None:
-        """Try conditional writes on an object of our own, and all rights that are needed; then delete it again."""
+        """Try conditional writes and all needed rights on a test object, then delete it."""
         with own_object(prefix, self.delete) as key:
             self._files.rely_on_conditions(self._probe(key))
             self.read(key)
 
     @property
     def refuses_overwrites(self) -> bool:
-        """Whether the store knows conditional writes."""
+        """Whether the store implements conditional writes."""
         return self._files.has_conditions
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Store the file under ``key``, where nothing is; readers see the whole object or none."""
+        """Store the file under the unused ``key``; readers see the whole object or none."""
         version = self._files.create(key, path)
         return StoredObject(key, path.stat().st_size, version.last_modified)
 
     def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
-        """Store the file in place of the version ``replaces``; a lost answer is found out by reading."""
+        """Replace the version ``replaces`` by the file; a lost answer is checked by a read."""
         version = self._files.write(key, path, replaces)
         return StoredObject(key, path.stat().st_size, version.last_modified)
 
     def overwrite(self, key: str, body: bytes) -> None:
-        """Store a small object in place of whatever is there."""
+        """Store a small object unconditionally."""
         self._put("writing", key, body, WHATEVER_IS_THERE)
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        """Store a small object in place of the version ``replaces``; a lost answer is found out by reading."""
+        """Replace the version ``replaces`` by a small object; a lost answer is checked by a read."""
         return self._documents.write(key, body, replaces).etag
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
@@ -138,15 +138,15 @@ class CloudStore(ABC):
             yield from page
 
     def read(self, key: str) -> Document | None:
-        """Read a small object, or ``None`` when there is none."""
+        """Read a small object; ``None`` if it does not exist."""
         body = BytesIO()
         with self._doing("reading", key):
             found = self._fetch(key, body)
         return Document(body.getvalue(), found.etag) if found else None
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Read up to ``length`` bytes from ``start``, which lies inside the object; fewer where the object ends."""
-        if not length:  # a range of no bytes cannot be asked for
+        """Read up to ``length`` bytes from ``start``, a position inside the object."""
+        if not length:  # HTTP has no empty range
             return b""
         body = BytesIO()
         with self._doing("reading", key) as doing:
@@ -154,7 +154,7 @@ class CloudStore(ABC):
         return body.getvalue()
 
     def download(self, key: str, path: Path) -> str:
-        """Copy the object into a local file; nothing is left of one that does not arrive whole."""
+        """Copy the object into a local file; remove an incomplete one."""
         with self._doing("downloading", key) as doing:
             try:
                 with path.open("wb") as file:
@@ -164,7 +164,7 @@ class CloudStore(ABC):
                 raise
 
     def delete(self, key: str) -> None:
-        """Delete the object; one that is not there counts as deleted."""
+        """Delete the object; a missing one counts as deleted."""
         with self._doing("deleting", key):
             self._remove(key)
 
@@ -172,7 +172,7 @@ class CloudStore(ABC):
 
     @contextmanager
     def _doing(self, verb: str, key: str = "") -> Iterator[str]:
-        """Translate errors from inside; yields how they say what was being done."""
+        """Translate errors raised inside; yields the operation in their words."""
         doing = f"{verb} {self._uri}{f'/{key}' if key else ''}{self._account}"
         try:
             with os_translated(doing), self._translated(doing, key):
@@ -184,15 +184,15 @@ class CloudStore(ABC):
         with self._doing("connecting to") as doing:
             try:
                 next(self._pages(prefix, size=1), None)
-            except UnexpectedAnswerError as error:  # who answers all with 200 loses every upload
+            except UnexpectedAnswerError as error:  # a server that answers 200 to everything would lose every upload
                 raise ConfigError(doing, str(error), self._proxy_hint) from error
 
     def _create_bucket(self, missing: MissingBucketError) -> None:
-        """Create the bucket; refuses to, unless a subclass can."""
+        """Create the bucket where a subclass can; raises ``missing`` otherwise."""
         raise ConfigError(missing.doing, missing.cause, missing.hint) from missing
 
     def _probe(self, key: str) -> bool:
-        """Leave an object there; returns whether conditions hold for files of any size."""
+        """Write the object; returns whether conditions hold for files of any size."""
         return self._documents.probe(key, b"{}", b'{"second": true}')
 
     def _put(self, verb: str, key: str, content: _Content, replaces: Replaces) -> Version:
@@ -209,7 +209,7 @@ class CloudStore(ABC):
 
 
 class _Comparison:
-    """Compares the bytes that arrive with those of a file; keeps none of them."""
+    """Compares arriving bytes with a file, and keeps none of them."""
 
     def __init__(self, ours: BinaryIO) -> None:
         self._ours = ours
@@ -220,7 +220,7 @@ class _Comparison:
         return len(data)
 
     def is_same(self) -> bool:
-        """Whether all bytes came that the file has, and no others."""
+        """Whether exactly the bytes of the file arrived."""
         return self._same and not self._ours.read(1)
 
 

@@ -1,4 +1,4 @@
-"""Conditional writes: several writers replace each other's versions of an object, one at a time."""
+"""Conditional writes: a writer replaces only the version of an object that it has read."""
 
 import logging
 from collections.abc import Callable
@@ -16,20 +16,20 @@ _Body = TypeVar("_Body")
 
 
 class Whatever(Enum):
-    """Stands for any version, or none."""
+    """Any version, or none."""
 
     IS_THERE = "is there"
 
 
 WHATEVER_IS_THERE: Final = Whatever.IS_THERE
 
-# The version that a write is to replace: one that was seen, none (the object must not be there), or whatever is there.
+# The version to replace: a known one, none (the object must not exist), or any.
 Replaces = str | None | Literal[Whatever.IS_THERE]
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a stored object; ``etag`` is what ``Document.etag`` is."""
+    """One version of a stored object; ``etag`` as in ``Document``."""
 
     etag: str
     last_modified: datetime
@@ -37,28 +37,27 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The version that is stored, and whether it holds the body that the writer wants to write."""
+    """The stored version, and whether it has the writer's body."""
 
     version: Version
     is_ours: bool
 
 
 class NoConditionsError(Exception):
-    """The store answers that it does not know conditional requests (Backblaze B2: 501)."""
+    """The store does not implement conditional requests (Backblaze B2 answers 501)."""
 
 
 class ConditionalWriter(Generic[_Body]):
-    """Writes an object only where it still is the version that the writer saw.
+    """Writes an object only if its stored version is the expected one.
 
-    An answer that was lost must look neither like a failure nor like somebody else's version, and the store's library
-    may have sent the request twice by itself. So after every answer but "done", the object is read: when it holds our
-    body, it is written.
+    A lost answer is neither a failure nor another writer's version, and an SDK may send a request twice.
+    So after every answer but success the object is read: if it has our body, the write took place.
 
     Args:
         uri: the bucket's address, for messages.
-        put: stores a body under a key in place of the version to replace, and returns the new version. Raises
-            ``ChangedError`` where something else is there, and ``NoConditionsError``.
-        look: reads an object and compares it with a body, ``None`` where there is none.
+        put: replaces a version by a body and returns the new version. Raises ``ChangedError`` and
+            ``NoConditionsError``.
+        look: reads an object and compares it with a body; ``None`` if it does not exist.
     """
 
     def __init__(
@@ -70,15 +69,15 @@ class ConditionalWriter(Generic[_Body]):
         self._uri = uri
         self._put = put
         self._look = look
-        self._conditions: bool | None = None  # None: not tried, and used until the store says that it knows none
+        self._conditions: bool | None = None  # None: not tried; used until the store refuses them
 
     @property
     def has_conditions(self) -> bool:
-        """Whether the store itself refuses what does not replace the version that is named."""
+        """Whether the store itself refuses to replace another version than the named one."""
         return self._conditions is not False
 
     def create(self, key: str, body: _Body) -> Version:
-        """As ``ObjectStore.upload``. After an error that may pass the caller tries again, and then this looks."""
+        """As ``ObjectStore.upload``. After a retryable error the caller retries, and the retry reads the object."""
         if not self.has_conditions:
             return self._put(key, body, WHATEVER_IS_THERE)
         return self._put_or_find(key, body, None, ChangedError)
@@ -88,18 +87,18 @@ class ConditionalWriter(Generic[_Body]):
         return self._put_or_find(key, body, replaces, ChangedError, RetryableError)
 
     def probe(self, key: str, first: _Body, second: _Body) -> bool:
-        """Replace a version that is gone, and write where nothing may be: a store that does is one without conditions.
+        """Try to replace an old version, and to create an existing object; a store with conditions refuses both.
 
-        Some stores know one of the two conditions and ignore the other without a word.
+        Some stores implement one of the two conditions and silently ignore the other.
 
         Returns:
-            Whether conditions hold here; if not, ``write`` reads and checks from now on.
+            Whether conditions hold; if not, ``write`` reads and checks from now on.
         """
         try:
             gone = self._put(key, first, None).etag
             self._put(key, second, gone)
             hold = self._is_refused(key, first, gone) and self._is_refused(key, first, None)
-        except ChangedError:  # of what the store's library has written itself, before it sent the request again
+        except ChangedError:  # the SDK sent the request twice, and the first one succeeded
             hold = True
         except NoConditionsError:
             hold = False
@@ -109,7 +108,7 @@ class ConditionalWriter(Generic[_Body]):
         return hold
 
     def rely_on_conditions(self, hold: bool) -> None:
-        """Take the result of a probe; without conditions, this reads and checks before each write from now on."""
+        """Take the result of a probe; without conditions, each write reads and checks first."""
         self._conditions = hold
 
     def _is_refused(self, key: str, body: _Body, replaces: str | None) -> bool:
@@ -120,7 +119,7 @@ class ConditionalWriter(Generic[_Body]):
         return False
 
     def _put_or_find(self, key: str, body: _Body, replaces: str | None, *in_doubt: type[Exception]) -> Version:
-        """Put; after an error that leaves the outcome in doubt, count our own body as written."""
+        """Put; after an error with an unknown outcome, count our own body as written."""
         try:
             return self._put_in_place_of(key, body, replaces)
         except in_doubt:
@@ -134,7 +133,7 @@ class ConditionalWriter(Generic[_Body]):
             try:
                 return self._put(key, body, replaces)
             except NoConditionsError as error:
-                if self._conditions:  # somebody on the way says so, and the store has shown otherwise
+                if self._conditions:  # a proxy says so; the store has implemented them
                     cause = "the answer is that conditional writes are not implemented, and they were at the start"
                     raise RetryableError(f"writing {self._uri}/{key}", cause) from error
                 self._conditions = False
@@ -153,5 +152,5 @@ class ConditionalWriter(Generic[_Body]):
 
 
 def changed(uri: str, key: str) -> ChangedError:
-    """The refusal of a conditional write."""
+    """The error of a refused conditional write."""
     return ChangedError(f"{uri}/{key} is not the version that was to be replaced")

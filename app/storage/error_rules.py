@@ -1,4 +1,4 @@
-"""What a refusal of a store means: each SDK has a table of rules, and all are read in the same way."""
+"""Rules that map a store's refusals to errors; each SDK has a table of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from app.http_headers import retry_after
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The class of the error that a refusal becomes, and what to do about it."""
+    """The error class for a refusal, and its hint."""
 
     error: type[ConnectorError]
     hint: str = ""
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same request may pass a moment later."""
+        """Whether the error is retryable."""
         return issubclass(self.error, RetryableError)
 
     def apply(self, doing: str, cause: str, headers: Mapping[str, str], hint: str = "") -> ConnectorError:
-        """The error about ``doing``; ``hint`` is for a rule without one, and ``headers`` are in lower case."""
+        """Make the error; ``hint`` is for a rule without one, names in ``headers`` are in lower case."""
         if self.may_pass:
             return RetryableError(doing, cause, self.hint or hint, retry_after=retry_after(headers))
         return self.error(doing, cause, self.hint or hint)
@@ -36,9 +36,9 @@ class ErrorRules:
     """The rules of one kind of store.
 
     Args:
-        by_name: by what the store calls the error.
-        passing: HTTP statuses that may pass, beside those of servers (5xx).
-        lasting: those of servers that do not.
+        by_name: rules by the store's error code.
+        passing: retryable HTTP statuses beside 5xx.
+        lasting: the 5xx statuses that are not retryable.
     """
 
     by_name: Mapping[str, Rule]
@@ -46,7 +46,7 @@ class ErrorRules:
     lasting: frozenset[int] = frozenset({HTTPStatus.NOT_IMPLEMENTED})
 
     def find(self, name: str, status: int) -> Rule | None:
-        """The rule for a refusal, ``None`` where there is none. What may pass by its status does so by any name."""
+        """The rule for a refusal, or ``None``. A retryable status counts before the name."""
         rule = self.by_name.get(name)
         if rule is not None and rule.may_pass:
             return rule

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 
 from app.errors import ConnectorError, FatalError, RetryableError
 
-# May pass by itself: a network file system whose server restarts (EIO is what a soft NFS mount says after its
-# time-out, ESTALE what it says once the server lost its state), a drive that is unmounted for a moment, a burst of
-# open files.
+# A network file system whose server restarts, a drive unmounted for a moment, a burst of open files. A soft NFS mount
+# gives EIO after its time-out, and ESTALE once the server has lost its state.
 _PASSING = frozenset(
     {
         errno.EAGAIN,
@@ -37,7 +36,7 @@ _HINTS = {
 
 @contextmanager
 def os_translated(doing: str) -> Iterator[None]:
-    """Raise an ``OSError`` from inside as a ``ConnectorError`` about ``doing``."""
+    """Translate an ``OSError`` raised inside to a ``ConnectorError`` about ``doing``."""
     try:
         yield
     except OSError as error:
@@ -45,7 +44,7 @@ def os_translated(doing: str) -> Iterator[None]:
 
 
 def translate(error: OSError, doing: str) -> ConnectorError:
-    """The error as the user is to see it, retryable or not."""
+    """Translate one error to a ``ConnectorError``."""
     cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error)
     if error.errno == errno.ENOSPC:
         return RetryableError(doing, cause, "Free some space on that disk")

@@ -1,4 +1,4 @@
-"""Tries out a store with an object of our own, and deletes it afterwards."""
+"""Tests a store with an object of our own, and deletes it."""
 
 import contextlib
 import secrets
@@ -11,16 +11,16 @@ _FIRST, _SECOND = b'{"probe": 1}', b'{"probe": 2}'
 
 
 def try_out(store: ObjectStore, prefix: str) -> None:
-    """Prove that the store keeps, replaces, gives back, lists and deletes objects, and does so on condition.
+    """Check that the store writes, reads, lists and deletes objects, and honours conditions.
 
-    What the store can do without conditional requests, it does from now on: see ``ObjectStore.probe_conditions``.
+    A store without conditional requests is worked around from now on: see ``ObjectStore.probe_conditions``.
 
     Args:
         store: connected.
-        prefix: what the key of the object starts with.
+        prefix: start of the test object's key.
 
     Raises:
-        ConnectorError: of the step that fails.
+        ConnectorError: a step fails.
     """
     store.probe_conditions(prefix)
     with own_object(prefix, store.delete) as key:
@@ -31,20 +31,20 @@ def try_out(store: ObjectStore, prefix: str) -> None:
 
 @contextlib.contextmanager
 def own_object(prefix: str, delete: Callable[[str], None]) -> Iterator[str]:
-    """Delete an object that is written only to try something, however the try ends.
+    """Delete a test object, whether the test succeeds or fails.
 
     Args:
-        prefix: what its key starts with.
+        prefix: start of its key.
         delete: as ``ObjectStore.delete``.
 
     Yields:
-        Its key, which nobody else uses.
+        Its unique key.
     """
     key = f"{prefix}probe-{secrets.token_hex(8)}.json"
     try:
         yield key
     except BaseException:
-        with contextlib.suppress(ConnectorError):  # what went wrong first is what the user has to know
+        with contextlib.suppress(ConnectorError):  # the user needs the first error
             delete(key)
         raise
     delete(key)

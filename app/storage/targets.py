@@ -1,4 +1,4 @@
-"""The address of each kind of store, and the access to it. No SDK is imported: settings are read before that."""
+"""Address and credentials of each kind of store. Imports no SDK: settings are read first."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ class S3Target:
 
     @property
     def uri(self) -> str:
-        """``s3://bucket``, on whatever endpoint: what readers and the catalog expect of every S3-compatible store."""
+        """``s3://bucket`` on any endpoint: readers and the catalog expect it of every S3-compatible store."""
         return f"s3://{self.bucket}"
 
 
@@ -59,9 +59,9 @@ class AzureTarget:
         container: the container's name.
         account: the storage account's name; not needed where ``endpoint_url`` or ``connection_string`` has it.
         endpoint_url: the address of the account's blob service, where it is not ``<account>.blob.core.windows.net``.
-        connection_string: as the portal shows it; everything else is taken from it then.
+        connection_string: as the portal shows it; all else is then taken from it.
         key: one of the account's keys.
-        sas_token: a shared access signature. Without it and without a key, an identity of this machine is looked for:
+        sas_token: a shared access signature. Without it and without a key, an identity of this machine is used:
             environment, workload identity, managed identity, the Azure CLI.
     """
 
@@ -74,13 +74,13 @@ class AzureTarget:
 
     @property
     def uri(self) -> str:
-        """``az://container``; which account it is in, readers know from their own settings."""
+        """``az://container``; readers take the account from their own settings."""
         return f"az://{self.container}"
 
 
 @dataclass(frozen=True, slots=True)
 class LocalTarget:
-    """A folder of this machine; a missing one is created."""
+    """A folder of this machine, created if missing."""
 
     folder: Path
 

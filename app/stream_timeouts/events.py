@@ -26,7 +26,7 @@ Hook = Callable[[bytes], object]
 
 
 def as_text(key: bytes) -> str:
-    """A key for people, whatever its bytes are."""
+    """A readable form of any key."""
     return key.decode("utf-8", errors="replace")
 
 
@@ -52,7 +52,7 @@ class EventTopic:
         self._log_again_at = 0.0
 
     def send(self, key: bytes) -> None:
-        """Send the event of this key; what cannot be sent is dropped with a warning."""
+        """Send the event of this key; drop it with a warning on an error."""
         event = {"ts_ms": int(time.time() * 1000), "stream": as_text(key), "event": "stream_timeout"}
         self._under_way += 1
         try:
@@ -64,12 +64,12 @@ class EventTopic:
             self._lose(str(error))
 
     def turn(self) -> None:
-        """Take in the answers that have come."""
+        """Process the answers received so far."""
         if self._under_way:
             self._producer.poll(0)
 
     def close(self) -> None:
-        """Wait a moment for the answers that are still to come."""
+        """Wait a moment for outstanding answers."""
         if self._under_way and self._producer.flush(_FLUSH_SECONDS):
             self._lost += self._under_way
         if self._lost:

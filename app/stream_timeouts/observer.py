@@ -1,4 +1,4 @@
-"""Observes the sink for stream timeouts: restarts the timer of each key whose record came."""
+"""Observes the sink for stream timeouts: restarts the timer of each arriving key."""
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import methodcaller
@@ -27,7 +27,7 @@ class RawKeys(Deserializer):
         self.last: bytes | None = None
 
     def __call__(self, value: bytes, ctx: SerializationContext) -> Any:
-        """The key that these bytes stand for."""
+        """Deserialize the key and keep its bytes."""
         self.topic, self.last = ctx.topic, value
         return self._deserialize(value, ctx)
 
@@ -35,7 +35,7 @@ class RawKeys(Deserializer):
 class KeyObserver:
     """Restarts the timers of the keys whose records come to the sink.
 
-    What counts are records that the sink gets, as rows or as bad ones; those that ``transform()`` drops do not.
+    Only records that reach the sink count, as rows or as bad records; those dropped by ``transform()`` do not.
 
     Args:
         tracker: has the timers.

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 # A key's place in a dict that has just grown (84 bytes), and what Python adds to its bytes (46).
 _KEY_OVERHEAD = 130
-# The time between two turns of the consumer's loop that counts at most. A turn that takes longer was held up.
+# Most counted time between two turns of the consumer's loop; a longer turn was held up.
 _LONGEST_TURN_SECONDS = 1.0
 _SHORTEST_CHECK_SECONDS, _LONGEST_CHECK_SECONDS = 0.1, 1.0
 _CHECKS_IN_TIMEOUT = 5

@@ -1,8 +1,7 @@
 """Updates index files (``.vidx/``) and the catalog for files that ``rewrite`` replaces, if need be in a later run.
 
-A file that is replaced has the table's schema, so no later run would come back to it. Whoever dies in between, or does
-not learn whether it was replaced, leaves a note of it, written before. Each run has one:
-``<table>/_journal/rewrite-<random>.json``.
+A replaced file has the table's schema, so no later run would find it. So each run writes a note before it replaces a
+file, and a run that is cut off leaves it: ``<table>/_journal/rewrite-<random>.json``.
 """
 
 import json
@@ -30,7 +29,7 @@ _LONGEST_RUN = timedelta(days=1)  # between a note and the replacement that it i
 
 
 class Note(NamedTuple):
-    """A note that the version ``replaces`` of a file is about to be replaced, or was.
+    """A note about the replacement of a file's version ``replaces``, written before it.
 
     ``name`` and ``etag`` are the note's own; ``catalog`` says whether a catalog was to be updated.
     """
@@ -49,7 +48,7 @@ class ReplacedFiles:
     Args:
         store, table_root: where the table is.
         registrar: updates the catalog.
-        virtual_columns: those of the partition columns that have no folders.
+        virtual_columns: partition columns without folders.
         stats_columns: the only columns with zone maps; ``None`` for all that can have them.
     """
 
@@ -71,7 +70,7 @@ class ReplacedFiles:
         self._is_updated = True
 
     def note(self, key: str, etag: str) -> None:
-        """Note that this version of a file is about to be replaced; the file noted before is done."""
+        """Note this version of a file before its replacement; the file noted before is done."""
         if self._virtual or self._registrar.is_needed:
             body = _body(key=key, replaces=etag, catalog=self._registrar.is_needed)
             self._is_updated = False  # also where the answer is lost
@@ -107,7 +106,7 @@ class ReplacedFiles:
         Args:
             stored: the file.
             path: a copy of it; another file may be made beside it.
-            changed: its columns that are others than before.
+            changed: its changed columns.
             patiently: does one of the steps; ``False`` where it was given up.
 
         Returns:
@@ -174,7 +173,7 @@ def download(store: ObjectStore, key: str, path: Path) -> str | None:
 
 
 def notes(store: ObjectStore, table_root: str) -> Iterator[Note]:
-    """Yield the notes that runs have left; what cannot be read is logged and left alone."""
+    """Yield the notes of earlier runs; log and skip unreadable ones."""
     for found in store.list(_notes(table_root)):
         document = store.read(found.key)
         if document is None:

@@ -1,6 +1,6 @@
 """Rewrites one file of a table with the table's schema, and replaces the old one under the same key.
 
-At any moment readers find the old file or the new one, whole: whoever ends the process leaves a table that is readable.
+At any moment readers find the whole old file or the whole new one, even if the process is killed.
 """
 
 import logging
@@ -43,7 +43,7 @@ class WholeWriter(Protocol):
 
 
 class SkippedError(Exception):
-    """Why a file needs no rewriting any more."""
+    """A file needs no rewriting any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class Rewriter:
     Args:
         store: where the table is.
         writer: writes the new files.
-        schema: what the files are brought to.
+        schema: the table's schema.
         replaced: updates index files and the catalog.
         fixed: columns whose type the user fixed.
         scratch: a folder for copies of the file at hand: of the old one, of all its rows uncompressed, of the new one.
-        timings: how long to pause between tries to update the catalog.
+        timings: pauses between attempts to update the catalog.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ def _patiently(work: Callable[[], Any], stop: threading.Event, timings: Timings)
 
 @contextmanager
 def _finishing() -> Iterator[threading.Event]:
-    """Put signals off until the work inside is done; the event is set by one."""
+    """Defer signals until the work inside is done; a signal sets the event."""
     asked = threading.Event()
 
     def remember(_number: int, _frame: FrameType | None) -> None:

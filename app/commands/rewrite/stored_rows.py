@@ -24,7 +24,7 @@ _MOST_BYTES = 32 << 20
 
 
 class NotPossibleError(Exception):
-    """Why a file cannot be brought to the table's schema."""
+    """A file cannot be converted to the table's schema."""
 
 
 @dataclass(slots=True)
@@ -144,7 +144,7 @@ class _Converter:
 
 
 class _Values(Sequence[Any]):
-    """The values of an array, made when they are looked at."""
+    """The values of an array, converted on access."""
 
     def __init__(self, array: pa.Array) -> None:
         self._array = array
@@ -177,7 +177,7 @@ def _chunks(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordB
 def _aligned(
     first: Iterator[pa.RecordBatch], second: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Stretches of equal length of two files with as many rows, wherever their row groups end."""
+    """Chunks of equal length of two files with equal numbers of rows and other row groups."""
     other = None
     for one in first:
         rest = one

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
     from azure.core.pipeline import PipelineResponse
 
-_READ_BYTES = 256 << 10  # of an answer at once
-_RETRIES = 2  # of one request. What still fails then the pipeline tries again, and logs it
+_READ_BYTES = 256 << 10  # per read of an answer
+_RETRIES = 2  # of one request; after them the pipeline logs the error and retries
 _FIRST_PAUSE = 0.5  # the library's own is 15
 
-# Connections above the upload threads: a listing beside them, and one that is just being given back.
+# Connections beyond the upload threads: one for a listing, one on its way back into the pool.
 _SPARE_CONNECTIONS = 2
 
-# Bytes. What is larger is sent in blocks of this size, which nobody sees until a last request makes an object of
-# them. Each thread holds one in memory.
+# Larger objects are sent in blocks of this many bytes; readers see them once a last request joins them.
+# Each thread holds one block in memory.
 BLOCK = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long the client waits, in seconds: for a connection, and between two pieces of an answer."""
+    """Time-outs in seconds: to connect, and between two chunks of an answer."""
 
     connect_timeout: float = 10
     read_timeout: float = 60
@@ -42,10 +42,7 @@ LIMITS: Final = Limits()
 
 
 class MachineIdentity:
-    """Gets tokens: from the environment, for a workload identity, a managed identity, or a user of the Azure CLI.
-
-    What asks a person, or a tool that only developers have, is left out; the Azure CLI stays for local runs.
-    """
+    """Gets tokens from the environment, a workload identity, a managed identity, or (for local runs) the Azure CLI."""
 
     def __init__(self) -> None:
         from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - takes a third of a second to import
@@ -59,17 +56,17 @@ class MachineIdentity:
         )
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        """A token that is still valid, as ``azure.core.credentials.TokenCredential`` has it."""
+        """Implements ``azure.core.credentials.TokenCredential``."""
         try:
             return self._credential.get_token(*scopes, **options)
-        except (ValueError, OSError) as error:  # of an identity service that is away, or answers with a web page
+        except (ValueError, OSError) as error:  # the identity service is away, or answers with a web page
             raise ClientAuthenticationError(f"the identity service of this machine fails: {error}") from error
-        except ClientAuthenticationError as error:  # with the answer of that service, which is not the store's
+        except ClientAuthenticationError as error:  # holds an answer of the identity service, not of the store
             raise ClientAuthenticationError(error.message) from error
 
 
 def new_client(target: AzureTarget, max_workers: int, limits: Limits) -> ContainerClient:
-    """A client that raises only what ``app.storage.azure.errors`` translates; all threads may use it at once.
+    """Make a client for all threads; it raises only errors that ``app.storage.azure.errors`` translates.
 
     Raises:
         ConfigError: the credentials cannot be read.
@@ -78,9 +75,9 @@ def new_client(target: AzureTarget, max_workers: int, limits: Limits) -> Contain
     adapter = HTTPAdapter(pool_maxsize=max_workers + _SPARE_CONNECTIONS)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
-    session.auth = _as_it_is  # else a .netrc of the user's would replace what signs the request
+    session.auth = _as_it_is  # else a user's .netrc would replace the signature
     options: dict[str, Any] = {
-        # A transport that is given has its own time-outs, and those of the client count for nothing.
+        # The time-outs go to the transport: the client ignores its own where a transport is given.
         "transport": RequestsTransport(
             session=session,
             connection_timeout=limits.connect_timeout,
@@ -102,7 +99,7 @@ def new_client(target: AzureTarget, max_workers: int, limits: Limits) -> Contain
             return ContainerClient.from_connection_string(target.connection_string, target.container, **options)
         address = target.endpoint_url or f"https://{target.account}.blob.core.windows.net"
         return ContainerClient(address, target.container, _credential(target), **options)
-    except ValueError as error:  # its text names the parts of a connection string, and shows none
+    except ValueError as error:  # its text names parts of a connection string, never their values
         hint = "Check AZURE_STORAGE_CONNECTION_STRING, or AZURE_ENDPOINT_URL and AZURE_STORAGE_KEY"
         raise ConfigError(f"connecting to {target.uri}", str(error).rstrip("."), hint) from None
 
@@ -118,7 +115,7 @@ def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
 
 
 def _refuse_what_is_not_azure(answer: "PipelineResponse[Any, Any]") -> None:
-    """A web server or proxy that says 200 to everything must not look like a store that took every object."""
+    """Refuse the 200 of a web server or proxy, which would look like a stored object."""
     response = answer.http_response
     if response.status_code < requests.codes.multiple_choices and "x-ms-request-id" not in response.headers:
         raise UnexpectedAnswerError("the answer is not that of Azure Blob Storage")

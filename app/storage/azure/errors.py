@@ -43,10 +43,10 @@ _TLS_HINT = (
 _PASSING = (
     "AccountBeingCreated",
     "BlobOverwritten",
-    "ConditionNotMet",  # of a read: the object was replaced while it was read in pieces
+    "ConditionNotMet",  # in a read: the object was replaced between two chunks
     "ContainerBeingDeleted",
     "InternalError",
-    "InvalidBlobOrBlock",  # somebody else stored the object while it was sent in blocks
+    "InvalidBlobOrBlock",  # another writer stored the object while its blocks were sent
     "InvalidBlockList",
     "Md5Mismatch",
     "OperationTimedOut",
@@ -68,7 +68,7 @@ _RULES = ErrorRules(
 )
 
 _DETAILS = ("authenticationerrordetail", "reason", "headername", "queryparametername")
-_SIGNED = re.compile(r"MAC signature|string to sign", re.IGNORECASE)  # these quote the signature
+_SIGNED = re.compile(r"MAC signature|string to sign", re.IGNORECASE)  # such messages quote the signature
 _URL = re.compile(r"(?:Max retries exceeded )?with url: \S+|\bsig=[^&\s]+", re.IGNORECASE)
 _HOST = re.compile(r"HTTPS?Connection(?:Pool)?\(host='([^']*)', port=(\d+)\)")
 _BROKEN = (DecodeError, IncompleteReadError)
@@ -76,12 +76,12 @@ _BROKEN = (DecodeError, IncompleteReadError)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A key, a shared access signature, or an identity of this machine, as errors speak of it.
+    """Hints about the credentials: a key, a shared access signature, or an identity of this machine.
 
     Attributes:
-        if_wrong: what to do where the service does not know it.
-        if_too_little: what to do where it does not permit enough.
-        is_identity: whether it is an identity, which needs a token.
+        if_wrong: the hint where the service does not accept them.
+        if_too_little: the hint where they lack a permission.
+        is_identity: whether an identity has to get a token.
     """
 
     if_wrong: str
@@ -90,7 +90,7 @@ class Access:
 
 
 def access_of(target: AzureTarget) -> Access:
-    """The credentials of a container, without their secrets."""
+    """The hints for the credentials of a container, without secrets."""
     variable, signature = "AZURE_STORAGE_SAS_TOKEN", target.sas_token
     if target.connection_string:
         variable = "AZURE_STORAGE_CONNECTION_STRING"
@@ -117,12 +117,12 @@ def access_of(target: AzureTarget) -> Access:
 
 @contextmanager
 def translated(doing: str, access: Access, *, was_authorised: bool) -> Iterator[None]:
-    """Raise errors of the libraries from inside as a ``ConnectorError``.
+    """Translate errors raised inside to ``ConnectorError``.
 
     Args:
-        doing: what is being done, to which object.
+        doing: the operation and its object.
         access: the credentials.
-        was_authorised: whether the service has accepted them before, so that they exist and are right.
+        was_authorised: whether the service has accepted them before.
     """
     try:
         yield
@@ -171,9 +171,9 @@ def _from_answer(error: HttpResponseError, doing: str, access: Access) -> Connec
 
 
 def _from_refusal(code: str, doing: str, cause: str, access: Access) -> ConnectorError:
-    """Who we are is not known, or not allowed to do this."""
+    """Errors of authentication and authorisation."""
     if "date header too old" in cause.lower():
-        return RetryableError(doing, cause, _CLOCK_HINT)  # also what was signed before the machine slept
+        return RetryableError(doing, cause, _CLOCK_HINT)  # or signed before the machine slept
     if code in {"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}:
         return FatalError(doing, cause, access.if_too_little)
     if code == "AuthorizationFailure":
@@ -184,7 +184,7 @@ def _from_refusal(code: str, doing: str, cause: str, access: Access) -> Connecto
 def _from_credentials(
     error: ClientAuthenticationError, doing: str, access: Access, *, was_authorised: bool
 ) -> ConnectorError:
-    """Errors from before a request is sent: a key that is none, or no token to be had."""
+    """Errors before a request is sent: a malformed key, or no token."""
     if not access.is_identity:
         return ConfigError(doing, "the account key is not base64", access.if_wrong)
     cause = f"no token could be had: {one_line(error.message)}"
@@ -194,7 +194,7 @@ def _from_credentials(
 
 
 def _cause(error: HttpResponseError, code: str, status: int) -> str:
-    """The service's message, without the ids of the request and without the parts of a signature that it quotes."""
+    """The service's message without request ids and without quoted parts of a signature."""
     if not code:
         return f"HTTP {status}"
     texts = [(error.message or "").partition("\n")[0]]
@@ -204,7 +204,7 @@ def _cause(error: HttpResponseError, code: str, status: int) -> str:
 
 
 def _reason(error: AzureError) -> str:
-    """The network's message, without the address of the object: that holds the signature."""
+    """The network's message without the object's address, which holds the signature."""
     inner = error.inner_exception
     cause = inner.args[0] if inner is not None and inner.args else inner
     reason = getattr(cause, "reason", None) or cause or error.message

@@ -18,15 +18,15 @@ from app.storage.targets import AzureTarget
 
 _NO_OBJECT = "BlobNotFound"
 _CHANGED = frozenset({"BlobAlreadyExists", "ConditionNotMet", _NO_OBJECT})
-_FOLDER = "hdi_isfolder"  # how an account with a hierarchical namespace lists its folders among the objects
+_FOLDER = "hdi_isfolder"  # marks folders among the objects of a hierarchical namespace
 
 
 class AzureStore(CloudStore):
     """One container.
 
     Args:
-        target: the container, and the access to it.
-        max_workers: how many threads will upload at once; sizes the connection pool.
+        target: the container and its credentials.
+        max_workers: number of upload threads; sizes the connection pool.
         limits: time-outs.
     """
 
@@ -39,7 +39,7 @@ class AzureStore(CloudStore):
         self._was_authorised = False
 
     def connect(self, prefix: str) -> None:
-        """Prove that the container is there and can be listed below the prefix."""
+        """Check that the container exists and can be listed below the prefix."""
         super().connect(prefix)
         self._was_authorised = True
 
@@ -67,7 +67,7 @@ class AzureStore(CloudStore):
         return Version(stream.properties.etag, stream.properties.last_modified)
 
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
-        """Store an object, in blocks where it is large, with checksums for the service to compare."""
+        """Store an object with checksums for the service to verify, in blocks where it is large."""
         try:
             answer = self._client.get_blob_client(key).upload_blob(
                 body,

@@ -23,7 +23,7 @@ _BUCKET_HINT = "Check STORAGE_URL; create the bucket, then restart"
 _SHOWN_CHARACTERS = 300
 
 _OF_GOOGLE = (
-    ConnectionError,  # Python's own, which the library raises for a download that broke off
+    ConnectionError,  # Python's own: the library raises it for an interrupted download
     DataCorruption,
     GoogleAPICallError,
     GoogleAuthError,
@@ -32,9 +32,9 @@ _OF_GOOGLE = (
     requests.RequestException,
 )
 _PERMISSION = re.compile(r"\bstorage\.[a-zA-Z]+\.[a-zA-Z]+")
-_CLOCK = "short-lived token"  # what Google says of a signature whose times lie in the future or long ago
+_CLOCK = "short-lived token"  # in Google's message about a signature from the future or long ago
 
-# By the reason that an answer gives, or by words of its message.
+# By an answer's reason, or by words of its message.
 _RULES = ErrorRules(
     {
         "object mutation operations": Rule(
@@ -50,10 +50,10 @@ _RULES = ErrorRules(
             "or hold off the bucket",
         ),
     },
-    # A resumable upload whose session is gone (410) begins again; a conflict (409) is another request at the object.
+    # 410: the session of a resumable upload is gone, so it begins again. 409: another request writes the object.
     passing=frozenset(
         {
-            HTTPStatus.PERMANENT_REDIRECT,  # to Google: an upload in pieces that is not complete
+            HTTPStatus.PERMANENT_REDIRECT,  # Google's 308: a resumable upload is incomplete
             HTTPStatus.REQUEST_TIMEOUT,
             HTTPStatus.CONFLICT,
             HTTPStatus.GONE,
@@ -65,7 +65,7 @@ _RULES = ErrorRules(
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise errors of Google's libraries from inside as a ``ConnectorError`` about ``doing``."""
+    """Translate errors raised inside to a ``ConnectorError`` about ``doing``."""
     try:
         yield
     except _OF_GOOGLE as error:
@@ -73,7 +73,7 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def translate(error: BaseException, doing: str) -> ConnectorError:
-    """The error as the user is to see it, retryable or not."""
+    """Translate one error to a ``ConnectorError``."""
     if isinstance(error, RetryError):  # the library's own tries are used up
         if not isinstance(error.cause, _OF_GOOGLE):
             return RetryableError(doing, _plain(str(error.cause or error)))
@@ -92,7 +92,7 @@ def translate(error: BaseException, doing: str) -> ConnectorError:
 
 
 def message_of(error: GoogleAPICallError | InvalidResponse) -> str:
-    """The message of a refusal; empty where the answer has no words of Google's."""
+    """The message of a refusal; empty where the answer has no message of Google."""
     return _said(error.response)[0] if error.response is not None else ""
 
 
@@ -106,7 +106,7 @@ def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
     if rule is not None:
         headers = {name.lower(): value for name, value in response.headers.items()}
         return rule.apply(doing, cause, headers, "" if message else PROXY_HINT)
-    if status == HTTPStatus.NOT_FOUND:  # an object that is not there is no error
+    if status == HTTPStatus.NOT_FOUND:  # a missing object is handled by the callers
         return MissingBucketError(doing, cause, _BUCKET_HINT)
     if status == HTTPStatus.UNAUTHORIZED:
         return FatalError(doing, cause, _CREDENTIALS_HINT)
@@ -118,14 +118,14 @@ def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
 
 
 def _said(response: requests.Response) -> tuple[str, str]:
-    """Message and reason of a refusal: a JSON document, or one line of text where an object's bytes were asked for."""
+    """Message and reason of a refusal: a JSON document, or a line of text for a download."""
     try:
         error = response.json()["error"]
         details = error.get("errors") or [{}]
         return _plain(str(error.get("message", ""))), str(details[0].get("reason", ""))
     except (ValueError, LookupError, TypeError, AttributeError):
         text = _plain(response.text)
-        return ("", "") if text.startswith("<") else (text, "")  # a web page is somebody else's
+        return ("", "") if text.startswith("<") else (text, "")  # a web page is not from Google
 
 
 def _from_credentials(error: GoogleAuthError, doing: str) -> ConnectorError:
@@ -157,5 +157,5 @@ def _reason(error: BaseException) -> str:
 
 
 def _plain(message: str) -> str:
-    """One line of bounded length without a full stop, to stand inside a sentence."""
+    """One line of bounded length without a full stop, for use inside a sentence."""
     return cut(one_line(message), _SHOWN_CHARACTERS)

@@ -19,23 +19,23 @@ from app.storage.gcs.client import LIMITS, Limits, new_client
 from app.storage.gcs.errors import PROXY_HINT, message_of, translated
 from app.storage.targets import GcsTarget
 
-# Bytes of a file in memory at once, and in one request: what is larger goes as a resumable upload, which nobody sees
-# before its last piece has arrived. The library sends up to 8 MiB in one request in any case.
+# Bytes per request, and in memory. Larger files go as a resumable upload; readers see it after its last chunk.
+# The library sends up to 8 MiB in one request in any case.
 _PIECE = 8 << 20
-_ABSENT = 0  # what Google calls the generation of an object that is not there
+_ABSENT = 0  # Google's generation of a missing object
 _LISTED = "kind,nextPageToken,items(name,size,timeCreated)"
 _NO_LISTING = "the answer is not the listing of a bucket"
 
 
 class GcsStore(CloudStore):
-    """One bucket. A version of an object is its generation, a number that Google gives it.
+    """One bucket. The version of an object is its generation, a number that Google assigns.
 
-    ``STORAGE_EMULATOR_HOST`` leads to a server for tests, as it does for every program with Google's library.
+    Google's library reads ``STORAGE_EMULATOR_HOST``, the address of a server for tests.
 
     Args:
-        target: the bucket, and the access to it.
-        max_workers: how many threads will use it at once; sizes the connection pool.
-        limits: time-outs and tries.
+        target: the bucket and its credentials.
+        max_workers: number of threads that use it; sizes the connection pool.
+        limits: time-outs and retries.
     """
 
     def __init__(self, target: GcsTarget, *, max_workers: int, limits: Limits = LIMITS) -> None:
@@ -56,7 +56,7 @@ class GcsStore(CloudStore):
                 if page.raw_page.get("kind") != "storage#objects":
                     raise UnexpectedAnswerError(_NO_LISTING)
                 yield [StoredObject(blob.name, blob.size, blob.time_created) for blob in page]
-        except (AttributeError, JSONDecodeError) as error:  # the library takes for a page whatever comes
+        except (AttributeError, JSONDecodeError) as error:  # the library does not check the answer
             raise UnexpectedAnswerError(_NO_LISTING) from error
 
     def _fetch(self, key: str, into: Sink, start: int = 0, length: int | None = None) -> Version | None:
@@ -76,7 +76,7 @@ class GcsStore(CloudStore):
             blob.upload_from_file(body, size=size, content_type=content_type(key), **condition, **self._asked)
         except PreconditionFailed as error:
             raise changed(self.uri, key) from error
-        except ValueError as error:  # the store kept a part of a piece, and the library does not go back
+        except ValueError as error:  # the store kept a part of a chunk, and the library does not go back
             if isinstance(error, JSONDecodeError):
                 raise
             raise UnexpectedAnswerError("the store has not kept all that was sent") from error
@@ -89,7 +89,7 @@ class GcsStore(CloudStore):
     def _generation_of(self, replaces: str | None, key: str) -> int:
         if replaces is None:
             return _ABSENT
-        if not replaces.isdecimal() or int(replaces) == _ABSENT:  # no version has such a name
+        if not replaces.isdecimal() or int(replaces) == _ABSENT:  # not a generation
             raise changed(self.uri, key)
         return int(replaces)
 
@@ -100,17 +100,17 @@ class GcsStore(CloudStore):
             self._require_bucket(key, error)
 
     def _require_bucket(self, key: str, error: GoogleAPICallError) -> None:
-        """Tell a bucket that is gone from an object that is not there: only the message differs, if it says anything.
+        """Tell a missing bucket from a missing object: only the message differs, if there is one.
 
         Raises:
-            NotFound: of the bucket.
+            NotFound: the bucket is missing.
         """
         if not message_of(error).startswith("No such object"):
             next(self._pages(key, size=1), None)
 
     @cached_property
     def _bucket(self) -> Bucket:
-        """With a client that is made at the first use: a machine's own credentials are asked for over the network."""
+        """Makes the client at the first use: a machine's own credentials come over the network."""
         doing = f"connecting to {self.uri}"
         client = new_client(self._target.credentials_json, self._max_workers, doing)
         try:
@@ -120,12 +120,12 @@ class GcsStore(CloudStore):
 
 
 def _is_of_a_session(error: GoogleAPICallError) -> bool:
-    """Whether what was not found is a resumable upload, which only its pieces are sent to by PUT."""
+    """Whether a resumable upload was not found: only its chunks are sent by PUT."""
     return error.response is not None and error.response.request.method == HTTPMethod.PUT
 
 
 def _version(blob: Blob) -> Version:
-    """The object's version. Google always names it; a proxy's page with status 200 is no object."""
+    """The object's version. Google always names it; a proxy's page with status 200 does not."""
     if blob.generation is None:
         raise UnexpectedAnswerError("the answer has no generation, so it is not that of a store")
     return Version(str(blob.generation), blob.time_created or datetime.now(UTC))  # shown for uploads, not for reads

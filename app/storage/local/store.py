@@ -25,17 +25,17 @@ _NO_LINKS = (
     "%s knows no hard links (%s), so a late upload may overwrite. Files of batches that were rolled back are deleted "
     "repeatedly instead: their rows may be there twice for up to ten minutes after a crash"
 )
-# Readers skip names that begin with a dot, and globs look for .parquet at the end. Short, because the final name may
-# already be as long as the file system allows.
+# Readers skip names with a leading dot, and globs look for .parquet at the end. Short, because the final name may
+# have the greatest length of the file system.
 _UNFINISHED = ".upload-"
-_LOCK = f"{_UNFINISHED}lock"  # stays: who deletes a lock that another waits for lets two in at once
+_LOCK = f"{_UNFINISHED}lock"  # never deleted: two processes could then hold two files of this name
 
 
 class LocalStore:
     """A folder; keys are paths inside it.
 
     Args:
-        folder: made absolute; need not be there before ``connect``.
+        folder: made absolute; may be missing before ``connect``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,11 +44,11 @@ class LocalStore:
 
     @property
     def uri(self) -> str:
-        """``file:///folder``, not percent-encoded: DuckDB, reading by the addresses in a catalog, does not decode."""
+        """``file:///folder``, not percent-encoded: DuckDB does not decode the addresses of a catalog."""
         return f"file://{self._root}"
 
     def connect(self, prefix: str) -> None:
-        """Create the folder when missing, and prove that it can be written and listed where the prefix leads."""
+        """Create a missing folder, and check that it can be written and listed below the prefix."""
         with os_translated(f"connecting to {self.uri}"):
             folder = self._root / prefix
             _make_folder(folder)
@@ -58,7 +58,7 @@ class LocalStore:
             next(folder.iterdir(), None)
 
     def probe_conditions(self, prefix: str) -> None:
-        """Find out whether files can have a second name here: linking is the one way that never replaces a file."""
+        """Find out whether the file system has hard links: only linking never replaces a file."""
         with os_translated(f"trying out {self.uri}/{prefix}"):
             _make_folder(self._root / prefix)
             first, second = (_unfinished_file_in(self._root / prefix) for _ in range(2))
@@ -73,7 +73,7 @@ class LocalStore:
                 second.unlink(missing_ok=True)
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Copy the file under ``key``, where nothing is: complete and on the disk under another name first."""
+        """Copy the file under the unused ``key``; it is written and synced under another name first."""
         doing = f"uploading {self.uri}/{key}"
         with self._reaching(doing, key) as target:
             _make_folder(target.parent)
@@ -87,13 +87,13 @@ class LocalStore:
                     raise changed(self.uri, key) from None
 
     def overwrite(self, key: str, body: bytes) -> None:
-        """Put a small file in place of whatever is there."""
+        """Store a small file unconditionally."""
         with self._reaching(f"writing {self.uri}/{key}", key) as target:
             _make_folder(target.parent)
             _put_in_place(BytesIO(body), target)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield the files whose key starts with ``prefix`` in the order of their keys, one folder at a time."""
+        """Yield the files below ``prefix`` in the order of their keys, one folder at a time."""
         doing = f"listing {self.uri}/{prefix}"
         with os_translated(doing):
             self._require_root(doing)
@@ -102,7 +102,7 @@ class LocalStore:
                 yield from self._files(folder + slash, prefix)
 
     def find(self, key: str) -> StoredObject | None:
-        """The file, found by opening it: of a share, a listing may be one of before."""
+        """Find the file by opening it: the listing of a network share may be out of date."""
         with self._reaching(f"looking for {self.uri}/{key}", key) as path:
             try:
                 with path.open("rb") as file:
@@ -112,7 +112,7 @@ class LocalStore:
             return _stored_object(key, stat)
 
     def read(self, key: str) -> Document | None:
-        """Read a small file, or ``None`` when there is none. Its ETag is a hash of its content."""
+        """Read a small file; ``None`` if it does not exist. Its ETag is a hash of its content."""
         with self._reaching(f"reading {self.uri}/{key}", key) as path:
             try:
                 body = path.read_bytes()
@@ -121,20 +121,20 @@ class LocalStore:
             return Document(body, _etag(body))
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Read up to ``length`` bytes from ``start`` on; fewer, or none, where the file ends."""
+        """Read up to ``length`` bytes from ``start``."""
         with self._reaching(f"reading {self.uri}/{key}", key) as path, path.open("rb") as file:
             file.seek(start)
             return file.read(length)
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        """Store a small file in place of the version ``replaces``."""
+        """Replace the version ``replaces`` by a small file."""
         with self._reaching(f"writing {self.uri}/{key}", key) as target:
             _make_folder(target.parent)
             self._swap(key, target, BytesIO(body), _etag(body), replaces)
         return _etag(body)
 
     def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
-        """Put the file in place of the version ``replaces``."""
+        """Replace the version ``replaces`` by the file."""
         with self._reaching(f"replacing {self.uri}/{key}", key) as target:
             if not target.parent.is_dir():
                 raise changed(self.uri, key)
@@ -142,13 +142,13 @@ class LocalStore:
                 return _stored_object(key, self._swap(key, target, source, _etag_of_file(path), replaces))
 
     def _swap(self, key: str, target: Path, source: BinaryIO, ours: str, replaces: str | None) -> os.stat_result:
-        """Put a file in place of a version; ``ours`` is the ETag that it will have.
+        """Replace a version by a file; ``ours`` is the new ETag.
 
-        A lock keeps other writers out meanwhile, other processes and machines with the same folder included.
+        A lock excludes other writers, also in other processes and on other machines.
         """
         with _locked(target.parent):
             found = _etag_of_file(target) if target.is_file() else None
-            if found == ours:  # from a try that failed after the renaming
+            if found == ours:  # an earlier attempt failed after renaming
                 _sync_folder(target.parent)
                 return target.stat()
             if found != replaces:
@@ -156,7 +156,7 @@ class LocalStore:
             return _put_in_place(source, target)
 
     def download(self, key: str, path: Path) -> str:
-        """Copy the file; nothing is left of one that does not arrive whole. Its ETag is a hash of its content."""
+        """Copy the file and return its ETag, a hash of its content; remove an incomplete copy."""
         with self._reaching(f"downloading {self.uri}/{key}", key) as source, source.open("rb") as reader:
             try:
                 with path.open("wb") as writer:
@@ -167,7 +167,7 @@ class LocalStore:
                 raise
 
     def delete(self, key: str) -> None:
-        """Delete the file; one that is not there counts as deleted."""
+        """Delete the file; a missing one counts as deleted."""
         with self._reaching(f"deleting {self.uri}/{key}", key) as path:
             try:
                 path.unlink()
@@ -177,7 +177,7 @@ class LocalStore:
 
     @contextmanager
     def _reaching(self, doing: str, key: str) -> Iterator[Path]:
-        """Give the path of the key, and translate what goes wrong there."""
+        """Yield the path of the key, and translate errors raised inside."""
         if not _stays_inside(key):
             raise FatalError(doing, "the key leaves the folder", "Check S3_PREFIX and TABLE_NAME for dots and slashes")
         with os_translated(doing):
@@ -186,18 +186,18 @@ class LocalStore:
             yield self._root / key
 
     def _look_anew(self, folder: Path) -> None:
-        """Open the folders on the way there, outermost first.
+        """Open the folders on the path, outermost first.
 
-        A client of NFS remembers for a minute which names a folder has, also that one is missing; opening the folder
-        makes it ask the server ("close-to-open"). Else the files of another replica, or its journal, might seem absent.
+        An NFS client caches names, and their absence, for a minute; opening the folder makes it ask the server
+        ("close-to-open"). Else files of another replica, or its journal, might seem missing.
         """
         if folder != self._root:
             self._look_anew(folder.parent)
-        with suppress(OSError):  # the next step reports what is wrong there
+        with suppress(OSError):  # the next step reports the error
             os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
     def _place(self, unfinished: Path, target: Path) -> None:
-        """Give a complete file its name; where links are known, only if no other file has it."""
+        """Give a complete file its name; where the file system has links, only if no other file has it."""
         if self.refuses_overwrites:
             target.hardlink_to(unfinished)
             unfinished.unlink()
@@ -205,12 +205,12 @@ class LocalStore:
             unfinished.replace(target)
 
     def _require_root(self, doing: str) -> None:
-        """Refuse a folder that went away: a share that is no longer mounted must not look like an empty lake."""
+        """Refuse a missing folder: an unmounted share must not look like an empty lake."""
         if not self._root.is_dir():
             raise FatalError(doing, f"the folder {self._root} is gone", "Bring it back (is it mounted?) and restart")
 
     def _files(self, folder: str, prefix: str) -> Iterator[StoredObject]:
-        """Files below ``folder`` (empty, or ending with a slash). What is deleted meanwhile is left out."""
+        """Files below ``folder`` (empty, or ending with a slash), without those deleted meanwhile."""
         try:
             with os.scandir(self._root / folder) as entries:
                 ordered = sorted(entries, key=_place_among_keys)
@@ -235,7 +235,7 @@ def _stays_inside(key: str) -> bool:
 
 
 def _place_among_keys(entry: os.DirEntry[str]) -> bytes:
-    """What to sort by so that whole keys come out in the order of their UTF-8 bytes: ``a.b`` before ``a/b``."""
+    """Sort key for the order of whole keys by their UTF-8 bytes: ``a.b`` before ``a/b``."""
     return os.fsencode(f"{entry.name}/" if entry.is_dir() else entry.name)
 
 
@@ -244,7 +244,7 @@ def _unfinished_file_in(folder: Path) -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the folder and its parents, each of them on the disk before the next."""
+    """Create the folder and its parents; sync each before the next."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -254,8 +254,8 @@ def _make_folder(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Be the only one who replaces files in the folder; waits for the one who is."""
-    with (folder / _LOCK).open("ab") as lock:  # closing the file gives the lock back, as does the end of the process
+    """Hold the folder's lock for replacing files; waits for it."""
+    with (folder / _LOCK).open("ab") as lock:  # closing the file, or the end of the process, releases the lock
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -272,7 +272,7 @@ def _etag_of_file(path: Path) -> str:
 def _put_in_place(
     source: BinaryIO, target: Path, place: Callable[[Path, Path], object] = Path.replace
 ) -> os.stat_result:
-    """Write all of it to the disk under another name, then give it its own; ``place`` does that."""
+    """Write and sync the file under another name; ``place`` then gives it its own."""
     unfinished = _unfinished_file_in(target.parent)
     try:
         stat = _copy_to_disk(source, unfinished)
@@ -293,12 +293,12 @@ def _copy_to_disk(source: BinaryIO, target: Path) -> os.stat_result:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Put the folder's list of names on the disk."""
+    """Sync the folder's list of names to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # how some network file systems say that they cannot
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems cannot
             raise
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The client of boto3 that talks to a bucket: credentials, time-outs, tries, connections, checksums."""
+"""The boto3 client for a bucket: credentials, time-outs, retries, connections, checksums."""
 
 import os
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ from app.storage.targets import S3Target
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# Connections above the upload threads: a listing beside them, and one that is just being given back.
+# Connections beyond the upload threads: one for a listing, one on its way back into the pool.
 _SPARE_CONNECTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How patient the client is, and how large its requests are.
+    """Time-outs, retries and sizes of requests.
 
-    What fails after ``attempts`` the pipeline tries again, and logs it. A part of a large file that fails
-    is sent again, not the whole file; below two parts a single request is cheaper.
+    After ``attempts`` the pipeline logs the error and retries. A failed part of a large file is sent again, not the
+    whole file; below two parts a single request is cheaper.
 
     Args:
         connect_timeout, read_timeout: seconds.
         attempts: of one request.
-        part_bytes: of a file that is sent in parts.
-        largest_single: bytes of a file that is sent in one request.
+        part_bytes: size of a part of a large file.
+        largest_single: largest file sent in one request, in bytes.
     """
 
     connect_timeout: float = 10
@@ -48,13 +48,13 @@ def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client"
     """Make a client.
 
     Args:
-        target: the bucket and the credentials.
-        max_workers: how many threads will use it at once; sizes the connection pool.
-        limits: time-outs and tries.
+        target: the bucket and its credentials.
+        max_workers: number of threads that use it; sizes the connection pool.
+        limits: time-outs and retries.
 
     Raises:
-        ConfigError: keys, endpoint or region that no client can be made with.
-        BotoCoreError: no keys can be had from the machine's role.
+        ConfigError: keys, endpoint or region are malformed.
+        BotoCoreError: the machine's role gives no keys.
     """
     doing = f"connecting to {target.uri}"
     for name, value in (("AWS_ACCESS_KEY_ID", target.access_key), ("AWS_SESSION_TOKEN", target.session_token)):
@@ -70,15 +70,15 @@ def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client"
             aws_session_token=target.session_token,
             config=_config(target, max_workers, limits),
         )
-    except ValueError as error:  # botocore's own check of the two
+    except ValueError as error:  # botocore's own check of endpoint and region
         raise ConfigError(doing, str(error), "Check AWS_ENDPOINT_URL and AWS_REGION") from error
 
 
 def _session(target: S3Target) -> boto3.session.Session:
-    """A session of the bucket's region, where the token service is to be asked for a role's keys, too.
+    """A session for the bucket's region, which the token service of a role uses too.
 
-    botocore takes ``AWS_ENDPOINT_URL`` for the address of all services. Other stores have their token service at the
-    same address as their buckets; AWS has not, so that it must be forgotten for an address at AWS.
+    botocore takes ``AWS_ENDPOINT_URL`` as the address of all services. Other stores have buckets and token service at
+    one address; AWS does not, so an address at AWS is left out.
     """
     core = botocore.session.Session()
     if target.endpoint_url and _is_aws(target.endpoint_url) and not os.environ.get("AWS_ENDPOINT_URL_STS"):
@@ -93,7 +93,7 @@ def _is_aws(endpoint_url: str | None) -> bool:
 
 
 def _config(target: S3Target, max_workers: int, limits: Limits) -> Config:
-    # Off AWS the checksums that boto3 adds since 1.36 make some stores refuse an upload.
+    # Some stores other than AWS refuse uploads with the checksums that boto3 adds since 1.36.
     checksums: Literal["when_supported", "when_required"] = (
         "when_supported" if _is_aws(target.endpoint_url) else "when_required"
     )

@@ -19,7 +19,7 @@ _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _SESSION_HINT = "Check AWS_SESSION_TOKEN: it must be the one issued with AWS_ACCESS_KEY_ID"
 _ROLE_HINT = "The keys of a role renew themselves; check the role if this goes on"
 
-# The store is busy, restarting, or got a damaged request: the same request may pass a moment later.
+# The store is busy, restarting, or got a damaged request: a retry may succeed.
 _PASSING = (
     "SlowDown",
     "Throttling",
@@ -30,19 +30,19 @@ _PASSING = (
     "InternalError",
     "ServiceUnavailable",
     "OperationAborted",
-    "ConditionalRequestConflict",  # somebody else writes the same object at this moment
-    "TemporaryRedirect",  # a bucket made a moment ago, before DNS knows its region
+    "ConditionalRequestConflict",  # another request writes the same object
+    "TemporaryRedirect",  # a new bucket, before DNS knows its region
     "BadDigest",
     "IncompleteBody",
     "XAmzContentSHA256Mismatch",
-    "NoSuchUpload",  # an upload in parts that was completed, its answer lost; or one that was cleaned up
+    "NoSuchUpload",  # the upload was completed with a lost answer, or cleaned up
 )
 _RULES = ErrorRules(
     {
         **dict.fromkeys(_PASSING, PASSES),
         "ExpiredToken": Rule(RetryableError, _ROLE_HINT),
         "ExpiredTokenException": Rule(RetryableError, _ROLE_HINT),
-        # Also what a request gets that was signed before the machine slept: signed again, it passes.
+        # Also for a request signed before the machine slept: a new signature succeeds.
         "RequestTimeTooSkewed": Rule(RetryableError, "Set this machine's clock (NTP): it is too far off the store's"),
         "XMinioStorageFull": Rule(RetryableError, "Free some space on the storage server"),
         "NoSuchBucket": Rule(
@@ -72,13 +72,13 @@ _NAMED_RIGHT = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
 
 @contextmanager
 def translated(doing: str, bucket: str, keys: str, *, fixed_token: bool) -> Iterator[None]:
-    """Raise errors of boto3 from inside as a ``ConnectorError``.
+    """Translate errors of boto3 raised inside to a ``ConnectorError``.
 
     Args:
-        doing: what is being done, to which object.
+        doing: the operation and its object.
         bucket: the bucket's name.
-        keys: what the right would have to be for, ``data/t/*``.
-        fixed_token: whether the session token came from the settings, so that nobody renews it.
+        keys: the keys to name in a missing right, ``data/t/*``.
+        fixed_token: whether the session token came from the settings, so that nothing renews it.
     """
     try:
         yield
@@ -101,12 +101,11 @@ def error_code(error: boto.ClientError) -> str:
 
 
 def status_of(error: boto.ClientError) -> int:
-    """The HTTP status of the answer."""
     return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
 
 
 def _from_settings(error: boto.BotoCoreError, doing: str) -> ConnectorError:
-    """Errors from before a request is sent: keys, names, the configuration files."""
+    """Errors before a request is sent: keys, names, the configuration files."""
     cause = one_line(str(error))
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError):
         return ConfigError(doing, cause, f"Set both {_KEYS}, or neither and give the machine a role")
@@ -131,7 +130,7 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
     message = one_line(said.get("Message", ""))
     headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     cause = f"{message} ({code})" if message else f"HTTP {status}"
-    # boto3 puts the HTTP status in the place of the code where the answer has no error document of S3.
+    # For an answer without an S3 error document, boto3 gives the HTTP status as the code.
     general_hint = PROXY_HINT if code.isdigit() else f"Look up {code} in the documentation of the store"
     rule = _RULES.find(code, status)
     if code == "ExpiredToken" and fixed_token:
@@ -149,7 +148,7 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
 
 
 def _missing_right(operation: str, message: str, bucket: str, keys: str) -> str:
-    """The missing right: as the answer names it, else the one that the operation needs, with its resource."""
+    """The missing right with its resource: named by the answer, else derived from the operation."""
     if named := _NAMED_RIGHT.search(message):
         return named[1]
     right = _RIGHTS.get(operation, f"s3:{operation}")
@@ -157,8 +156,8 @@ def _missing_right(operation: str, message: str, bucket: str, keys: str) -> str:
 
 
 def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:
-    """The network's message. botocore's own leaves out whether a connection was refused or a name unknown."""
-    if type(error) is boto.HTTPClientError:  # wraps anything, a header's value with a token in it included
+    """The network's message. botocore's own does not tell a refused connection from an unknown name."""
+    if type(error) is boto.HTTPClientError:  # wraps any error, also one that quotes a header with a token
         return f"the request could not be sent ({type(error.kwargs.get('error')).__name__})"
     if isinstance(error, boto.EndpointConnectionError):
         return f"{one_line(str(error))}: {str(error.kwargs.get('error')).rpartition(': ')[2]}"

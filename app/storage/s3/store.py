@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MOST_PARTS: Final = 10_000  # of one upload, says S3
+_MOST_PARTS: Final = 10_000  # S3's limit for one upload
 _PARTS_STAY = "%s. Parts of uploads that failed stay in the store, until a rule of the bucket removes them"
 _NOT_IN_PARTS = (
     "%s ignores conditions where an upload in parts is completed. Files of batches that were rolled back are deleted "
@@ -36,7 +36,7 @@ _NOT_IN_PARTS = (
 
 
 class _Encryption(TypedDict, total=False):
-    """The encryption to ask for, under boto3's names; empty: none."""
+    """The requested encryption under boto3's names; empty: none."""
 
     ServerSideEncryption: Literal["AES256", "aws:kms"]
     SSEKMSKeyId: str
@@ -52,15 +52,15 @@ class _Condition(TypedDict, total=False):
 class S3Store(CloudStore):
     """One bucket.
 
-    A custom endpoint is addressed in path style (``http://host/bucket/key``), AWS in virtual-host style unless the
-    bucket's name has dots: botocore's own choice, which an ``addressing_style`` in the AWS configuration overrides.
+    botocore addresses a custom endpoint in path style (``http://host/bucket/key``), and AWS in virtual-host style if
+    the bucket's name has no dots. An ``addressing_style`` in the AWS configuration overrides this.
 
     Args:
-        target: the bucket, and the access to it.
-        sse: the encryption that every object is stored with; ``None`` leaves it to the bucket.
+        target: the bucket and its credentials.
+        sse: the encryption of every object; ``None`` leaves it to the bucket.
         sse_kms_key_id: the key for ``aws:kms``; ``None`` is the account's own.
-        max_workers: how many threads will upload at once; sizes the connection pool.
-        limits: time-outs, tries, and sizes of requests.
+        max_workers: number of upload threads; sizes the connection pool.
+        limits: time-outs, retries, and sizes of requests.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class S3Store(CloudStore):
             self._encryption["SSEKMSKeyId"] = sse_kms_key_id
 
     def connect(self, prefix: str) -> None:
-        """Prove that the bucket is there and can be listed below the prefix; create it when missing and allowed."""
+        """Check that the bucket exists and can be listed below the prefix; create a missing one if allowed."""
         self._prefix = prefix
         super().connect(prefix)
 
@@ -93,7 +93,7 @@ class S3Store(CloudStore):
         if not self._target.may_create:
             super()._create_bucket(missing)
         with self._doing("creating the bucket"), suppress(self._client.exceptions.BucketAlreadyOwnedByYou):
-            self._client.create_bucket(Bucket=self._bucket)  # another replica may be quicker
+            self._client.create_bucket(Bucket=self._bucket)  # another replica may have created it
             logger.info("Created the bucket %s", self.uri)
 
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
@@ -123,7 +123,7 @@ class S3Store(CloudStore):
         return version
 
     def _says_nothing_is_there(self, error: ClientError, key: str) -> bool:
-        """Whether there is no object. Who may list a part of the bucket alone gets 403 for that, instead of 404."""
+        """Whether there is no object. Without the right to list the whole bucket S3 says 403 instead of 404."""
         if error_code(error) == "AccessDenied":
             with suppress(FatalError):
                 return not any(found.key == key for found in self.list(key))
@@ -168,19 +168,19 @@ class S3Store(CloudStore):
                 Bucket=self._bucket, Key=key, UploadId=upload, PartNumber=number, Body=chunk
             )
             part: CompletedPartTypeDef = {"PartNumber": number, "ETag": _field(answer, "ETag")}
-            if "ChecksumCRC32" in answer:  # what boto3 has sent along must be named again
+            if "ChecksumCRC32" in answer:  # a checksum added by boto3 must be repeated on completion
                 part["ChecksumCRC32"] = answer["ChecksumCRC32"]
             parts.append(part)
         return parts
 
     def _abort(self, key: str, upload: str) -> None:
-        """Abort an upload in parts. The error that led to it matters more than an error of this."""
+        """Abort an upload in parts; its own errors are not raised, because an earlier error matters more."""
         try:
             with self._doing("giving up the upload of", key):
                 try:
                     self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload)
                 except ClientError as error:
-                    if error_code(error) != "NoSuchUpload":  # it was completed, and only the answer got lost
+                    if error_code(error) != "NoSuchUpload":  # it was completed, and the answer was lost
                         raise
         except ConnectorError as error:
             logger.warning(_PARTS_STAY, error)
@@ -193,7 +193,7 @@ class S3Store(CloudStore):
         return hold and hold_in_parts
 
     def _refuses_parts(self, key: str) -> bool:
-        """Try an upload in parts, which is then given up: parts of failed ones would stay, and be paid for."""
+        """Try and abort an upload in parts: parts of failed uploads would stay and cost money."""
         try:
             with self._doing("uploading in parts to", key), self._condition_heeded(key, None):
                 self._send_in_parts(key, BytesIO(b"{}"), 2, None)
@@ -207,26 +207,26 @@ class S3Store(CloudStore):
         try:
             answer = self._client.delete_object(Bucket=self._bucket, Key=key)
         except ClientError as error:
-            if error_code(error) != "NoSuchKey":  # AWS says 204 to that, not every store does
+            if error_code(error) != "NoSuchKey":  # AWS answers 204 here, other stores may not
                 raise
             return
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
-        # Any web page comes with status 200, and few stores say it to this.
+        # A web page comes with status 200; few stores answer it to a deletion.
         if status != HTTPStatus.NO_CONTENT and any(found.key == key for found in self.list(key)):
             raise UnexpectedAnswerError(f"the answer is {status}, and the object is still there")
 
     @cached_property
     def _client(self) -> "S3Client":
-        """Made at the first use: boto3 asks for a role's keys while it makes one, and that may need a second try."""
+        """Made at the first use: boto3 then asks for a role's keys, which may need a retry."""
         return new_client(self._target, self._max_workers, self._limits)
 
     def _translated(self, doing: str, key: str, /) -> AbstractContextManager[None]:
-        keys = f"{self._prefix}*" if key.startswith(self._prefix) else key  # that a missing right would have to be for
+        keys = f"{self._prefix}*" if key.startswith(self._prefix) else key  # to name in a missing right
         return translated(doing, self._bucket, keys, fixed_token=self._target.session_token is not None)
 
     @contextmanager
     def _condition_heeded(self, key: str, replaces: Replaces) -> Iterator[None]:
-        """Translate a condition that failed, or that the store does not know."""
+        """Translate a failed or unimplemented condition."""
         try:
             yield
         except ClientError as error:
@@ -247,7 +247,7 @@ def _condition(replaces: Replaces) -> _Condition:
 
 
 def _version(answer: Mapping[str, Any]) -> Version:
-    """The version that was stored or read, at the store's clock where the answer shows one, else at ours."""
+    """The version in the answer, with the store's time where the answer has one, else ours."""
     try:
         at = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")).astimezone(UTC)
     except ValueError:
@@ -256,7 +256,7 @@ def _version(answer: Mapping[str, Any]) -> Version:
 
 
 def _field(answer: Mapping[str, Any], name: str) -> str:
-    """A field that every S3 has in this answer, and a web page has not."""
+    """A field of every S3 answer of this kind, missing in a web page."""
     if name not in answer:
         raise UnexpectedAnswerError(f"the answer has no {name}, so it is not that of a store")
     return str(answer[name])
