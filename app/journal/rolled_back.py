@@ -68,7 +68,8 @@ class RolledBackObjects:
             is_last: whether the process ends. All that a late upload may have brought back are then due.
         """
         listed = [item for item in listed if item.key not in self._forgotten and self.may_be_back(item)]
-        self._delete([item for item in listed if is_last or self._is_due(item)])
+        at_once = is_last or self._store.refuses_overwrites  # a placeholder goes once, as soon as it is due
+        self._delete([item for item in listed if at_once or self._is_due(item)])
 
     def may_be_back(self, item: RolledBack) -> bool:
         """Whether a late upload can have brought the object back: no placeholder refuses it, or none does any more."""
@@ -83,7 +84,7 @@ class RolledBackObjects:
         )
 
     def _is_due(self, item: RolledBack) -> bool:
-        """Whether an object that may be back is deleted now; a placeholder, which goes once, always is."""
+        """Whether an object that may be back is deleted now."""
         now = self._now()
         last = self._deleted_at.get(item.key, 0.0)
         return now - last >= _THEN_SECONDS or any(last < item.since + after <= now for after in _FIRST_SECONDS)

@@ -1,5 +1,6 @@
 """SIGTERM at any moment stops in good order; the probes tell where the connector stands."""
 
+import os
 import re
 import signal
 
@@ -38,7 +39,8 @@ def test_a_stop_while_spark_starts(scenario: Scenario, moment: str) -> None:
 @pytest.mark.java
 def test_consuming_begins_while_spark_starts(scenario: Scenario) -> None:
     scenario.produce(records(1_000))
-    connector = scenario.connector(BATCH_SIZE="500", SPARK_SUBMIT_OPTS="-Xint")  # a slow start
+    slowly = f"{os.environ['SPARK_SUBMIT_OPTS']} -Xint"
+    connector = scenario.connector(BATCH_SIZE="500", SPARK_SUBMIT_OPTS=slowly)
     connector.wait_for_log(r"claimed: ")
     assert "CONNECTED!" not in connector.log
     assert connector.health("live") == 200

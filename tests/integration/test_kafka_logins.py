@@ -288,7 +288,7 @@ def test_missing_credentials_of_aws_are_named(secured: SecuredKafka, signer: Sig
 
 
 def test_kerberos_says_that_this_client_is_built_without(secured: SecuredKafka, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="KAFKA_SASL_MECHANISM=GSSAPI needs a librdkafka that is built with Kerberos"):
+    with pytest.raises(ConfigError, match="KAFKA_SASL_MECHANISM=GSSAPI needs a librdkafka built with Kerberos"):
         topics_of(sasl(secured, "PASSWORD", "GSSAPI"), tmp_path)
 
 

@@ -96,7 +96,8 @@ def test_a_token_is_taken_to_the_token_service_of_the_region(
     with pytest.raises(RetryableError):  # the answer here is empty
         store(private, region).read("x")
 
-    assert set(outgoing.hosts) == {service}
+    # A thread of an earlier test may still ask a store of this machine.
+    assert {host for host in outgoing.hosts if host != "127.0.0.1"} == {service}
 
 
 def test_another_store_has_its_token_service_at_its_own_address(
