@@ -232,7 +232,7 @@ def test_a_wrong_login_a_missing_bucket_and_no_java(check: Checker, s3_server: L
     failures = checked.failures("broker", "store", "spark")
     assert "KAFKA_" in failures["broker"]
     assert f"connecting to s3://{bucket}: The specified bucket does not exist" in failures["store"]
-    assert failures["spark"].startswith("finding Java: JAVA_HOME=/nowhere is no Java 17 or newer")
+    assert failures["spark"].startswith("finding Java: Java 17 or newer is needed")
     assert bucket not in [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
 
 

@@ -39,7 +39,7 @@ def cells() -> Iterator[object]:
     for name, step in OF_STORE.items():
         right = "s3:ListBucket" if name.startswith("check files") else RIGHTS[method_of(step)]
         yield pytest.param(step, s3_error(403, "AccessDenied"), f"Allow {right}", id=f"{name}, 403")
-        bucket = "if the bucket was deleted, create it"
+        bucket = "create the bucket"
         yield pytest.param(step, s3_error(404, "NoSuchBucket"), bucket, id=f"{name}, 404", marks=pytest.mark.slow)
     for name, step in OF_CATALOG.items():
         for status in (401, 403):

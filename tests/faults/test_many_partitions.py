@@ -22,6 +22,7 @@ RECORDS = 20_000
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("parsed_classes")  # a slow start of Spark verifies the ownership once more
 def test_the_requests_of_a_batch(site: Site, kafka: Broker, tmp_path: Path) -> None:
     with closing(Scenario(kafka, tmp_path, PARTITIONS)) as scenario:
         scenario.produce(records(RECORDS, partitions=PARTITIONS))
