@@ -22,7 +22,6 @@ RECORDS = 20_000
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("parsed_classes")  # a slow start of Spark verifies the ownership once more
 def test_the_requests_of_a_batch(site: Site, kafka: Broker, tmp_path: Path) -> None:
     with closing(Scenario(kafka, tmp_path, PARTITIONS)) as scenario:
         scenario.produce(records(RECORDS, partitions=PARTITIONS))
@@ -38,15 +37,15 @@ def test_the_requests_of_a_batch(site: Site, kafka: Broker, tmp_path: Path) -> N
         requests = {
             "claim": site.to_store.count(on("PUT", claim)),
             "intend": site.to_store.count(on("PUT", LOG, body='"state":"pending"')),
-            "verify": site.to_store.count(on("GET", LOG)),
             "upload": site.to_store.count(on("PUT", ".parquet")),
         }
         assert requests == {
             "claim": PARTITIONS,
             "intend": batches,
-            "verify": batches,
             "upload": len(lake.files()),
         }
+        verified = site.to_store.count(on("GET", LOG))
+        assert verified - batches in (0, 1), "once more where the claims took half a session"
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
