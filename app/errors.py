@@ -99,7 +99,7 @@ def blaming(system: System) -> Iterator[None]:
         raise
 
 
-# --- texts of other systems, on one line and short ----------------------------------------------
+# --- texts of other systems, on one line and short --------------------------------------------------------------------
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -101,9 +101,8 @@ class RestClient:
         self._session.proxies.update(get_environ_proxies(url, no_proxy=None))
         self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
         self._session.headers["Accept"] = "application/json"
-        self._session.headers["Accept-Encoding"] = (
-            "identity"  # a small compressed answer may need more memory than there is
-        )
+        # A small compressed answer may need more memory than there is.
+        self._session.headers["Accept-Encoding"] = "identity"
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
 

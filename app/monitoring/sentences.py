@@ -81,10 +81,6 @@ class Situation:
         return f"{together} {'are' if len(names) > 1 else 'is'} not available"
 
     @property
-    def wait_reason(self) -> str:
-        return plain(f"{self.wait.doing}: {self.wait.cause}")
-
-    @property
     def next_try(self) -> str:
         if self.live.state == "starting":
             return (

@@ -70,22 +70,21 @@ def render(view: View) -> str:
     """The page, as an HTML document that loads nothing else."""
     history, width_of = view.history, window(view.history.span(view.monotonic))
     width = width_of / _POINTS
-    rows, values = _values(view, _REFRESH_SECONDS)
-    done: Progress = values["progress"]
+    rows, situation, values = _values(view, _REFRESH_SECONDS)
     return _STATUS.render(
         **values,
         warned=view.warned,
         uptime=view.uptime,
         systems=_systems(view),
-        remarks=remarks(Situation(view.identity, view.live, view.counts, done)),
+        remarks=remarks(situation),
         rate=history.rate(view.monotonic, _RATE_SECONDS),
         byte_rate=history.byte_rate(view.monotonic, _RATE_SECONDS),
         rates=lay_out(history.rates(view.monotonic, width), width_of),
         lags=lay_out(history.lags(view.monotonic, width), width_of),
         memory=_memory(view),
         memory_parts=_memory_parts(view),
-        catch_up=_catch_up(done, is_held_up=view.live.state != "consuming"),
-        shrinks=_shrinks(done),
+        catch_up=_catch_up(situation.progress, is_held_up=view.live.state != "consuming"),
+        shrinks=_shrinks(situation.progress),
         due=_due(view.live),
         rows=rows[:_WORST_PARTITIONS],
     )
@@ -93,30 +92,35 @@ def render(view: View) -> str:
 
 def render_partitions(view: View) -> str:
     """The page with all partitions."""
-    rows, values = _values(view, _REFRESH_LIST_SECONDS)
+    rows, _, values = _values(view, _REFRESH_LIST_SECONDS)
     return _PARTITIONS.render(**values, rows=rows)
 
 
-def _values(view: View, refresh_seconds: int) -> tuple[list[PartitionRow], dict[str, Any]]:
-    """All partitions, the worst first, and what both pages show."""
+def _values(view: View, refresh_seconds: int) -> tuple[list[PartitionRow], Situation, dict[str, Any]]:
+    """All partitions, the worst first; the situation; the values that both pages show."""
     live, counts = view.live, view.counts
     rows = worst_first(counts, live, view.now)
     done = progress(counts, rows, view.history, view.monotonic, view.identity.commit_interval)
-    top = headline(Situation(view.identity, live, counts, done))
-    return rows, {
-        "identity": view.identity,
-        "live": live,
-        "counts": counts,
-        "progress": done,
-        "top": top,
-        "seconds": view.seconds if top.seconds is None else top.seconds,
-        "colour": _COLOURS[top.tone],
-        "now": view.now,
-        "ago": partial(_ago, view.now),
-        "refresh_seconds": refresh_seconds,
-        "assigned": len(rows),
-        "groups": _groups(rows),
-    }
+    situation = Situation(view.identity, live, counts, done)
+    top = headline(situation)
+    return (
+        rows,
+        situation,
+        {
+            "identity": view.identity,
+            "live": live,
+            "counts": counts,
+            "progress": done,
+            "top": top,
+            "seconds": view.seconds if top.seconds is None else top.seconds,
+            "colour": _COLOURS[top.tone],
+            "now": view.now,
+            "ago": partial(_ago, view.now),
+            "refresh_seconds": refresh_seconds,
+            "assigned": len(rows),
+            "groups": _groups(rows),
+        },
+    )
 
 
 def _groups(rows: Sequence[PartitionRow]) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ def try_out(store: ObjectStore, prefix: str) -> None:
     store.probe_conditions(prefix)
     with own_object(prefix, store.delete) as key:
         _exercise(store, key)
-    if _is_listed(store, key):
+    if is_listed(store, key):
         raise _unlike_a_store(store, key, "it was deleted, and is listed still")
 
 
@@ -59,11 +59,12 @@ def _exercise(store: ObjectStore, key: str) -> None:
     found = store.read(key)
     if found is None or (found.body, found.etag) != (_SECOND, second):
         raise _unlike_a_store(store, key, "what was written does not come back")
-    if not _is_listed(store, key):
+    if not is_listed(store, key):
         raise _unlike_a_store(store, key, "it was written, and is not listed")
 
 
-def _is_listed(store: ObjectStore, key: str) -> bool:
+def is_listed(store: ObjectStore, key: str) -> bool:
+    """Whether a listing shows the object."""
     return any(found.key == key for found in store.list(key))
 
 

@@ -217,10 +217,6 @@ class Member:
         return self.kafka.is_at_end and self.checkpoints.checkpoint.empty()
 
     @property
-    def is_delivering(self) -> bool:
-        return not self.delivering.is_idle
-
-    @property
     def lanes(self) -> list[Lane]:
         """Those that have something to do."""
         return [lane for lane in (self.consuming, self.delivering, *self.background.lanes) if not lane.is_idle]
