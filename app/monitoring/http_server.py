@@ -115,18 +115,18 @@ def _app(pages: Pages, probes: Pages, allowed: AllowedHosts) -> ASGIApp:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         is_allowed = scope["path"] in probes or allowed.allow(Headers(scope=scope).get("host"), scope["server"][0])
-        try:
-            await (router if is_allowed else _UNKNOWN_HOST)(scope, receive, send)
-        except Exception:
-            logger.exception("an HTTP request failed")
-            raise  # uvicorn answers 500
+        await (router if is_allowed else _UNKNOWN_HOST)(scope, receive, send)
 
     return app
 
 
 def _endpoint(answer: Callable[[], Response]) -> Callable[[Request], object]:
     async def endpoint(_: Request) -> Response:
-        return answer()
+        try:
+            return answer()
+        except Exception:
+            logger.exception("an HTTP request failed")
+            raise  # uvicorn answers 500
 
     return endpoint
 

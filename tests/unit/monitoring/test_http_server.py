@@ -135,6 +135,13 @@ def test_what_is_no_request_is_refused(port: int, request_line: bytes) -> None:
     assert status(port) == 200
 
 
+def test_a_client_that_breaks_the_protocol_is_not_logged(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n")
+        client.makefile("rb").read()
+    assert not caplog.records
+
+
 def test_many_clients_at_once_are_all_served(port: int) -> None:
     with ThreadPoolExecutor(100, "client") as clients:
         codes = list(clients.map(lambda _: status(port), range(300)))
