@@ -124,7 +124,7 @@ def endpoint(text: str) -> str:
     """Parse an http(s) address without credentials; path and query stay as they are."""
     try:
         parts = urlsplit(text)
-        _ = parts.port  # the port is checked only when asked for
+        _ = parts.port, (parts.hostname or "").encode("idna")  # both are checked only when asked for
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", text):

@@ -67,10 +67,10 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name with two dots in a row is a UnicodeError
         raise ConfigError(
             f"opening HTTP_PORT={port} on HTTP_HOST={host}",
-            error.strerror or str(error),
+            getattr(error, "strerror", None) or str(error),
             "Choose another port or host, or port 0 for none",
         ) from None
     return listener

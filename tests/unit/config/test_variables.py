@@ -79,6 +79,7 @@ class TestSingleValues:
             ("AWS_REGION", "mars", "must be a region of AWS, such as eu-west-1"),
             ("AWS_ENDPOINT_URL", "minio:9000", "must be an address such as https://host:port/path"),
             ("AWS_ENDPOINT_URL", "http://minio:port", "must be an address such as https://host:port/path"),
+            ("AZURE_ENDPOINT_URL", "http://azure..local", "must be an address such as https://host:port/path"),
             ("CATALOG_URL", "ftp://catalog", "must be an address such as https://host:port/path"),
             ("TABLE_NAME", "a/b", "must be made of letters, digits"),
             ("TABLE_NAME", "_journal", "beginning with a letter or digit"),

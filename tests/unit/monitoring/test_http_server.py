@@ -237,9 +237,10 @@ def test_a_port_that_is_taken_is_a_mistake_in_the_settings(port: int) -> None:
     )
 
 
-def test_a_host_that_is_none_is_a_mistake_in_the_settings() -> None:
-    with pytest.raises(ConfigError, match="HTTP_HOST=no such host"):
-        listen("no such host", 8080)
+@pytest.mark.parametrize("host", ["no such host", "two..dots"])
+def test_a_host_that_is_none_is_a_mistake_in_the_settings(host: str) -> None:
+    with pytest.raises(ConfigError, match=f"HTTP_HOST={host}"):
+        listen(host, 8080)
 
 
 def knows_ipv6() -> bool:
