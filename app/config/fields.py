@@ -1,5 +1,6 @@
 """Declares variables: name, default, parser of the text, and the variable without which it has no effect."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, get_args
 
@@ -13,6 +14,7 @@ Contradictions = Iterator[tuple[str, str]]
 
 _Value = TypeVar("_Value")
 _QUOTES = ("'", '"')
+_UTF_8 = re.compile("[^\ud800-\udfff]*")  # the environment has other bytes as surrogates
 
 
 def env(variable: str, default: Any, *, only_with: str | None = None) -> Any:
@@ -65,9 +67,14 @@ class Area(BaseSettings):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_quotes(cls, raw: _Value, info: ValidationInfo) -> _Value:
-        """Refuse a value in quotes; a password may have them, so ``app.config.settings.remarks`` warns of those."""
+    def _is_text(cls, raw: _Value, info: ValidationInfo) -> _Value:
+        """Refuse bytes that are not UTF-8: the error of a library that sends them would quote the value, secrets too.
+
+        Refuse a value in quotes; a password may have them, so ``app.config.settings.remarks`` warns of those.
+        """
         field = cls.model_fields[str(info.field_name)]
+        if isinstance(raw, str) and not _UTF_8.fullmatch(raw):
+            raise ValueError("must be text in UTF-8")
         if isinstance(raw, str) and is_quoted(raw) and not is_secret(field):
             raise ValueError(IN_QUOTES)
         return raw

@@ -148,6 +148,12 @@ class TestSecrets:
             Settings()
         assert "hush" not in str(caught.value)
 
+    def test_must_be_text(self) -> None:
+        """boto3's error for such a key quotes all of it."""
+        assert problems(AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="hush\udcff") == (
+            "AWS_SECRET_ACCESS_KEY: must be text in UTF-8",
+        )
+
     def test_are_in_no_part_of_a_long_address(self) -> None:
         (problem,) = problems(CATALOG_URL=f"https://user:{'hush' * 50}@catalog")
         assert "hush" not in problem
