@@ -20,7 +20,7 @@ from requests.exceptions import SSLError
 
 from app.container import with_own_address
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
-from app.storage.cloud_store import MissingBucketError
+from app.storage.cloud_store import MissingBucketError, UnexpectedAnswerError
 from app.storage.error_rules import PASSES, ErrorRules, Rule
 from app.storage.targets import AzureTarget
 
@@ -128,6 +128,8 @@ def translated(doing: str, access: Access, *, was_authorised: bool) -> Iterator[
         yield
     except AzureError as error:
         raise _translate(error, doing, access, was_authorised=was_authorised) from None  # its text may hold a signature
+    except UnicodeDecodeError as error:  # the library reads every refusal as UTF-8
+        raise UnexpectedAnswerError("the answer is not that of Azure Blob Storage") from error
 
 
 def error_code(error: HttpResponseError) -> str:

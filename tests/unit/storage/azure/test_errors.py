@@ -51,6 +51,7 @@ def error_of_upload(parquet: Path, *answers: Answer, sas_token: str | None = Non
         (refusal(403, "AuthenticationFailed", detail="Request date header too old: 'x'"), "clock"),
         (Answer(429), "HTTP 429"),
         (Answer(503, b"<html>busy<br>"), "AZURE_ENDPOINT_URL"),
+        (Answer(503, "<html>überlastet".encode("latin-1")), "AZURE_ENDPOINT_URL"),
         (Answer(200, b"<html></html>"), "is not that of Azure"),
         (Answer(201, b""), "is not that of Azure"),
     ],
