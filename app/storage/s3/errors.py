@@ -97,7 +97,7 @@ def translated(doing: str, bucket: str, keys: str, *, fixed_token: bool) -> Iter
 
 def error_code(error: boto.ClientError) -> str:
     """The store's name for the error, ``NoSuchKey``; empty where the answer has none."""
-    return error.response.get("Error", {}).get("Code", "")
+    return error.response.get("Error", {}).get("Code") or ""  # boto3 gives None for an empty element
 
 
 def status_of(error: boto.ClientError) -> int:
@@ -127,7 +127,7 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
     """Errors that the store itself reported."""
     said = error.response.get("Error", {})
     code, status = error_code(error), status_of(error)
-    message = one_line(said.get("Message", ""))
+    message = one_line(said.get("Message") or "")
     headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     cause = f"{message} ({code})" if message else f"HTTP {status}"
     # For an answer without an S3 error document, boto3 gives the HTTP status as the code.

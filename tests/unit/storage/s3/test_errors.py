@@ -38,6 +38,8 @@ def error_of_upload(parquet: Path, *answers: Answer, session_token: str | None =
         (refusal(403, "RequestTimeTooSkewed", "The difference is too large."), "clock"),
         (refusal(400, "ExpiredToken", "The provided token has expired."), "role"),
         (refusal(507, "XMinioStorageFull", "Storage backend has reached its minimum."), "Free some space"),
+        (refusal(503, "SlowDown", ""), "HTTP 503"),
+        (refusal(503, "", ""), "HTTP 503"),
         (Answer(429), "429"),
         (Answer(503, b"<html>busy<br>"), "AWS_ENDPOINT_URL"),
         (Answer(200, b"<html></html>"), "no ETag"),
