@@ -102,7 +102,8 @@ class S3Store(CloudStore):
         for page in paginator.paginate(
             Bucket=self._bucket, Prefix=prefix, PaginationConfig={"PageSize": size} if size else {}
         ):
-            if "IsTruncated" not in page:  # a web page must not look like an empty folder
+            # A web page must not look like an empty folder, nor one page of an old store like all of them.
+            if "IsTruncated" not in page or (page["IsTruncated"] and "NextContinuationToken" not in page):
                 raise UnexpectedAnswerError("the answer is not the listing of a bucket")
             yield [StoredObject(item["Key"], item["Size"], item["LastModified"]) for item in page.get("Contents", [])]
 

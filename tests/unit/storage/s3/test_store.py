@@ -4,6 +4,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -130,6 +131,14 @@ def test_a_missing_right_is_named(tmp_path: Path, verb: str, right: str) -> None
 def test_who_may_not_list_the_whole_bucket_hears_403_of_what_is_not_there() -> None:
     with CannedServer(refusal(403, "AccessDenied"), listing("t/other")) as server:
         assert s3_store(server.url).read(KEY) is None
+
+
+def test_a_listing_without_a_way_to_its_next_page_is_no_listing() -> None:
+    """As of a store that does not know the second version of the request."""
+    first = listing("t/a", after="more")
+    cut = replace(first, body=first.body.replace(b"NextContinuationToken", b"NextMarker"))
+    with CannedServer(cut) as server, pytest.raises(RetryableError, match="not the listing of a bucket"):
+        list(s3_store(server.url).list("t/"))
 
 
 def test_another_replica_that_creates_the_bucket_first_does_no_harm() -> None:
