@@ -72,15 +72,15 @@ _KINDS: Final = (
     ),
     # With TLS 1.3, a broker refuses a client's certificate after the handshake; librdkafka takes that for an outage.
     _Kind(
-        ("alert", "certificate expired"),
+        (" alert ", "certificate expired"),
         "Replace KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY, and restart the connector",
         is_refusal=True,
     ),
-    _Kind(("alert", "certificate"), _CLIENT_CERTIFICATE, is_refusal=True),
-    _Kind(("alert", "unknown ca"), _CLIENT_CERTIFICATE, is_refusal=True),
-    _Kind(("alert", "access denied"), is_refusal=True),
+    _Kind((" alert ", "certificate"), _CLIENT_CERTIFICATE, is_refusal=True),
+    _Kind((" alert ", "unknown ca"), _CLIENT_CERTIFICATE, is_refusal=True),
+    _Kind((" alert ", "access denied"), is_refusal=True),
     _Kind(
-        ("alert", "handshake failure"),
+        (" alert ", "handshake failure"),
         "Check KAFKA_SECURITY_PROTOCOL, KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY",
         is_refusal=True,
     ),

@@ -18,6 +18,7 @@ TRANSPORT, AUTHENTICATION = KafkaError._TRANSPORT, KafkaError._AUTHENTICATION
     [
         (ALERT, "KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY"),
         (EXPIRED, "Replace KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY, and restart"),
+        ("ssl://b.alerting:1: SSL handshake failed: certificate verify failed", "Check KAFKA_SSL_CA_LOCATION"),
         (NO_TOKEN + '{"error": "invalid_client"}', "KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"),
         (NO_TOKEN + '{"error": "invalid_scope"}', "KAFKA_OAUTH_SCOPE"),
         (NO_TOKEN + "SSL certificate problem: unable to get local issuer certificate", "KAFKA_OAUTH_CA_LOCATION"),
