@@ -159,6 +159,8 @@ def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:
     """The network's message. botocore's own does not tell a refused connection from an unknown name."""
     if type(error) is boto.HTTPClientError:  # wraps any error, also one that quotes a header with a token
         return f"the request could not be sent ({type(error.kwargs.get('error')).__name__})"
+    if isinstance(error, boto.ProxyConnectionError):  # hides a password only behind http:// and https://
+        return re.sub(r'[^\s"]+@', "***@", one_line(str(error)))
     if isinstance(error, boto.EndpointConnectionError):
         return f"{one_line(str(error))}: {str(error.kwargs.get('error')).rpartition(': ')[2]}"
     return one_line(str(error))

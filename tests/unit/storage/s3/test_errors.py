@@ -78,6 +78,14 @@ def test_the_refused_action_is_the_one_the_answer_names(parquet: Path) -> None:
     assert "Allow kms:GenerateDataKey" in error.hint
 
 
+@pytest.mark.parametrize("scheme", ["http", "socks5"])
+def test_the_password_of_a_proxy_is_not_shown(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"{scheme}://user:hush@127.0.0.1:1")
+    with pytest.raises(RetryableError, match=r"proxy.*@127\.0\.0\.1:1") as caught:
+        s3_store("http://s3.example").read("t/x")
+    assert "hush" not in str(caught.value)
+
+
 def test_a_token_from_the_settings_that_expired_is_fatal_because_nobody_renews_it(parquet: Path) -> None:
     error = error_of_upload(parquet, refusal(400, "ExpiredToken", "The token has expired."), session_token=TOKEN)
 
