@@ -9,14 +9,18 @@ effect while its answer is lost. All partitions move at a rebalance, as with Kaf
 
 The steps have the words of the code and of ``tests/faults/steps.py``. A claimer does: read claim, read log, close,
 check files, keep or roll back, register theirs, done theirs, take over, point, fill. A writer does: intend, upload,
-verify, register, done. *Fill* puts placeholders without rows under the names of files that were rolled back; an upload
-to such a name is refused. *Learn* is that a member hears of the loss of its partitions, *expire* that Kafka deletes a
-record. Left out are dead letters, the deletion of placeholders an hour later, stores without conditional writes and
-at-least-once delivery.
+verify, register, done; *advance* where the records that it has read give no row; *commit*. *Fill* puts placeholders
+without rows under the names of files that were rolled back; an upload to such a name is refused. *Learn* is that a
+member hears of the loss of its partitions, *expire* that Kafka deletes a record. Left out are dead letters, the
+deletion of placeholders an hour later, and stores without conditional writes.
+
+A member begins where the log ends, or at the group's offset (``Bounds.from_committed``) as the framework does: it then
+reads records again that are in the table, and drops them.
 
 What must hold: see ``Model.violation``. It looks at each state whether the catalog lists a file that does not exist,
-and whether readers see rows that were rolled back although the next owner reads on. It looks at each final state
-whether the table and the catalog have every row once, but for rows that expired in Kafka.
+whether readers see rows that were rolled back although the next owner reads on, and whether the group's offset is at
+most one behind the log's end: the next owner takes any later one for that of another program. It looks at each final
+state whether the table and the catalog have every row once, but for rows that expired in Kafka.
 
 A ``Rule`` is what the protocol needs to be right. A model without it shows why: it has a violation.
 """
@@ -48,6 +52,9 @@ class Rule(Enum):
     ROLL_BACK_BEFORE_FILL = "A claimer fills names, and another one has decided to keep their files."
     INTEND_BEFORE_UPLOAD = "The member dies, nobody knows of its files, and their rows come again."
     VERIFY_BEFORE_REGISTER = "A fenced owner registers files that were rolled back."
+    LOG_BEFORE_COMMIT = "Records without rows are committed, and the next owner finds an offset ahead of the log."
+    COMMIT_AFTER_REGISTER = "A batch is committed, and the next owner rolls it back."
+    DROP_TO_THE_END = "A member begins at the group's offset, and writes again what is in the table."
     SMALLER_LOSS = "One record expires, and the rows of all files that are missing are given up for it."
 
 
@@ -63,6 +70,8 @@ class Bounds:
         lost_answers: writes that take effect without an answer.
         late_closes: times that a member, whose assignment has ended, closes the log of a later generation.
         expiries: records that Kafka deletes, of those that some member has read.
+        filtered: offsets of each partition that give no row.
+        from_committed: whether members begin at the group's offset, and not where the log ends.
     """
 
     partitions: int = 2
@@ -72,13 +81,15 @@ class Bounds:
     lost_answers: int = 0
     late_closes: int = 0
     expiries: int = 0
+    filtered: tuple[int, ...] = ()
+    from_committed: bool = False
 
 
 class Span(NamedTuple):
-    """The rows of a batch that are of one partition."""
+    """The part of a batch that is of one partition: the offsets that give rows, and the last one that was read."""
 
     partition: int
-    first: int
+    rows: tuple[int, ...]
     last: int
 
 
@@ -94,11 +105,11 @@ class Batch(NamedTuple):
     @property
     def rows(self) -> int:
         """Of each file."""
-        return sum(span.last + 1 - span.first for span in self.spans)
+        return sum(len(span.rows) for span in self.spans)
 
     def expired(self, low: tuple[int, ...]) -> int:
         """How many of them Kafka no longer has."""
-        return sum(max(0, min(low[span.partition], span.last + 1) - span.first) for span in self.spans)
+        return sum(at < low[span.partition] for span in self.spans for at in span.rows)
 
 
 class File(NamedTuple):
@@ -133,7 +144,7 @@ class Log(NamedTuple):
         ends = list(self.ends)
         if self.batch and self.state == "pending":
             for span in self.batch.spans:
-                ends[span.partition] = span.last
+                ends[span.partition] = _later(ends[span.partition], span.last)
         return tuple(ends)
 
 
@@ -151,6 +162,7 @@ class Member(NamedTuple):
         left: partitions whose claims another member has changed; the next round claims them.
         batch: on its way, from its intent until it is registered.
         uploaded: how many of its files are.
+        read: the next offset to read of each partition of the topic.
     """
 
     step: str
@@ -163,6 +175,7 @@ class Member(NamedTuple):
     left: tuple[int, ...] = ()
     batch: Batch | None = None
     uploaded: int = 0
+    read: tuple[int, ...] = ()
 
 
 ENDED = Member("ended")
@@ -246,6 +259,7 @@ class Model:
             "fill": self._fill,
             "run": self._run,
             "intend": self._intend,
+            "advance": self._advance,
             "upload": self._upload,
             "verify": self._verify,
             "register": self._register,
@@ -298,6 +312,9 @@ class Model:
             log = state.logs[generation]
             if member.step in _READING and not log.closed and log.rolled_back & state.stored:
                 return "readers see rows that were rolled back, and their owner reads them again"
+        for partition, claim in enumerate(state.claims):
+            if claim.owner != NOBODY and state.committed[partition] > _found_end(state, claim.owner, partition) + 1:
+                return "the group's offset is ahead of the log"
         return self._violation_at_the_end(state) if self.is_final(state) else None
 
     def _violation_at_the_end(self, state: State) -> str | None:
@@ -306,7 +323,7 @@ class Model:
             rows = _rows(state.stored, number)
             if len(set(rows)) != len(rows):
                 return "rows are there twice"
-            lost += len(state.owners) * self.bounds.offsets - len(rows)
+            lost += len(state.owners) * len(self._rows_in(range(self.bounds.offsets))) - len(rows)
         if lost > FILES * sum(state.low):
             return "more rows are lost than have expired"
         if state.registered != state.stored:
@@ -323,6 +340,9 @@ class Model:
 
     def _keeps(self, rule: Rule) -> bool:
         return rule is not self._without
+
+    def _rows_in(self, offsets: range) -> tuple[int, ...]:
+        return tuple(at for at in offsets if at not in self.bounds.filtered)
 
     # --- the group --------------------------------------------------------------------------------------------------
 
@@ -522,7 +542,17 @@ class Model:
     def _fill(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         files = state.logs[generation].rolled_back
         without = state.fill(files) if self._keeps(Rule.FILL) else state._replace(stored=state.stored - files)
-        yield "fill", without.with_member(generation, Member("run", member.partitions))
+        yield (
+            "fill",
+            without.with_member(generation, Member("run", member.partitions, read=self._begins(state, generation))),
+        )
+
+    def _begins(self, state: State, generation: int) -> tuple[int, ...]:
+        """The first offset to read of each partition."""
+        return tuple(
+            max(committed, low) if self.bounds.from_committed else (-1 if end is None else end) + 1
+            for end, committed, low in zip(state.logs[generation].ends, state.committed, state.low, strict=True)
+        )
 
     # --- batch by batch: app.journal.generation -----------------------------------------------------------------------
 
@@ -533,18 +563,23 @@ class Model:
             yield "fenced", state.without_member(generation)
         else:
             for batch in self._batches(generation, member, log):
-                begun = member._replace(batch=batch)
-                if self._keeps(Rule.INTEND_BEFORE_UPLOAD):
+                begun = member._replace(batch=batch, read=_read(member, batch))
+                if not batch.rows:
+                    yield from self._advance(state, generation, begun)
+                elif self._keeps(Rule.INTEND_BEFORE_UPLOAD):
                     yield from self._intend(state, generation, begun)
                 else:
                     yield "begin", state.with_member(generation, begun._replace(step="upload"))
             if log.state == "pending":
                 yield "done", state.with_log(generation, log._replace(state="done", ends=log.moved, batch=None))
+        yield from self._commit(state, generation, member)
+
+    def _commit(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        """Copy to Kafka how far the partitions are read; all of it is delivered."""
         if state.is_current(generation):
-            moved, committed = log.moved, list(state.committed)
+            committed = list(state.committed)
             for partition in member.partitions:
-                end = moved[partition]
-                committed[partition] = max(committed[partition], 0 if end is None else end + 1)
+                committed[partition] = max(committed[partition], member.read[partition])
             if tuple(committed) != state.committed:
                 yield "commit", state._replace(committed=tuple(committed))
 
@@ -552,14 +587,30 @@ class Model:
         """Up to three of the next offsets, of one or several partitions."""
         choices: list[list[Span | None]] = []
         for partition in member.partitions:
-            end = log.moved[partition]
-            first = 0 if end is None else end + 1
+            end, first = log.moved[partition], member.read[partition]
+            first_row = max(first, -1 if end is None else end + 1) if self._keeps(Rule.DROP_TO_THE_END) else first
             lasts = range(first, min(self.bounds.offsets, first + 3))
-            choices.append([None, *(Span(partition, first, last) for last in lasts)])
+            spans = [Span(partition, self._rows_in(range(first_row, last + 1)), last) for last in lasts]
+            choices.append([None, *spans])
         for chosen in product(*choices):
-            spans = tuple(span for span in chosen if span is not None)
+            spans = [span for span in chosen if span is not None]
             if spans:
-                yield Batch(generation, log.version, spans)
+                yield Batch(generation, log.version, tuple(spans))
+
+    def _advance(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        """Write into the log how far is read, where no row came; it implies that the batch before is done."""
+        assert member.batch is not None
+        log = state.logs[generation]
+        ends = list(log.moved)
+        for span in member.batch.spans:
+            ends[span.partition] = _later(ends[span.partition], span.last)
+        then = Member("run", member.partitions, read=member.read)
+        if tuple(ends) == log.moved or not self._keeps(Rule.LOG_BEFORE_COMMIT):
+            yield "read", state.with_member(generation, then)
+            return
+        new = log._replace(state="done", ends=tuple(ends), batch=None)
+        unsure = member._replace(step="advance")
+        yield from self._write_own("advance", state, generation, member, new, then, unsure)
 
     def _intend(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         """Announce the batch, which implies that the one before is done."""
@@ -574,6 +625,8 @@ class Model:
 
     def _upload(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         assert member.batch is not None
+        if not self._keeps(Rule.COMMIT_AFTER_REGISTER):
+            yield from self._commit(state, generation, member)
         file = File(member.batch, member.uploaded)
         if file in state.filled:
             yield "upload: refused", state.without_member(generation)
@@ -598,7 +651,8 @@ class Model:
     def _register(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         assert member.batch is not None
         registered = state._replace(registered=state.registered | member.batch.files)
-        yield "register", registered.with_member(generation, Member("run", member.partitions))
+        running = Member("run", member.partitions, read=member.read)
+        yield "register", registered.with_member(generation, running)
 
     def _write_own(
         self, name: str, state: State, generation: int, member: Member, new: Log, then: Member, unsure: Member
@@ -619,13 +673,33 @@ def _again(member: Member, waiting: tuple[int, ...]) -> Member:
     return Member("read claim", member.partitions, waiting)
 
 
+def _later(end: int | None, last: int) -> int:
+    return last if end is None else max(end, last)
+
+
+def _read(member: Member, batch: Batch) -> tuple[int, ...]:
+    """How far the partitions are read with this batch."""
+    read = list(member.read)
+    for span in batch.spans:
+        read[span.partition] = span.last + 1
+    return tuple(read)
+
+
+def _found_end(state: State, owner: int, partition: int) -> int:
+    """The end that the next owner finds in the log: with a pending batch if all its files are there."""
+    log = state.logs[owner]
+    is_there = log.batch is not None and log.batch.files <= state.stored
+    end = (log.moved if is_there else log.ends)[partition]
+    return -1 if end is None else end
+
+
 def _rows(stored: frozenset[File], number: int) -> list[tuple[int, int]]:
     return sorted(
         (span.partition, at)
         for file in stored
         if file.number == number
         for span in file.batch.spans
-        for at in range(span.first, span.last + 1)
+        for at in span.rows
     )
 
 

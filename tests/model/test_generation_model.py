@@ -9,7 +9,7 @@ import pytest
 
 from tests.model.generation_model import Bounds, Model, Rule, search, walk
 
-WALKS = int(os.environ.get("MODEL_WALKS", "100"))  # of each seed
+WALKS = int(os.environ.get("MODEL_WALKS", "100"))  # of each kind
 MOST_STATES = 2_000_000
 FEWER_STATES = 50_000
 
@@ -19,18 +19,31 @@ QUICK = (
     Bounds(partitions=2, rebalances=0, crashes=1),  # files are shared by two partitions
     Bounds(partitions=2, rebalances=0, lost_answers=1),
     Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, expiries=1),
+    Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, filtered=(1,)),
+    Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, filtered=(0,), from_committed=True),
 )
 THOROUGH = (
     Bounds(partitions=2, rebalances=1),
     Bounds(partitions=2, rebalances=0, crashes=1, lost_answers=1),
     Bounds(partitions=1, rebalances=1, crashes=1, lost_answers=1, late_closes=1),
+    Bounds(partitions=2, offsets=2, rebalances=0, crashes=1, filtered=(1,)),
+    Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, lost_answers=1, filtered=(1,), from_committed=True),
 )
 MANY = Bounds(partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, expiries=2)
+FILTERED = Bounds(partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, filtered=(0, 2))
+FROM_COMMITTED = Bounds(
+    partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, filtered=(1,), from_committed=True
+)
 # The fewest that show what each rule prevents: two claimers at once, or one of them and a death.
 TWO_CLAIMERS = Bounds(partitions=1, rebalances=2)
 ONE_CLAIMER = Bounds(partitions=1, rebalances=1, crashes=1)
-OF_TWO_CLAIMERS = (Rule.KEEP_BEFORE_REGISTER, Rule.ROLL_BACK_BEFORE_FILL)
-ONE_EXPIRY = Bounds(partitions=1, offsets=3, rebalances=0, crashes=1, expiries=1)  # of three rows in two files
+BOUNDS = {
+    Rule.KEEP_BEFORE_REGISTER: TWO_CLAIMERS,
+    Rule.ROLL_BACK_BEFORE_FILL: TWO_CLAIMERS,
+    Rule.LOG_BEFORE_COMMIT: Bounds(partitions=1, rebalances=0, filtered=(0,)),
+    Rule.DROP_TO_THE_END: Bounds(partitions=1, rebalances=1, from_committed=True),
+    Rule.SMALLER_LOSS: Bounds(partitions=1, offsets=3, rebalances=0, crashes=1, expiries=1),  # three rows in two files
+}
 
 
 @pytest.mark.parametrize(
@@ -46,9 +59,9 @@ def test_every_row_is_there_once_in_every_order_of_the_steps(bounds: Bounds) -> 
     assert found.final
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_row_is_there_once_after_many_steps_at_random(seed: int) -> None:
-    found = walk(Model(MANY), WALKS, seed)
+@pytest.mark.parametrize("bounds", [MANY, FILTERED, FROM_COMMITTED], ids=["all", "filtered", "from committed"])
+def test_every_row_is_there_once_after_many_steps_at_random(bounds: Bounds) -> None:
+    found = walk(Model(bounds), WALKS, seed=1)
     print(f"{found.states:,} steps, {found.final:,} walks")
     assert not found.violation
     assert found.final == WALKS
@@ -56,8 +69,7 @@ def test_every_row_is_there_once_after_many_steps_at_random(seed: int) -> None:
 
 @pytest.mark.parametrize("rule", Rule)
 def test_without_a_rule_rows_are_lost_or_doubled(rule: Rule) -> None:
-    bounds = ONE_EXPIRY if rule is Rule.SMALLER_LOSS else TWO_CLAIMERS if rule in OF_TWO_CLAIMERS else ONE_CLAIMER
-    found = search(Model(bounds, without=rule), FEWER_STATES)
+    found = search(Model(BOUNDS.get(rule, ONE_CLAIMER), without=rule), FEWER_STATES)
     print(f"{rule.value}\n{found.violation}")
     assert found.violation
 
