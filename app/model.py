@@ -172,7 +172,8 @@ class Batch:
     ``reason`` says why the batch ends here; ``None`` if more portions follow, which go into the same files.
     ``rows`` and ``messages`` have one list per part, in the order of ``parts``; messages are not converted yet.
     ``size`` is their estimated memory in bytes. ``rejected`` holds the records of the same offsets that were refused
-    before conversion.
+    before conversion. ``ends`` is the last offset that was read of each partition by then, whether or not it gave a
+    row; ``owner`` is the token of their generation. A batch may have ends alone.
     """
 
     number: int
@@ -182,6 +183,8 @@ class Batch:
     size: int = 0
     rejected: tuple[Rejected, ...] = ()
     messages: tuple[list[Message], ...] = ()
+    owner: str = ""
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def records(self) -> int:

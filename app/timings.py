@@ -40,7 +40,6 @@ class Timings:
         claim_again_seconds: the period in which a member claims its partitions again at most three times, after other
             members have closed its log.
         commit_pause_seconds: between two tries to commit offsets.
-        advance_seconds: between two notes in the log of how far filtered records are committed.
         kafka_answer_seconds: how long Kafka may take to return the offsets of a partition.
         first_retry_seconds, longest_retry_seconds: the pauses between tries of a step of the pipeline or of a claim.
     """
@@ -62,7 +61,6 @@ class Timings:
     fenced_seconds: float = 20.0
     claim_again_seconds: float = 600.0
     commit_pause_seconds: float = 1.0
-    advance_seconds: float = 60.0
     kafka_answer_seconds: float = 20.0
     first_retry_seconds: float = 0.5
     longest_retry_seconds: float = 30.0

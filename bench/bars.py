@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.laps import Lap
-from bench.sinks import AT_LEAST_ONCE, CONNECTOR
+from bench.sinks import CONNECTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,6 @@ BARS = (
     Bar("iceberg-2", FILES, 5_000_000, 1.0, less_is_better=True),
     Bar("iceberg-1", MEGABYTES, 5_000_000, 0.9, less_is_better=True),
     Bar("iceberg-2", MEGABYTES, 5_000_000, 0.9, less_is_better=True),
-    Bar(AT_LEAST_ONCE, COLD, 2_000_000, 0.9),
-    Bar(AT_LEAST_ONCE, WARM, 2_000_000, 0.9),
 )
 
 

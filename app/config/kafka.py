@@ -10,8 +10,6 @@ from app.config.kafka_login import KafkaLoginVariables
 Deserializer = Literal["str", "string", "bytes", "double", "int", "integer", "json", "quix"]
 OffsetReset = Literal["earliest", "latest"]
 BadRecords = Literal["dead-letter", "skip", "fail"]
-Guarantee = Literal["exactly-once", "at-least-once"]
-StartFrom = Literal["auto", "journal", "committed"]
 OffAtZero = AfterValidator(lambda number: number if number and number > 0 else None)
 
 
@@ -23,8 +21,7 @@ class KafkaVariables(KafkaLoginVariables):
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")
     key_deserializer: Deserializer = env("KAFKA_KEY_DESERIALIZER", "str")
     value_deserializer: Deserializer = env("KAFKA_VALUE_DESERIALIZER", "json")
-    delivery_guarantee: Guarantee = env("DELIVERY_GUARANTEE", "exactly-once")
-    start_from: StartFrom = env("START_FROM", "auto")
+    follow_offsets: str = env("FOLLOW_OFFSETS", "")
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
     stream_timeout_ms: Annotated[int | None, OffAtZero] = env("STREAM_TIMEOUT_MS", None)
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", None, only_with="STREAM_TIMEOUT_MS")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError
+from confluent_kafka import OFFSET_BEGINNING
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
@@ -21,7 +21,7 @@ from quixstreams.models import RawConfluentKafkaMessageProto, Row, Topic, TopicM
 
 from app.consumer.assignment import Assignments
 from app.consumer.broker import new_admin
-from app.consumer.checkpoints import Checkpoints, OffsetsInFlight
+from app.consumer.checkpoints import Checkpoints
 from app.consumer.errors import of_rebalance, producing_failed, recovering_failed
 from app.consumer.internal_topics import check_internal_rights, create_internal_topics, pretend_internal_topics
 from app.consumer.login_errors import told_of_refusals
@@ -91,14 +91,12 @@ class LakeApplication(Application):
         self._processing_context = self.checkpoints = Checkpoints.instead_of(
             self._processing_context,
             assignments=assignments,
-            in_flight=OffsetsInFlight(),
             on_committed=self._committed,
             metrics=metrics or Metrics(),
             timings=timings,
         )
         # The framework's application has no argument for it; the client is created when the loop begins.
-        self._consumer._consumer_config["on_commit"] = self._commit_answered
-        self._consumer._user_error_cb = told_of_refusals(self._consumer._user_error_cb)  # there is no argument either
+        self._consumer._user_error_cb = told_of_refusals(self._consumer._user_error_cb)
         self._does_more_than_rows = False
         self._other_sinks: OtherSinks | None = None
         # The loop cannot be an argument: it needs the sink, the pipeline and the claims, which are built after
@@ -233,9 +231,6 @@ class LakeApplication(Application):
             self._producer._broker_available()  # type: ignore[no-untyped-call]
             self._consumer._broker_available()  # type: ignore[no-untyped-call]
         return consumed
-
-    def _commit_answered(self, error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
-        self._loop.checkpoints.answered(error, partitions)
 
     def _committed(self, offsets: Mapping[tuple[str, int], int]) -> None:
         self._loop.committed(offsets)

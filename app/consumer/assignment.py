@@ -77,7 +77,7 @@ class Assignment:
         # At any other time a lower offset is no repetition: a buffered join emits records late, and a topic may have
         # been recreated.
         self.replayed_to = self._replayed_from = -1
-        self._sealed_to = -1
+        self._sealed_to = -1  # the last offset that a batch has, or that gave no row before one was sealed
         self._next_number = 0
         self.expected = 0
         self.fenced: Fence | None = None
@@ -87,6 +87,16 @@ class Assignment:
     def waiting(self) -> int:
         """Records that wait to be sealed, rejected ones among them."""
         return len(self.rows) + len(self.messages) + len(self.rejected)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it was read beyond what is sealed, also where no row came."""
+        return self.expected - 1 > self._sealed_to
+
+    def seal_end(self) -> int:
+        """The last offset that was read; called after ``seal``, where records wait."""
+        self._sealed_to = max(self._sealed_to, self.expected - 1)
+        return self._sealed_to
 
     def seal(self) -> tuple[BatchPart, list[Row], list[Message], list[Rejected]]:
         """Take out the waiting records; there is at least one."""
@@ -193,22 +203,13 @@ class Assignments:
         assignment = self.by_tp.get(tp)
         return assignment.token if assignment else None
 
-    def by_generation(self, offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[TopicPartition, int]]:
-        """Sort offsets of partitions by the token of their generation; those that are not assigned are left out."""
-        by_token: dict[str, dict[TopicPartition, int]] = {}
-        for tp, offset in offsets.items():
-            assignment = self.by_tp.get(TopicPartition(*tp))
-            if assignment:
-                by_token.setdefault(assignment.token, {})[assignment.tp] = offset
-        return by_token
-
     # --- offsets ----------------------------------------------------------------------------------------------------
 
     def start(self, tp: TopicPartition, offset: int, replayed_to: int) -> None:
         """Read the partition from this offset on; records up to ``replayed_to`` are in the lake already."""
         assignment = self.by_tp[tp]
         assignment.expected = offset
-        assignment.replay(offset, replayed_to)
+        assignment.replay(offset, max(offset - 1, replayed_to))
 
     def expect(self, tp: TopicPartition, offset: int) -> None:
         """Drop records of this partition before this offset."""

@@ -129,14 +129,25 @@ class Buffer:
             self._assignments[tp].discard(offset)
             self.count_waiting()
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether partitions were read beyond what is sealed, also where no row came."""
+        return any(assignment.is_ahead for assignment in self._assignments.values())
+
     def seal(self, number: int, reason: str | None) -> Batch | None:
-        """Take out the waiting records as the portion of this number; ``None`` if there are none."""
-        sealed = [assignment.seal() for assignment in self._assignments.values() if assignment.waiting]
-        if not sealed:
+        """Take out the waiting records as the portion of this number, with how far the partitions were read.
+
+        ``None`` if there is nothing new. How far alone is worth a portion only if that ends the batch.
+        """
+        news = [each for each in self._assignments.values() if each.waiting or each.is_ahead]
+        sealed = [assignment.seal() for assignment in news if assignment.waiting]
+        if not (sealed or (news and reason)):
             return None
-        parts, rows, messages, rejected = zip(*sealed, strict=True)
+        parts, rows, messages, rejected = zip(*sealed, strict=True) if sealed else ((), (), (), ())
+        ends = {assignment.tp: assignment.seal_end() for assignment in news}
         size, self.rows, self.bytes = self.bytes, 0, 0
-        return Batch(number, reason, parts, rows, size, tuple(chain.from_iterable(rejected)), messages)
+        records = tuple(chain.from_iterable(rejected))
+        return Batch(number, reason, parts, rows, size, records, messages, news[0].token, ends)
 
     def count_waiting(self) -> None:
         """Count again, after records were dropped or assignments began or ended."""

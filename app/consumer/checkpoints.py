@@ -5,8 +5,8 @@ offsets of each batch in the lake. It is for pipelines without ``transform()``, 
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
@@ -25,40 +25,11 @@ from app.timings import DEFAULT, Timings
 logger = logging.getLogger(__name__)
 
 _LAST_COMMIT_TRIES = 5
-_ANSWER_SECONDS = 120.0  # Kafka's client tries that long by itself; each of its own requests ends after 60 s
+_COPY_AGAIN_SECONDS = 60.0  # a commit that failed is repeated then, if no later one went before
 
 _COMMIT = "commit"  # what is waited for
 
-Offsets = Mapping[tuple[str, int], int]
-
-
-class OffsetsInFlight:
-    """The offsets of the current checkpoint, and which of them were stored when each batch was sealed.
-
-    The sink records its batches here and checkpoints commit by them, so that neither depends on the other.
-    """
-
-    def __init__(self) -> None:
-        self._stored: Offsets = {}
-        self._sealed: list[tuple[int, Offsets]] = []
-
-    def begin(self, stored: Offsets) -> None:
-        """Begin a checkpoint; its offsets are added to ``stored``."""
-        self._stored = stored
-        self._sealed = []
-
-    def sealed(self, batch: int) -> None:
-        """Note that batches up to this one have the rows of all offsets stored so far."""
-        self._sealed.append((batch, dict(self._stored)))
-
-    def delivered(self, is_delivered: Callable[[int], bool]) -> tuple[int, Offsets] | None:
-        """The last batch that is in the lake, with its offsets."""
-        found = [sealed for sealed in self._sealed if is_delivered(sealed[0])]
-        return found[-1] if found else None
-
-    def committed(self, batch: int) -> None:
-        """Note that the offsets of all batches up to this one are committed."""
-        self._sealed = [sealed for sealed in self._sealed if sealed[0] > batch]
+Offsets = Mapping[Any, int]  # by topic and partition
 
 
 class Checkpoints(ProcessingContext):
@@ -69,7 +40,6 @@ class Checkpoints(ProcessingContext):
 
     Args:
         assignments: the current ones, with the next offset of each.
-        in_flight: the offsets of each batch.
         on_committed: called with the offsets of each commit.
         metrics: counts failed tries.
         timings: how long to pause between tries.
@@ -87,14 +57,12 @@ class Checkpoints(ProcessingContext):
         self,
         *,
         assignments: Assignments,
-        in_flight: OffsetsInFlight,
         on_committed: Callable[[Offsets], None],
         metrics: Metrics,
         timings: Timings = DEFAULT,
         **context: Any,
     ) -> None:
         super().__init__(**context)
-        self.in_flight = in_flight
         self._assignments = assignments
         self._on_committed = on_committed
         self._metrics = metrics
@@ -115,7 +83,6 @@ class Checkpoints(ProcessingContext):
         former = self._checkpoint
         super().init_checkpoint()  # type: ignore[no-untyped-call]
         self._due_at = self._timings.clock() + self.commit_interval
-        self.in_flight.begin(self.checkpoint._tp_offsets)
         self._metrics.waits.over(_COMMIT)
         if former and self.consumer.backpressured_tps:
             for tp, offset in former._starting_tp_offsets.items():  # the pause seeks these partitions and no others
@@ -151,16 +118,12 @@ class Checkpoints(ProcessingContext):
             self.store_offset(topic, partition, last)
         self.consumed = before + count
 
-    def answered(self, error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
-        """Take Kafka's answer to a commit, on the consumer's thread. Ignored here: each commit waits for its answer."""
-
-    def commit_delivered(self, is_delivered: Callable[[int], bool]) -> None:
-        """Commit the batches of an abandoned checkpoint that are in the lake, so that they are not read again."""
-        _, offsets = self.in_flight.delivered(is_delivered) or (0, {})
-        if not offsets:
+    def commit_ends(self, ends: Offsets, *, asynchronous: bool = False) -> None:
+        """Copy to Kafka how far the partitions are in the lake. Nothing is read twice where that fails."""
+        if not ends:
             return
         try:
-            self.consumer.commit(offsets=_after(offsets), asynchronous=False)
+            self.consumer.commit(offsets=_after(ends), asynchronous=asynchronous)
         except KafkaException as error:
             logger.warning("offsets of what is in the lake already are not committed (%s)", error.args[0].str())
 
@@ -218,19 +181,11 @@ class Checkpoints(ProcessingContext):
         return None
 
 
-@dataclass(slots=True)
-class _UnderWay:
-    """A commit in flight: its offsets, its last batch, and when it was sent (monotonic seconds)."""
-
-    offsets: Offsets
-    batch: int
-    since: float
-    is_answered: bool = False
-    error: KafkaError | None = None
-
-
 class BatchCheckpoints(Checkpoints):
     """Commits offsets as batches reach the lake, while the next ones are in flight.
+
+    Kafka's answers are not waited for: consuming begins where the log ends, whatever the group's offset is. A broker
+    that dies with a commit in flight would block the loop for minutes.
 
     Args:
         lake: the sink.
@@ -242,7 +197,8 @@ class BatchCheckpoints(Checkpoints):
     def __init__(self, *, lake: LakeSink, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._lake = lake
-        self._under_way: _UnderWay | None = None
+        self._copied: dict[TopicPartition, int] = {}  # offsets that were sent to Kafka; some may not have arrived
+        self._copy_again_at = 0.0
 
     @classmethod
     def in_place_of(cls, former: Checkpoints, lake: LakeSink) -> Self:
@@ -251,7 +207,6 @@ class BatchCheckpoints(Checkpoints):
             former,
             lake=lake,
             assignments=former._assignments,
-            in_flight=former.in_flight,
             on_committed=former._on_committed,
             metrics=former._metrics,
             timings=former._timings,
@@ -260,18 +215,11 @@ class BatchCheckpoints(Checkpoints):
     def init_checkpoint(self) -> None:
         """See ``ProcessingContext.init_checkpoint``."""
         super().init_checkpoint()
-        self._under_way = None
+        self._copied = {}
 
     def wait_for_room(self) -> bool:
         """See ``Checkpoints.wait_for_room``."""
         return self._lake.wait_for_room()
-
-    def answered(self, error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
-        """See ``Checkpoints.answered``; most commits here do not wait for it."""
-        ends = {(each.topic, each.partition): each.offset - 1 for each in partitions}
-        if self._under_way and ends == self._under_way.offsets:  # others are of an abandoned checkpoint
-            self._under_way.is_answered = True
-            self._under_way.error = error or next((each.error for each in partitions if each.error), None)
 
     def commit_checkpoint(self, force: bool = False, revoking: bool = False) -> None:
         """See ``Checkpoints.commit_checkpoint``; does not wait unless it is the last one."""
@@ -282,10 +230,7 @@ class BatchCheckpoints(Checkpoints):
     def _go_on(self) -> bool:
         """Commit the batches in the lake without waiting for the rest; ``False`` if a flush has to wait for it."""
         now = self._timings.clock()
-        if self._under_way:
-            self._look_for_answer(self._under_way, now)
-        if not self._under_way and now >= self._next_try:
-            self._commit_delivered_batches(now)
+        self._commit_delivered(now)
         if now < self._due_at:
             return True
         if not self._lake.begin_checkpoint():
@@ -293,40 +238,16 @@ class BatchCheckpoints(Checkpoints):
         self._due_at = now + self.commit_interval
         return True
 
-    def _commit_delivered_batches(self, now: float) -> None:
-        """Commit without waiting for the answer: a broker that dies now would block the loop for minutes."""
-        delivered = self.in_flight.delivered(self._lake.is_delivered)
-        batch, offsets = delivered or (0, {})
-        if now >= self._due_at and self._lake.is_empty:  # there may be later messages, without rows or skipped
-            batch, offsets = self._lake.last_portion, dict(self.checkpoint._tp_offsets)
-        if not (delivered or offsets):
-            return
-        self._under_way = commit = _UnderWay(offsets, batch, now)
-        if offsets:
-            commit.error = self._try(lambda: self.consumer.commit(offsets=_after(offsets), asynchronous=True))
-        commit.is_answered = commit.error is not None or not offsets
-
-    def _look_for_answer(self, commit: _UnderWay, now: float) -> None:
-        if not commit.is_answered:
-            if now < commit.since + _ANSWER_SECONDS:
-                return
-            commit.error = KafkaError(KafkaError._TIMED_OUT)
-        self._under_way = None
-        if commit.error is None:
-            self._metrics.waits.over(_COMMIT)
-            self.in_flight.committed(commit.batch)
+    def _commit_delivered(self, now: float) -> None:
+        ends = self._lake.take_delivered()
+        if ends:
             # Back-pressure goes back to here.
-            self.checkpoint._starting_tp_offsets.update({tp: offset + 1 for tp, offset in commit.offsets.items()})
-            self._lake.committed(commit.batch)
-            self._on_committed(commit.offsets)
-            if commit.offsets == self.checkpoint._tp_offsets:  # there is nothing left to commit
-                due_at = self._due_at
-                self.init_checkpoint()
-                self._due_at = due_at
-            return
-        _raise_if_lasting(commit.error)
-        self._log_failed_try(commit.error)
-        self._next_try = now + self._timings.commit_pause_seconds
+            self.checkpoint._starting_tp_offsets.update({tp: end + 1 for tp, end in ends.items()})
+            self._copied |= ends
+            self._on_committed(ends)
+        if self._copied and (ends or now >= self._copy_again_at):
+            self._copy_again_at = now + _COPY_AGAIN_SECONDS
+            self.commit_ends(self._copied, asynchronous=True)
 
 
 def _raise_if_lasting(error: KafkaError) -> None:
@@ -334,5 +255,5 @@ def _raise_if_lasting(error: KafkaError) -> None:
         raise FatalError("committing offsets", error.str(), "Check the user's rights on the consumer group") from None
 
 
-def _after(offsets: Mapping[tuple[str, int], int]) -> list[KafkaTopicPartition]:
+def _after(offsets: Offsets) -> list[KafkaTopicPartition]:
     return [KafkaTopicPartition(*tp, offset + 1) for tp, offset in offsets.items()]

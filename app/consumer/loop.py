@@ -12,8 +12,7 @@ from app.consumer.assignment import Assignments
 from app.consumer.batch_poll import BatchPoll
 from app.consumer.checkpoints import BatchCheckpoints, Checkpoints
 from app.consumer.errors import of_rebalance
-from app.consumer.marked_commits import mark_commits
-from app.consumer.paused_partitions import Claiming, PausedPartitions
+from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.record_poll import RecordPoll
 from app.consumer.rejections import RejectedMessages
 from app.consumer.sink import LakeSink
@@ -47,7 +46,6 @@ class ConsumerLoop:
         checkpoints: commit offsets; of the kind that fits ``poll``.
         paused: the partitions that wait for their claims.
         rejected: takes messages that cannot become rows.
-        claims: note the committed offsets in the log.
         on_turn: called at each turn.
         metrics: records the committed offsets and the revocations.
         timings: in which time a closed generation may be claimed again a few times.
@@ -63,7 +61,6 @@ class ConsumerLoop:
         checkpoints: Checkpoints,
         paused: PausedPartitions,
         rejected: RejectedMessages,
-        claims: Claiming,
         on_turn: Callable[[], None],
         metrics: Metrics | None = None,
         timings: Timings = DEFAULT,
@@ -76,7 +73,6 @@ class ConsumerLoop:
         self.checkpoints = checkpoints
         self._paused = paused
         self._rejected = rejected
-        self._claims = claims
         self._on_turn = on_turn
         self._metrics = metrics or Metrics()
         self._timings = timings
@@ -179,7 +175,7 @@ class ConsumerLoop:
     def failed(self) -> None:
         """Commit the batches in the lake after an error, unless ``transform()`` also sends records or keeps state."""
         if not self._application.begins_at_commit:
-            self.checkpoints.commit_delivered(self._sink.is_delivered)
+            self.checkpoints.commit_ends(self._sink.take_delivered())
 
     def consuming_failed(self, error: Exception, message: Message | None) -> bool:
         """See ``RejectedMessages.consuming_failed``."""
@@ -219,7 +215,6 @@ class ConsumerLoop:
             following = {TopicPartition(*tp): offset + 1 for tp, offset in offsets.items()}
             self._metrics.committed(following)
             self._assignments.committed(following)
-            self._claims.advance(self._assignments.by_generation(offsets))
 
 
 def new_loop(
@@ -228,7 +223,6 @@ def new_loop(
     assignments: Assignments,
     sink: LakeSink,
     paused: PausedPartitions,
-    claims: Claiming,
     on_turn: Callable[[], None],
     in_batches: bool,
     metrics: Metrics | None = None,
@@ -239,7 +233,6 @@ def new_loop(
     With ``in_batches``, messages go to the sink unchanged, because there is no ``transform()``. So there are no state
     and no produced records that must be safe before offsets are committed.
     """
-    mark_commits(application.consumer, claims.topic_id)
     checkpoints = BatchCheckpoints.in_place_of(application.checkpoints, sink) if in_batches else application.checkpoints
     rejected = RejectedMessages(
         consumer=application.consumer,
@@ -269,7 +262,6 @@ def new_loop(
         checkpoints=checkpoints,
         paused=paused,
         rejected=rejected,
-        claims=claims,
         on_turn=on_turn,
         metrics=metrics,
         timings=timings,

@@ -162,14 +162,8 @@ class NoJournals:
     def is_same_topic(self, _: TopicPartition) -> bool:
         return True
 
-    def topic_id(self, _: TopicPartition) -> str:
-        return ""
-
     def check(self) -> None:
         """Neither topic nor group change."""
-
-    def advance(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None:
-        """There is no journal."""
 
 
 class _GivenConsumer(InternalConsumer):

@@ -19,14 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 class Claiming(Protocol):
-    """Claims partitions and keeps the journal up to date; see ``app.journal.claims.Claims``."""
+    """Claims partitions; see ``app.journal.claims.Claims``."""
 
     def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None: ...
     def finished(self) -> list[Claim]: ...
     def is_same_topic(self, tp: TopicPartition) -> bool | None: ...
     def check(self) -> None: ...
-    def topic_id(self, tp: TopicPartition) -> str: ...
-    def advance(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None: ...
 
 
 class PausedPartitions:
@@ -139,7 +137,7 @@ class PausedPartitions:
         """
         if not starts:
             return
-        self._commit([_kafka(tp, start.offset) for tp, start in starts.items() if start.moves_group])
+        self._commit([_kafka(tp, start.offset) for tp, start in starts.items()])
         self._consumer.resume([_kafka(tp) for tp in starts])
         for tp, start in starts.items():
             self._seek(tp, start.offset)
@@ -178,15 +176,9 @@ class PausedPartitions:
             raise _not_there(tp, offset, error) from None
 
     def _commit(self, begins: list[KafkaTopicPartition]) -> None:
-        """Commit the first offsets of the group, in one request: each may take long while the coordinator is away.
-
-        Without this commit, a crash before the group's first one would move a start at ``latest``, and records that are
-        in the table already would count as lag.
-        """
-        if not begins:
-            return
+        """Copy to the group where the partitions begin: records that are in the table would count as lag else."""
         try:
-            self._consumer.commit(offsets=begins, asynchronous=False)
+            self._consumer.commit(offsets=begins, asynchronous=True)
         except KafkaException as error:
             logger.warning("the group's offset is not committed yet (%s)", error.args[0].str())
 
@@ -204,8 +196,8 @@ def _log(claims: Iterable[Claim]) -> None:
     if skipped:
         logger.warning(
             "%s records after the group's committed offset are in the table already (%s), as after a crash or when "
-            "offsets were reset by hand: skipped. To read them again on purpose, stop, set the offsets back and "
-            "set START_FROM=committed for one start; they are then in the table twice unless deleted there first",
+            "offsets were reset by hand: skipped. To read them again on purpose, stop, set the offsets back and set "
+            "FOLLOW_OFFSETS to a new text; they are then in the table twice unless deleted there first",
             f"{sum(skipped.values()):,}",
             ", ".join(f"{tp}: {count:,}" for tp, count in sorted(skipped.items())),
         )

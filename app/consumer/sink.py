@@ -8,7 +8,7 @@ Invariants kept here:
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from quixstreams.models import HeadersTuples
@@ -36,7 +36,6 @@ class LakeSink(BaseSink):
         assignments: the current ones.
         limits: decide when a batch ends, and why.
         bad_records: the policy for records that cannot become rows.
-        on_sealed: called with the number of each new batch.
         metrics: counts pauses.
         observer: notified of assignments, records and turns; ``None`` saves the call for each record.
         timings: deadlines of flushes.
@@ -49,7 +48,6 @@ class LakeSink(BaseSink):
         assignments: Assignments,
         limits: BatchLimits,
         bad_records: BadRecords,
-        on_sealed: Callable[[int], None] = lambda _: None,
         metrics: Metrics | None = None,
         observer: SinkObserver | None = None,
         timings: Timings = DEFAULT,
@@ -64,12 +62,12 @@ class LakeSink(BaseSink):
         self._clock = timings.clock
         self._metrics = metrics or Metrics()
         self._observer = observer
-        self._on_sealed = on_sealed
         self._buffer = Buffer(assignments, limits.max_record_bytes, bad_records)
         self._last_portion = 0
         self._flushed_portion = 0
         self._failed_portion = 0  # the last one that a flush has waited for in vain
         self._gathered: deque[tuple[int, int]] = deque()  # portions of the current batch, each with its records
+        self._sealed: deque[tuple[int, Mapping[TopicPartition, int]]] = deque()  # portions, each with its ends
         self._gathering_since = self._quiet_since = self._clock()
         self._rows_at_last_turn = self._handed_over = 0
         self._full_since: float | None = None
@@ -163,6 +161,7 @@ class LakeSink(BaseSink):
         token = self._assignments.begin(tps)
         self._buffer.count_waiting()
         self._flushed_portion = self._last_portion  # earlier batches belong to former assignments
+        self._sealed.clear()
         self.left_rows_behind = False
         self.last_flush_ok = True  # a flush of a former assignment says nothing about this one
         if self._observer is not None:
@@ -275,19 +274,17 @@ class LakeSink(BaseSink):
         """Give the shorter deadline to the flush that runs or comes next: the process was asked to stop."""
         self._wait.stopping()
 
-    def is_delivered(self, number: int) -> bool:
-        """Whether all batches up to this one are in the lake; ``False`` if rows were dropped of a fenced partition."""
-        return self._pipeline.wait_delivered(number, 0.0) and not self._assignments.is_any_fenced
+    def take_delivered(self) -> Mapping[TopicPartition, int]:
+        """How far the partitions are in the lake and in the log, of those that have come further since the last call.
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether all that was added is in the lake."""
-        return not self._buffer.rows and self.is_delivered(self._last_portion)
-
-    @property
-    def last_portion(self) -> int:
-        """Number of the portion that went to the pipeline last."""
-        return self._last_portion
+        Nothing for the rest of an assignment that is fenced: rows of it were dropped.
+        """
+        ends: dict[TopicPartition, int] = {}
+        while self._sealed and self._is_delivered(self._sealed[0][0]):
+            self._flushed_portion, of_portion = self._sealed.popleft()
+            self.last_flush_ok = True
+            ends |= of_portion
+        return ends
 
     def begin_checkpoint(self) -> bool:
         """Let the waiting rows be sealed because a checkpoint is due; ``False`` if only a flush can find the error.
@@ -296,13 +293,8 @@ class LakeSink(BaseSink):
         """
         if self._is_in_trouble or self._assignments.is_any_fenced:
             return False
-        self._is_due = self._gathered_rows + self._buffer.rows > 0
+        self._is_due = self._gathered_rows > 0 or self._buffer.rows > 0 or self._buffer.is_ahead
         return True
-
-    def committed(self, number: int) -> None:
-        """Note that the offsets of all batches up to this one are committed."""
-        self._flushed_portion = max(self._flushed_portion, number)
-        self.last_flush_ok = True
 
     def wait_for_room(self) -> bool:
         """Wait a moment for the pipeline, because the buffer is full.
@@ -332,6 +324,9 @@ class LakeSink(BaseSink):
             self._gathered.popleft()
         return sum(records for _, records in self._gathered)
 
+    def _is_delivered(self, number: int) -> bool:
+        return self._pipeline.wait_delivered(number, 0.0) and not self._assignments.is_any_fenced
+
     @property
     def _is_in_trouble(self) -> bool:
         return self._pipeline.obstacle is not None or self._pipeline.failure is not None
@@ -350,8 +345,15 @@ class LakeSink(BaseSink):
             self._gathering_since = self._clock()
         if portion:
             self._last_portion = portion.number
+            self._note_sealed(portion)
             self._pipeline.submit(portion)
-            self._on_sealed(portion.number)
+
+    def _note_sealed(self, portion: Batch) -> None:
+        """Keep the portion's ends; those of delivered ones become one, for nobody may take them for long."""
+        while len(self._sealed) > 1 and self._is_delivered(self._sealed[1][0]):
+            (_, first), (number, second) = self._sealed.popleft(), self._sealed.popleft()
+            self._sealed.appendleft((number, {**first, **second}))
+        self._sealed.append((portion.number, portion.ends))
 
 
 def _too_late() -> RetryableError:

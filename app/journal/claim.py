@@ -13,14 +13,12 @@ class PartitionClaim(Stored):
     Attributes:
         seq: counts the versions.
         owner: token of the generation whose log has the partition.
-        state: ``off``: delivery is at least once from here on, without a log.
         cluster_id: of the Kafka cluster of the topic; empty if the broker does not give it.
     """
 
     version: Literal[1] = 1
     seq: int = Field(ge=1)
     owner: str
-    state: Literal["on", "off"] = "on"
     cluster_id: str = ""
 
     def to_body(self) -> bytes:

@@ -20,7 +20,7 @@ from app.journal.group_offsets import PartitionOffsets
 from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.journal.log import Progress
 from app.journal.ownership import JournalOwnership
-from app.journal.start_offset import Start, StartFrom, check_cluster, lacks_offset, start_of
+from app.journal.start_offset import Start, check_cluster, lacks_offset, start_of
 from app.journal.takeover import Begin, Offsets, Takeover
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
@@ -50,14 +50,12 @@ class Claims:
     Args:
         takeover: fences and settles the former owners.
         new_generation: makes the generation with this token.
-        ownership: keeps the generations. ``None`` for at-least-once delivery: an existing journal is then settled and
-            switched off, and no new one is written.
+        ownership: keeps the generations.
         offsets: asks Kafka.
         is_current: whether the generation with this token is current.
         first_offset: the first offset of a partition for which the group has neither an offset nor a journal.
         topic_ids: keeps the id of the topic at the claim.
-        start_from: which of journal and group decides if they differ, at the first claim of a partition. At later
-            claims the journal decides: they do not differ because a user moved the group's offset.
+        follow_offsets: the text of the setting. A partition whose log has another one begins at the group's offset.
         keeps_state: whether ``transform()`` keeps state, or repartitions.
         check_group: returns the error to end with if nothing may be claimed in this consumer group.
         is_member: whether Kafka still has this member in the group; may raise ``RetryableError``.
@@ -65,7 +63,7 @@ class Claims:
             still claims its partitions.
         watch: asks Kafka regularly, from the first assignment on.
         metrics: counts failed tries.
-        timings: the pauses between tries, and between two writes of ``advance``.
+        timings: the pauses between tries.
     """
 
     def __init__(
@@ -73,12 +71,12 @@ class Claims:
         *,
         takeover: Takeover,
         new_generation: Callable[[str], Generation],
-        ownership: JournalOwnership | None,
+        ownership: JournalOwnership,
         offsets: Offsets,
         is_current: Callable[[str], bool],
         first_offset: Callable[[TopicPartition, PartitionOffsets], int],
         topic_ids: TopicIds,
-        start_from: StartFrom,
+        follow_offsets: str,
         keeps_state: bool,
         check_group: Callable[[], ConnectorError | None] = lambda: None,
         is_member: Callable[[], bool],
@@ -94,7 +92,7 @@ class Claims:
         self._is_current = is_current
         self._first_offset = first_offset
         self._topic_ids = topic_ids
-        self._start_from: StartFrom = start_from
+        self._follow_offsets = follow_offsets
         self._keeps_state = keeps_state
         self._check_group = check_group
         self._is_member = is_member
@@ -104,7 +102,6 @@ class Claims:
         self._pool = ThreadPoolExecutor(max_workers=_MOST_CLAIMS, thread_name_prefix="claim")
         self._stop = threading.Event()
         self._timings = timings
-        self._advanced_at = timings.clock()
         self._through: queue.SimpleQueue[Claim | ConnectorError] = queue.SimpleQueue()
 
     def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None:
@@ -147,10 +144,6 @@ class Claims:
             logger.debug("%s", error)
             return None
 
-    def topic_id(self, tp: TopicPartition) -> str:
-        """The id that the topic had when the partition was claimed; empty if it is not known."""
-        return self._topic_ids.of(tp)
-
     def check(self) -> None:
         """Raise the error that the watch has found; called at each turn of the consumer's loop.
 
@@ -160,17 +153,6 @@ class Claims:
         if self._watch:
             self._watch.raise_found()
 
-    def advance(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None:
-        """Write these committed offsets, by the generation's token, into the logs. Never raises, and does not wait.
-
-        Records that ``transform()`` filters out are in no batch. Without this, a restart would read them again from the
-        last batch on. One write a minute is enough.
-        """
-        now = self._timings.clock()
-        if self._ownership and now - self._advanced_at >= self._timings.advance_seconds:
-            self._advanced_at = now
-            self._pool.submit(self._advance, self._ownership, ends)
-
     def stop(self) -> None:
         """End the claims in progress; called when the pipeline has ended."""
         self._stop.set()
@@ -179,14 +161,6 @@ class Claims:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     # --- on threads of the pool -------------------------------------------------------------------------------------
-
-    def _advance(self, ownership: JournalOwnership, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None:
-        try:
-            ownership.advance(ends)
-        except ConnectorError as error:
-            logger.debug("%s. It is tried again after a later commit", error)
-        except Exception as error:
-            logger.warning("bringing the journal up to date: %r. Please report this as a bug", error, exc_info=True)
 
     def _claim(self, tps: Collection[TopicPartition], token: str, closed: str | None) -> None:
         doing = "claiming " + ", ".join(map(str, tps))
@@ -209,12 +183,11 @@ class Claims:
             self._metrics.waits.over(token)
 
     def _claim_all(self, tps: Collection[TopicPartition], token: str, begin: _BeginOf) -> None:
-        generation = self._new_generation(token) if self._ownership else None
+        generation = self._new_generation(token)
         waiting = set(tps)
         while waiting:
-            starts = self._until_it_works(token, partial(self._take_over, sorted(waiting), token, generation, begin))
-            if self._ownership and generation:
-                self._ownership.take(generation)
+            starts = self._until_it_works(token, partial(self._take_over, sorted(waiting), generation, begin))
+            self._ownership.take(generation)
             for tp, (start, topic_id) in starts.items():
                 self._topic_ids.claimed(tp, topic_id)  # not before: a claim that is repeated is still the first
                 self._through.put(Claim(tp, token, start))
@@ -286,17 +259,16 @@ class Claims:
         return RetryableError(f"claiming {listed} again", f"{closed}, and {answer}", _RESTART)
 
     def _take_over(
-        self, tps: Collection[TopicPartition], token: str, generation: Generation | None, begin: _BeginOf
+        self, tps: Collection[TopicPartition], generation: Generation, begin: _BeginOf
     ) -> Mapping[TopicPartition, tuple[Start, str]]:
         """Take over those that can be; returns where each begins, and the id of its topic."""
         with blaming("store"):
             cluster_id = self._offsets.cluster_id()
             return self._takeover.run(
                 tps,
-                token,
                 generation,
-                is_wanted=lambda: self._is_current(token),
-                check=lambda tp, progress: check_cluster(progress, cluster_id, tp, self._start_from),
+                is_wanted=lambda: self._is_current(generation.token),
+                check=lambda tp, former: check_cluster(former, cluster_id, tp, follows=self._follows(former)),
                 begin=begin,
             )
 
@@ -319,22 +291,26 @@ class Claims:
             former,
             kafka,
             first=self._first_offset(tp, kafka) if lacks_offset(former, kafka) else kafka.low,
-            start_from="journal" if self._topic_ids.was_claimed(tp) else self._start_from,
+            follows=self._follows(former),
             keeps_state=self._keeps_state,
         )
-        return Begin((start, kafka.topic_id), _progress(tp, former, start, kafka))
+        return Begin((start, kafka.topic_id), self._progress(tp, former, start, kafka))
 
+    def _follows(self, former: Progress | None) -> bool:
+        """Whether the group's offset is to be followed: once for each text that the user sets."""
+        return bool(self._follow_offsets) and (former is None or former.followed != self._follow_offsets)
 
-def _progress(tp: TopicPartition, former: Progress | None, start: Start, kafka: PartitionOffsets) -> Progress:
-    """How far the partition is written as it begins; an id that Kafka does not give is the former one."""
-    goes_on = former is not None and former.end == start.in_table
-    return Progress(
-        topic=tp.topic,
-        partition=tp.partition,
-        end=start.in_table,
-        topic_id=kafka.topic_id or (former.topic_id if former and goes_on else ""),
-        cluster_id=kafka.cluster_id or (former.cluster_id if former else ""),
-    )
+    def _progress(self, tp: TopicPartition, former: Progress | None, start: Start, kafka: PartitionOffsets) -> Progress:
+        """How far the partition is written as it begins; an id that Kafka does not give is the former one."""
+        goes_on = former is not None and former.end == start.in_table
+        return Progress(
+            topic=tp.topic,
+            partition=tp.partition,
+            end=start.in_table,
+            topic_id=kafka.topic_id or (former.topic_id if former and goes_on else ""),
+            cluster_id=kafka.cluster_id or (former.cluster_id if former else ""),
+            followed=self._follow_offsets or (former.followed if former else ""),
+        )
 
 
 _RESTART = "It is tried again after a restart"

@@ -14,9 +14,6 @@ and ``latest`` would skip the records before that. So with ``latest`` there is o
 
 The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
 They always begin with their first record.
-
-With at-least-once delivery there is no journal. A group that has lost all its offsets, as after a week without any
-member, begins again then: an object older than an hour is replaced.
 """
 
 import logging
@@ -37,13 +34,12 @@ from app.storage.base import ChangedError, ObjectStore
 logger = logging.getLogger(__name__)
 
 _NAME = "first-offsets"  # without the ending that claims have
-_BEGINNING_SECONDS = 3600
 
 
 class TopicOffsets(Protocol):
     """Asks Kafka about all partitions of a topic; ``app.journal.group_offsets.GroupOffsets`` in production."""
 
-    def begun(self, topic: str, topic_id: str) -> set[int]: ...
+    def begun(self, topic: str) -> set[int]: ...
     def ends(self, topic: str) -> dict[int, int]: ...
     def beginnings(self, topic: str) -> dict[int, int]: ...
 
@@ -71,7 +67,6 @@ class FirstOffsets:
         roots: the prefixes that keys of the table's objects have.
         kafka: gives the offsets of all partitions of a topic.
         reset: where a new group begins.
-        keeps_journals: whether delivery is exactly once.
         internal: names of the framework's internal topics.
         now: seconds since the epoch.
     """
@@ -85,7 +80,6 @@ class FirstOffsets:
         roots: tuple[str, ...],
         kafka: TopicOffsets,
         reset: Literal["earliest", "latest"],
-        keeps_journals: bool,
         internal: Collection[str] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -95,7 +89,6 @@ class FirstOffsets:
         self._roots = roots
         self._kafka = kafka
         self._reset = reset
-        self._keeps_journals = keeps_journals
         self._internal = frozenset(internal)
         self._now = now
         self._lock = threading.Lock()
@@ -131,19 +124,17 @@ class FirstOffsets:
 
     def _has_begun(self, tp: TopicPartition, kafka: PartitionOffsets) -> bool:
         """Whether the group has read another partition of this topic, and not of a deleted one of its name."""
-        if self._kafka.begun(tp.topic, kafka.topic_id) - {tp.partition}:
+        if self._kafka.begun(tp.topic) - {tp.partition}:
             return True
         for found in self._store.list(topic_folder(self._table_root, self._group, tp.topic)):
             read = read_document(self._store, found.key, parse_claim, self._roots) if _is_claim(found.key) else None
-            if read and read[0].state != "off" and not ids_differ(read[0].cluster_id, kafka.cluster_id):
+            if read and not ids_differ(read[0].cluster_id, kafka.cluster_id):
                 return True
         return False
 
     def _is_over(self, beginning: _GroupBeginning, kafka: PartitionOffsets) -> bool:
         """Whether the object is obsolete, given that the group has no offset and no journal."""
-        if ids_differ(beginning.cluster_id, kafka.cluster_id):
-            return True
-        return not self._keeps_journals and self._now() - beginning.since > _BEGINNING_SECONDS
+        return ids_differ(beginning.cluster_id, kafka.cluster_id)
 
     def _key(self, topic: str) -> str:
         return f"{topic_folder(self._table_root, self._group, topic)}{_NAME}"

@@ -6,6 +6,7 @@ claim      see ``app.journal.takeover``: the logs of the former owners are close
            how far each partition is written, and which objects were rolled back. Only then the claims of the partitions
            point to it, and placeholders take the names of these objects.
 intend     before the first upload of a batch: ``pending`` with its files. It implies that the batch before is done.
+advance    where records gave no row: how far they are read, before their offsets are committed. It implies the same.
 verify     after the uploads and before registering: if the version is not ours, another generation has closed the log.
 done       after registering, where no next batch's ``intend`` says it.
 
@@ -20,7 +21,7 @@ again as a new generation. The next generation inherits the list of rolled-back 
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.errors import FatalError, RetryableError
@@ -41,12 +42,14 @@ class Intent:
         offsets: its first and last offset with a record of each topic-partition.
         files: its data files.
         also: its other objects, by key the number of records that no other object has.
+        ends: the last offset that was read of each topic-partition, also where it gave no row.
     """
 
     batch: int
     offsets: Sequence[OffsetRange]
     files: tuple[JournaledFile, ...]
     also: Mapping[str, int]
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class Generation:
@@ -141,11 +144,12 @@ class Generation:
             if log.state == "pending" and log.batch == intent.batch:
                 self._announced = frozenset(log.objects)
                 return
-            if foreign := {each.tp for each in intent.offsets} - {each.tp for each in log.partitions}:
+            claimed = {each.tp for each in log.partitions}
+            if foreign := {*(each.tp for each in intent.offsets), *intent.ends} - claimed:
                 cause = f"it has rows of {', '.join(map(str, sorted(foreign)))}, which the generation has not claimed"
                 raise FatalError("announcing a batch", cause, "Nothing of it was uploaded; please report this as a bug")
             still = self._rolled_back.still(log.revoked)
-            pending = log.pending(intent.batch, intent.offsets, intent.files, intent.also)
+            pending = log.pending(intent.batch, intent.offsets, intent.files, intent.also, intent.ends)
             self._write(pending.model_copy(update={"revoked": still}))
             self._announced = frozenset(pending.objects)
 
@@ -172,18 +176,21 @@ class Generation:
             if (self._own.state, self._own.batch) == ("pending", batch):
                 self._write(self._own.done().model_copy(update={"revoked": self._rolled_back.still(self._own.revoked)}))
 
-    def advance(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Write that all rows up to these offsets are in the lake; partitions that the log does not have are left out.
+    def advance(self, ends: Mapping[TopicPartition, int], *, after: int | None = None) -> None:
+        """Write that all rows up to these offsets are in the lake, and so is the batch ``after``, if there is one.
 
         Raises:
             FencedError: another generation has closed the log.
+            FatalError: another batch is on its way.
         """
         with self._lock:
             log = self._own
-            moved = tuple(each.changed(end=max(each.end, ends.get(each.tp, -1))) for each in log.partitions)
-            if log.state == "done" and moved != log.partitions:
-                still = self._rolled_back.still(log.revoked)
-                self._write(log.changed(partitions=moved, revoked=still))
+            if log.state == "pending" and log.batch != after:
+                doing = f"writing into the journal {self._document.where} how far partitions are read"
+                raise FatalError(doing, "another batch is on its way", "Please report this as a bug")
+            advanced = log.done(ends)
+            if log.state != "done" or advanced.partitions != log.partitions:
+                self._write(advanced.model_copy(update={"revoked": self._rolled_back.still(log.revoked)}))
 
     def abandon(self) -> None:
         """Delete late uploads of the last batch, which was rolled back, where no placeholder refused them any more.

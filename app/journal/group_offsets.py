@@ -1,9 +1,4 @@
-"""Asks Kafka for a topic-partition's offsets: the group's, the first and last ones, and the ids of topic and cluster.
-
-With each offset that it commits, the connector writes a mark into the text that Kafka stores beside the offset. A tool
-or another program that commits for the group leaves this text empty, or copies it to another offset. So the mark names
-its offset.
-"""
+"""Asks Kafka for a partition's offsets: the group's, the first and last ones, and the ids of topic and cluster."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,11 +9,10 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.entry import ids_differ, known_id
+from app.journal.entry import known_id
 from app.model import TopicPartition
 from app.timings import DEFAULT
 
-_WRITER = "ts-datalake-sink"
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 # The broker is too old for the request, or refuses it.
 _NOT_GIVEN = frozenset(
@@ -33,35 +27,6 @@ _NO_DEFAULT = object()
 
 
 @dataclass(frozen=True, slots=True)
-class CommitMark:
-    """The mark of a committed offset.
-
-    Args:
-        topic_id: of the offset's topic; empty if the broker did not give it.
-    """
-
-    topic_id: str
-
-
-def mark_of(offset: int, topic_id: str) -> str:
-    """The text to commit beside this offset."""
-    return f"{_WRITER} {offset} {topic_id}".rstrip()
-
-
-def read_mark(offset: int, metadata: str | None) -> CommitMark | None:
-    """Parses the text beside a committed offset; ``None`` if the connector did not commit this offset."""
-    words = (metadata or "").split(" ")
-    if words[:2] != [_WRITER, str(offset)]:
-        return None
-    return CommitMark(words[2] if len(words) > 2 else "")  # noqa: PLR2004 - the third word
-
-
-def _is_of_another(mark: CommitMark | None, topic_id: str) -> bool:
-    """Whether the mark's offset surely belongs to another topic than the one with this id."""
-    return mark is not None and ids_differ(mark.topic_id, topic_id)
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionOffsets:
     """The offsets of a topic-partition in Kafka.
 
@@ -71,7 +36,6 @@ class PartitionOffsets:
         high: the offset of the next record.
         topic_id: of the current topic of that name; empty if the broker does not give it.
         cluster_id: of the cluster; empty if the broker does not give it.
-        mark: the connector's mark of the group's offset; ``None`` if another program has committed it.
     """
 
     committed: int | None
@@ -79,17 +43,6 @@ class PartitionOffsets:
     high: int
     topic_id: str
     cluster_id: str = ""
-    mark: CommitMark | None = None
-
-    @property
-    def has_foreign_offset(self) -> bool:
-        """Whether a tool or another program has committed the group's offset."""
-        return self.committed is not None and self.mark is None
-
-    @property
-    def has_offset_of_deleted_topic(self) -> bool:
-        """Whether the group's offset belongs to another topic of this name: a deleted one, or in another cluster."""
-        return _is_of_another(self.mark, self.topic_id)
 
 
 class GroupOffsets:
@@ -117,8 +70,7 @@ class GroupOffsets:
         committed = self._committed([tp])[0]
         low, high = self._watermarks(tp)
         offset = committed.offset if committed.offset >= 0 else None
-        mark = None if offset is None else read_mark(offset, committed.metadata)
-        return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), mark)
+        return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id())
 
     def topic_id(self, topic: str) -> str:
         """The id of the current topic of that name; empty if the broker does not give it.
@@ -149,19 +101,15 @@ class GroupOffsets:
             self._cluster_id = str(self._asked("the id of the cluster", ask, if_not_given=""))
         return self._cluster_id
 
-    def begun(self, topic: str, topic_id: str) -> set[int]:
-        """The partitions for which the group has an offset in the topic with this id, or in an unknown one.
+    def begun(self, topic: str) -> set[int]:
+        """The partitions for which the group has an offset.
 
         Raises:
             ConnectorError: as for ``of``.
         """
         tps = self._partitions(topic)
         found = self._committed(tps) if tps else []
-        return {
-            each.partition
-            for each in found
-            if each.offset >= 0 and not _is_of_another(read_mark(each.offset, each.metadata), topic_id)
-        }
+        return {each.partition for each in found if each.offset >= 0}
 
     def ends(self, topic: str) -> dict[int, int]:
         """The offset of the next record, for each partition of the topic.

@@ -26,9 +26,11 @@ class Progress(Stored):
 
     Attributes:
         end: its last offset that is in the table or gives no row.
-        first, to: its first and last offset with a record in the pending batch; ``None`` if that has none of it.
+        first: its first offset with a record in the pending batch; ``None`` if that has none of it.
+        to: its last offset that was read when the pending batch was sealed; ``None`` without one.
         topic_id: of the topic of these offsets; empty if the broker does not give it.
         cluster_id: of the Kafka cluster of these offsets; empty if the broker does not give it.
+        followed: the text of ``FOLLOW_OFFSETS`` with which the group's offset was followed last; empty if never.
     """
 
     topic: str
@@ -38,6 +40,7 @@ class Progress(Stored):
     to: int | None = None
     topic_id: str = ""
     cluster_id: str = ""
+    followed: str = ""
 
     @field_validator("topic_id")
     @classmethod
@@ -123,13 +126,21 @@ class GenerationLog(Stored):
         return next((each for each in self.partitions if each.tp == tp), None)
 
     def pending(
-        self, batch: int, offsets: Iterable[OffsetRange], files: Iterable[JournaledFile], also: Mapping[str, int]
+        self,
+        batch: int,
+        offsets: Iterable[OffsetRange],
+        files: Iterable[JournaledFile],
+        also: Mapping[str, int],
+        ends: Mapping[TopicPartition, int],
     ) -> "GenerationLog":
         """The next version, in which this batch is on its way. It implies that the one before is in the lake."""
         partitions = self._moved()
         for each in offsets:
             end = partitions[each.tp].end
             partitions[each.tp] = partitions[each.tp].changed(first=max(end + 1, each.first), to=max(end, each.last))
+        for tp, last in ends.items():
+            before = partitions[tp]
+            partitions[tp] = before.changed(to=max(before.end if before.to is None else before.to, last))
         return self.changed(
             batch=batch, state="pending", partitions=tuple(partitions.values()), files=tuple(files), also=dict(also)
         )
@@ -144,9 +155,11 @@ class GenerationLog(Stored):
             revoked=(*self.revoked, *lost),
         )
 
-    def done(self) -> "GenerationLog":
-        """The next version, in which the batch is in the lake and registered."""
-        return self.changed(state="done", partitions=tuple(self._moved().values()), files=(), also={})
+    def done(self, ends: Mapping[TopicPartition, int] | None = None) -> "GenerationLog":
+        """The next version, in which the batch is in the lake and registered, and all rows up to these offsets are."""
+        reached = ends or {}
+        moved = (each.changed(end=max(each.end, reached.get(tp, -1))) for tp, each in self._moved().items())
+        return self.changed(state="done", partitions=tuple(moved), files=(), also={})
 
     def rolled_back(self, since: int) -> "GenerationLog":
         """The next version, in which the pending batch is rolled back: its rows come again."""

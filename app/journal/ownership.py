@@ -6,7 +6,6 @@ Invariant kept here:
 
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Protocol
 
 from app.journal.document import FencedError
@@ -36,6 +35,10 @@ class Ownership(Protocol):
         """Note that the batch is in the lake and registered. Sends no request to the store."""
         ...
 
+    def advance(self, token: str, ends: Mapping[TopicPartition, int]) -> None:
+        """Write that all rows up to these offsets are in the lake, together with the registered batch as done."""
+        ...
+
     def abandon(self) -> None:
         """Tidy up after a batch whose generation may not write any more; its uploads have ended."""
         ...
@@ -43,38 +46,6 @@ class Ownership(Protocol):
     def done(self) -> None:
         """Write the registered batch as done, unless the next batch's intent already says it; at any time."""
         ...
-
-
-class AssignmentOwnership:
-    """At least once: the member with the assignment may write; there are no logs.
-
-    Args:
-        is_current: whether the generation with this token is current.
-    """
-
-    def __init__(self, is_current: Callable[[str], bool]) -> None:
-        self._is_current = is_current
-
-    def is_owner(self, token: str) -> bool:
-        """As ``Ownership``."""
-        return self._is_current(token)
-
-    def intend(self, token: str, intent: Intent) -> bool:  # noqa: ARG002
-        """Nothing to announce."""
-        return self._is_current(token)
-
-    def confirm(self, token: str) -> bool:
-        """As ``Ownership``."""
-        return self._is_current(token)
-
-    def registered(self, token: str, batch: int) -> None:
-        """Nothing to note down."""
-
-    def abandon(self) -> None:
-        """Nothing was announced."""
-
-    def done(self) -> None:
-        """Nothing to note down."""
 
 
 class JournalOwnership:
@@ -145,14 +116,15 @@ class JournalOwnership:
                 self._try(generation, lambda: generation.done(batch))
             self._registered = None
 
-    # --- by the consumer --------------------------------------------------------------------------------------------
+    def advance(self, token: str, ends: Mapping[TopicPartition, int]) -> None:
+        """As ``Ownership``."""
+        generation = self._owned(token)
+        if generation is not None:
+            of, batch = self._registered or (None, None)
+            self._try(generation, lambda: generation.advance(ends, after=batch if of == token else None))
+            self._registered = None
 
-    def advance(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None:
-        """Write into the logs that all rows up to these offsets, by the token of the generation, are in the lake."""
-        for token, reached in ends.items():
-            generation = self._owned(token)
-            if generation is not None:
-                self._try(generation, partial(generation.advance, reached))
+    # --- by the sweeper ---------------------------------------------------------------------------------------------
 
     def sweep(self, *, is_last: bool = False) -> None:
         """Delete the rolled-back objects that are due.

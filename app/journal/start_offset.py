@@ -4,15 +4,12 @@ If there is neither a journal nor a group's offset, ``app.journal.first_offsets`
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from app.errors import ConfigError
 from app.journal.entry import ids_differ
 from app.journal.group_offsets import PartitionOffsets
 from app.journal.log import Progress
 from app.model import TopicPartition
-
-StartFrom = Literal["auto", "journal", "committed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +21,6 @@ class Start:
         remark: for the log; empty in the ordinary case.
         is_loss: Kafka no longer has some records that are not in the table.
         skipped: how many records after the group's offset are in the table already, after a crash for example.
-        moves_group: this offset must be committed, because the group has another one or none.
         replayed_to: the last offset in the table, if records up to it are read again for the state of ``transform()``.
     """
 
@@ -32,7 +28,6 @@ class Start:
     remark: str = ""
     is_loss: bool = False
     skipped: int = 0
-    moves_group: bool = False
     replayed_to: int = -1
 
     @property
@@ -41,13 +36,13 @@ class Start:
         return max(self.offset - 1, self.replayed_to)
 
 
-def check_cluster(progress: Progress, cluster_id: str, tp: TopicPartition, start_from: StartFrom) -> None:
+def check_cluster(progress: Progress, cluster_id: str, tp: TopicPartition, *, follows: bool) -> None:
     """Refuse the journal of another cluster: claiming it would fence the connector there.
 
     Raises:
-        ConfigError: it is of another cluster, and ``START_FROM`` does not say that the topic has moved.
+        ConfigError: it is of another cluster, and ``FOLLOW_OFFSETS`` does not say that the topic has moved.
     """
-    if not ids_differ(progress.cluster_id, cluster_id) or start_from == "committed":
+    if not ids_differ(progress.cluster_id, cluster_id) or follows:
         return
     raise ConfigError(
         f"claiming {tp}",
@@ -55,7 +50,7 @@ def check_cluster(progress: Progress, cluster_id: str, tp: TopicPartition, start
         "group, topic and table, two clusters would take each other's records for their own",
         "Set another CONSUMER_GROUP or TABLE_NAME for this cluster. If it has taken the other one's place, let no "
         "connector run there any more, set the group's offsets here to where it is to go on (the table has all "
-        f"up to offset {progress.end} of the other cluster), and set START_FROM=committed for one start",
+        f"up to offset {progress.end} of the other cluster), and set FOLLOW_OFFSETS to a new text",
     )
 
 
@@ -71,7 +66,7 @@ def start_of(
     kafka: PartitionOffsets,
     *,
     first: int,
-    start_from: StartFrom,
+    follows: bool,
     keeps_state: bool,
 ) -> Start:
     """Choose the first offset to consume.
@@ -81,38 +76,19 @@ def start_of(
         progress: by the settled journal, ``None`` without one; of another cluster only after ``check_cluster``.
         kafka: the partition's offsets in Kafka.
         first: the first offset if ``lacks_offset``.
-        start_from: which of journal and group decides if they differ. ``auto``: the journal, and an error if another
-            program has committed a later offset; ``journal``: always the journal; ``committed``: an offset that the
-            connector itself has not committed.
+        follows: whether the group's offset decides, where there is one, and not the journal.
         keeps_state: whether ``transform()`` keeps state or repartitions: both are as far as the group's offset.
 
     Raises:
-        ConfigError: another program has committed a later offset, and ``START_FROM`` is ``auto``.
+        ConfigError: the group's offset is ahead of the journal, so another program has committed it.
     """
-    start = _start_of(tp, progress, kafka, first, start_from, keeps_state)
-    # A foreign offset that was followed is committed again with a mark, so that a restart does not go back to it.
-    was_followed = start_from == "committed" and kafka.has_foreign_offset
-    is_committed_again = was_followed or kafka.has_offset_of_deleted_topic
-    return replace(start, moves_group=start.offset != kafka.committed or is_committed_again)
-
-
-def _start_of(
-    tp: TopicPartition,
-    progress: Progress | None,
-    kafka: PartitionOffsets,
-    first: int,
-    start_from: StartFrom,
-    keeps_state: bool,
-) -> Start:
     if progress is None:
         return _by_kafka(kafka, first)
     if ids_differ(progress.cluster_id, kafka.cluster_id):
-        # A tool that copies offsets between clusters may copy the mark too: its topic id is the former cluster's.
-        moved = _by_kafka(replace(kafka, mark=None), first)
-        return _followed(moved, f"the cluster is {kafka.cluster_id} now and was {progress.cluster_id}")
+        why = f"the cluster is {kafka.cluster_id} now and was {progress.cluster_id}"
+        return _followed(_by_kafka(kafka, first), why)
     is_another_topic = _is_another_topic(progress, kafka)
-    is_elsewhere = is_another_topic or kafka.committed != progress.end + 1
-    if start_from == "committed" and kafka.has_foreign_offset and is_elsewhere:
+    if follows and kafka.committed is not None and (is_another_topic or kafka.committed != progress.end + 1):
         journal = "of a deleted topic of the same name" if is_another_topic else f"at {progress.end + 1}"
         return _followed(_by_kafka(kafka, first), f"the journal is {journal}")
     if is_another_topic:
@@ -121,54 +97,30 @@ def _start_of(
             f"the topic was recreated since offset {progress.end} was written: going on from its beginning, "
             f"{kafka.low}",
         )
-    return _after_journal(tp, progress, kafka, start_from, keeps_state)
+    return _after_journal(tp, progress, kafka, keeps_state)
 
 
-def _after_journal(
-    tp: TopicPartition, progress: Progress, kafka: PartitionOffsets, start_from: StartFrom, keeps_state: bool
-) -> Start:
-    if kafka.has_offset_of_deleted_topic:  # the journal begun for the new topic was not followed by a commit
-        kafka = replace(kafka, committed=None, mark=None)
-    remark = ""
-    if kafka.has_foreign_offset and kafka.committed is not None and progress.end + 1 < kafka.committed <= kafka.high:
-        remark = (
-            f"offsets {progress.end + 1} to {kafka.committed - 1} are not in the table by its journal, and another "
-            "program has committed them for the consumer group"
-        )
-        if start_from == "auto":
-            raise _gone_on(tp, remark)
-        keeps_state = False  # they are not in the state either
-    if (
-        keeps_state
-        and kafka.committed is not None
-        and max(progress.end + 1, kafka.low) <= kafka.committed <= kafka.high
-    ):
-        return Start(kafka.committed)  # the records in between gave no rows, and are in the state
-    if progress.end + 1 < kafka.low:
-        return _expired(progress.end + 1, kafka.low)
-    if progress.end + 1 > kafka.high:
+def _after_journal(tp: TopicPartition, progress: Progress, kafka: PartitionOffsets, keeps_state: bool) -> Start:
+    end, committed = progress.end, kafka.committed
+    if committed is not None and end + 1 < committed <= kafka.high:
+        raise _gone_on(tp, end, committed)
+    if end + 1 < kafka.low:
+        return _expired(end + 1, kafka.low)
+    if end + 1 > kafka.high:
         return Start(
             kafka.high,
-            f"Kafka ends at offset {kafka.high}, before {progress.end} which is in the table: it lost records, as "
+            f"Kafka ends at offset {kafka.high}, before {end} which is in the table: it lost records, as "
             "after an unclean leader election. Records with the same offsets may be in the table with other contents",
             is_loss=True,
         )
-    behind = progress.end + 1 - kafka.committed if kafka.committed is not None else 0
-    if keeps_state and kafka.committed is not None and (first := max(kafka.committed, kafka.low)) <= progress.end:
-        return _for_state(first, progress.end)
-    written = f"{remark}: they are written now. If that program wrote them too, they are in the table twice"
-    return Start(progress.end + 1, written if remark else "", skipped=max(behind, 0))
+    if keeps_state and committed is not None and (first := max(committed, kafka.low)) <= end:
+        return _for_state(first, end)
+    return Start(end + 1, skipped=0 if committed is None else max(0, end + 1 - committed))
 
 
 def _by_kafka(kafka: PartitionOffsets, first: int) -> Start:
     if kafka.committed is None:
         return Start(first)
-    if kafka.has_offset_of_deleted_topic:
-        return Start(
-            kafka.low,
-            f"the topic was recreated since offset {kafka.committed} was committed: going on from its beginning, "
-            f"{kafka.low}",
-        )
     if kafka.committed < kafka.low:
         return _expired(kafka.committed, kafka.low)
     if kafka.committed > kafka.high:
@@ -177,16 +129,18 @@ def _by_kafka(kafka: PartitionOffsets, first: int) -> Start:
 
 
 def _followed(start: Start, why: str) -> Start:
-    remark = f"START_FROM=committed: going on from {start.offset}, {why}. {start.remark}"
+    remark = f"FOLLOW_OFFSETS: going on from {start.offset}, {why}. {start.remark}"
     return replace(start, remark=remark.rstrip(". "))
 
 
-def _gone_on(tp: TopicPartition, cause: str) -> ConfigError:
+def _gone_on(tp: TopicPartition, end: int, committed: int) -> ConfigError:
     return ConfigError(
         f"claiming {tp}",
-        cause,
-        "If that program wrote them into this table, or they are not wanted, set START_FROM=committed to go on after "
-        "them; if they are missing in the table, set START_FROM=journal to write them",
+        f"offsets {end + 1} to {committed - 1} are not in the table by its journal, and another program has committed "
+        "them for the consumer group",
+        "If that program wrote them into this table, or they are not wanted, set FOLLOW_OFFSETS to a new text, such as "
+        "today's date, to go on after them. If they are missing in the table, delete the group's offset in Kafka or "
+        f"set it back to {end + 1}, to write them",
     )
 
 

@@ -7,8 +7,6 @@
 4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1.
 5. Put placeholders in place of these objects. Then the partitions may be read.
 
-For at-least-once delivery, rolled-back objects are deleted after step 2, and then the claims are switched off.
-
 Each step may be repeated from the first, by this member or by another one at the same time.
 """
 
@@ -44,10 +42,7 @@ class Offsets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The state of a partition once its former owner is settled.
-
-    ``progress`` is ``None`` without a log, and where the last delivery was at least once.
-    """
+    """The state of a partition once its former owner is settled; ``progress`` is ``None`` without a log."""
 
     progress: Progress | None
     revoked: tuple[RolledBack, ...] = ()
@@ -55,10 +50,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """How a partition begins: ``value`` is for the caller, ``progress`` for the log (``None``: without one)."""
+    """How a partition begins: ``value`` is for the caller, ``progress`` for the log."""
 
     value: Any
-    progress: Progress | None
+    progress: Progress
 
 
 class Takeover:
@@ -95,14 +90,12 @@ class Takeover:
         self._roots = roots
         self._offsets = offsets
         self._each = each
-        self._each_object = each_object
         self._settlement = Settlement(store, register, self._left_in_kafka, each_object, now)
 
     def run(
         self,
         tps: Collection[TopicPartition],
-        token: str,
-        generation: Generation | None,
+        generation: Generation,
         *,
         is_wanted: Callable[[], bool],
         check: Callable[[TopicPartition, Progress], None],
@@ -112,9 +105,7 @@ class Takeover:
 
         Args:
             tps: the partitions of the new generation.
-            token: of the new generation.
-            generation: the new one; ``None`` for at-least-once delivery: claims are then switched off, and no new ones
-                are written.
+            generation: the new one.
             is_wanted: whether the assignment still is current; a claim after its end would fence the next one.
             check: raises if the partition must not be claimed; its owner then is not fenced.
             begin: chooses how a partition begins, once its former owner is settled.
@@ -130,10 +121,9 @@ class Takeover:
         """
         waiting = list(tps)
         for _ in range(_TRIED):
-            values, errors = self._round(waiting, token, generation, is_wanted, check, begin)
+            values, errors = self._round(waiting, generation, is_wanted, check, begin)
             if values:
-                if generation is not None:
-                    generation.remove_rolled_back()
+                generation.remove_rolled_back()
                 return values
             if errors:
                 raise errors[0]
@@ -142,8 +132,7 @@ class Takeover:
     def _round(
         self,
         tps: Sequence[TopicPartition],
-        token: str,
-        generation: Generation | None,
+        generation: Generation,
         is_wanted: Callable[[], bool],
         check: Callable[[TopicPartition, Progress], None],
         begin: Callable[[TopicPartition, Progress | None], Begin],
@@ -153,6 +142,7 @@ class Takeover:
         Returns:
             The values of the others, and the errors.
         """
+        token = generation.token
         claims, errors = self._possible(self._claim, tps)
         found = self._settled(claims, token, is_wanted, check, errors)
         begins, more_errors = self._possible(lambda tp: begin(tp, found[tp].progress), found)
@@ -161,15 +151,8 @@ class Takeover:
             return {}, errors
         _require(is_wanted)  # it may have taken long: the next owner may be writing the first claim
         revoked = [item for each in found.values() for item in each.revoked]
-        if generation is not None:
-            generation.take_over([each.progress for each in begins.values() if each.progress is not None], revoked)
-            taken, more_errors = self._possible(
-                lambda tp: self._point(claims[tp], token, begins[tp], is_wanted), begins
-            )
-        else:
-            for _ in self._each_object(self._store.delete, {item.key for item in revoked}):
-                pass  # before the claims: once they are off, nobody finds the list again
-            taken, more_errors = self._possible(lambda tp: self._switch_off(claims[tp], is_wanted), begins)
+        generation.take_over([each.progress for each in begins.values()], revoked)
+        taken, more_errors = self._possible(lambda tp: self._point(claims[tp], token, begins[tp], is_wanted), begins)
         errors += more_errors
         return {tp: begins[tp].value for tp, is_ours in taken.items() if is_ours}, errors
 
@@ -215,7 +198,7 @@ class Takeover:
         logs: dict[str, list[TopicPartition]] = {}
         found: dict[TopicPartition, Found] = {}
         for tp, claim in claims.items():
-            if claim.current is not None and claim.current.state == "on":
+            if claim.current is not None:
                 logs.setdefault(claim.current.owner, []).append(tp)
             else:
                 found[tp] = Found(None)
@@ -308,30 +291,15 @@ class Takeover:
     def _point(self, claim: Document[PartitionClaim], token: str, begin: Begin, is_wanted: Callable[[], bool]) -> bool:
         """Let the claim name the new generation; ``False`` if another member has changed it."""
         current = claim.current
-        if current is not None and current.state == "on" and current.owner == token:
+        if current is not None and current.owner == token:
             return True
-        cluster_id = begin.progress.cluster_id if begin.progress else ""
-        return _written(claim, PartitionClaim(seq=_next(current), owner=token, cluster_id=cluster_id), is_wanted)
-
-    def _switch_off(self, claim: Document[PartitionClaim], is_wanted: Callable[[], bool]) -> bool:
-        """Write that rows come without a log from now on; ``False`` if another member has changed the claim."""
-        current = claim.current
-        if current is None or current.state == "off":
-            return True
-        return _written(claim, PartitionClaim(seq=_next(current), owner="", state="off"), is_wanted)
-
-
-def _written(claim: Document[PartitionClaim], new: PartitionClaim, is_wanted: Callable[[], bool]) -> bool:
-    _require(is_wanted)
-    try:
-        claim.write(new)
-    except ChangedError:
-        return False
-    return True
-
-
-def _next(current: PartitionClaim | None) -> int:
-    return current.seq + 1 if current else 1
+        new = PartitionClaim(seq=current.seq + 1 if current else 1, owner=token, cluster_id=begin.progress.cluster_id)
+        _require(is_wanted)
+        try:
+            claim.write(new)
+        except ChangedError:
+            return False
+        return True
 
 
 def _is_of_another(span: Span, topic_id: str, cluster_id: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from app.model import BatchPart, StoredFile
+from app.model import Batch, BatchPart, StoredFile, TopicPartition
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile
 from app.pipeline.upload import UploadItem
 from app.retry import Stopped
@@ -54,19 +54,32 @@ class BatchInFlight:
     """A batch on its way; its rows are dropped after step 2.
 
     ``number`` counts the batches, ``last_portion`` is the number of the last portion in it. ``waited`` are the seconds
-    that it has waited for other systems that were away: they are no part of a step's time.
+    that it has waited for other systems that were away: they are no part of a step's time. ``owner`` is the token of
+    its generation, empty before there is anything of one, and ``ends`` are the last offsets that were read.
     """
 
     number: int
     folder: Path
     last_portion: int = 0
     reason: str = ""
+    owner: str = ""
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
     parts: Sequence[BatchPart] = ()
     dead_letters: list[UploadItem] = field(default_factory=list)
     rejected: int = 0
     rescued: int = 0
     waited: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def is_of_owner(self, portion: Batch) -> bool:
+        """Whether the portion is of the same generation as those before."""
+        return not (self.owner and portion.owner) or self.owner == portion.owner
+
+    def add(self, portion: Batch) -> None:
+        """Note that the portion is in the batch."""
+        self.last_portion = portion.number
+        self.owner = self.owner or portion.owner
+        self.ends |= portion.ends
 
     def timed(self, step: str, work: Callable[[], _T]) -> _T:
         """Do the work and note how long it took, together with what the step took before."""

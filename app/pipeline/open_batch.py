@@ -84,10 +84,6 @@ class OpenBatch:
             files=len(self._groups),
         )
 
-    def is_of_owner(self, portion: Batch) -> bool:
-        """Whether the portion is of the same generation as those before."""
-        return len({part.owner for part in (*self._parts.values(), *portion.parts)}) <= 1
-
     def takes(self, rows: Rows | None) -> bool:
         """Whether the rows fit into the file: their columns have the types of those that are in it."""
         if rows is None or self._writer is None:
@@ -101,7 +97,7 @@ class OpenBatch:
         """Append a portion; its offsets follow those that its topic-partitions have in this batch.
 
         Args:
-            portion: as the consumer handed it over, of one generation: ``is_of_owner`` returned true for it.
+            portion: as the consumer handed it over, of the same generation as those before.
             converted: its rows, for which ``takes`` returned true, and its rejected records.
         """
         for part in portion.parts:

@@ -258,7 +258,7 @@ class Pipeline:
     def _gather(self, portion: Batch) -> None:
         """Convert the portion and append it to the open batch; where it does not fit to that, this is closed first."""
         in_flight, batch = self._opened()
-        if not batch.is_of_owner(portion):
+        if not in_flight.is_of_owner(portion):
             del batch  # it has rejected records, and the next step may be busy for long
             self._close_early(OTHER_OWNER)
             in_flight, batch = self._opened()
@@ -282,7 +282,7 @@ class Pipeline:
                 self._wait_for_room(converted)
                 in_flight, batch = self._opened()
             in_flight.timed("stage", lambda: batch.append(portion, converted))
-        in_flight.last_portion = portion.number
+        in_flight.add(portion)
 
     def _has_room(self, converted: Converted, batch: OpenBatch | None = None) -> bool:
         """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
@@ -401,6 +401,8 @@ class Pipeline:
     def _deliver(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
         if batch.parts:
             self._store(batch, files)
+        elif batch.ends:
+            self._advance(batch)
         elif self._written.is_empty:  # the consumer ended a batch that was closed before, which may wait for this
             self._note_done()
         shutil.rmtree(batch.folder)
@@ -413,14 +415,20 @@ class Pipeline:
         self._confirm_topics(batch)
         to = self._destination
         upload_items = [to.data_file(file) for file in files] + batch.dead_letters + to.sidecars(files, batch.folder)
-        intent = to.intent(batch.parts, files, upload_items)
-        stored = self._store_announced(batch, intent, files, upload_items) if intent else []
+        intent = to.intent(batch.parts, files, upload_items, batch.ends)
+        stored = self._store_announced(batch, intent, files, upload_items) if intent else self._advance(batch)
         if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
             batch.timed("done", lambda: self._until_it_works(batch, "journal", self._ownership.done))
         if stored is None:
             self._abandon()
         dropped = len(upload_items) if stored is None else 0
         self._metrics.delivered(batch.delivered(stored or [], dropped))
+
+    def _advance(self, batch: BatchInFlight) -> Sequence[StoredFile]:
+        """Write how far was read where nothing is to be stored, before the offsets are committed."""
+        advance = partial(self._ownership.advance, batch.owner, batch.ends)
+        batch.timed("done", lambda: self._until_it_works(batch, "journal", advance))
+        return []
 
     def _store_announced(
         self, batch: BatchInFlight, intent: Intent, files: Sequence[WrittenFile], upload_items: Sequence[UploadItem]
@@ -430,7 +438,7 @@ class Pipeline:
         Returns:
             The files in the lake; ``None`` if the batch's generation ended before they were registered.
         """
-        token = batch.parts[0].owner
+        token = batch.owner
         to = self._destination
         if files and not self._registrar.is_prepared:
             self._until_it_works(batch, "register", lambda: self._prepare(token))

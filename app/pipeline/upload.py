@@ -14,7 +14,7 @@ from app.catalog.virtual_index import write_index
 from app.errors import RetryableError
 from app.journal.entry import JournaledFile
 from app.journal.generation import Intent
-from app.model import BatchPart, Rejected, StoredFile, WrittenFile
+from app.model import BatchPart, Rejected, StoredFile, TopicPartition, WrittenFile
 from app.retry import Stopped
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.table.layout import data_key, dead_letter_key, file_name, index_key
@@ -71,7 +71,11 @@ class Destination:
         return upload_items
 
     def intent(
-        self, parts: Sequence[BatchPart], files: Sequence[WrittenFile], upload_items: Sequence[UploadItem]
+        self,
+        parts: Sequence[BatchPart],
+        files: Sequence[WrittenFile],
+        upload_items: Sequence[UploadItem],
+        ends: Mapping[TopicPartition, int],
     ) -> Intent | None:
         """The announcement of all objects that a batch will store; ``None`` if there are none.
 
@@ -79,6 +83,7 @@ class Destination:
             parts: all of the batch, at least one.
             files: those that Spark wrote.
             upload_items: everything that will be uploaded.
+            ends: the last offset that was read of each topic-partition.
         """
         if not upload_items:
             return None
@@ -87,7 +92,7 @@ class Destination:
             key, values = self.data_file(file).key, dict(file.group.partition_values)
             data[key] = JournaledFile(key=key, size=file.size, rows=file.group.rows, partition_values=values)
         also = {item.key: item.records for item in upload_items if item.key not in data}
-        return Intent(parts[0].number, [part.offsets for part in parts], tuple(data.values()), also)
+        return Intent(parts[0].number, [part.offsets for part in parts], tuple(data.values()), also, ends)
 
     def stats(self, files: Sequence[WrittenFile]) -> dict[Path, ColumnStats]:
         """Bounds and counts of the columns (zone maps), by the path of the file."""

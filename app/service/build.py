@@ -31,7 +31,7 @@ from app.journal.generation import Generation
 from app.journal.group_offsets import GroupOffsets
 from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.journal.obsolete_logs import ObsoleteLogs
-from app.journal.ownership import AssignmentOwnership, JournalOwnership
+from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
@@ -120,24 +120,14 @@ def new_batch_limits(settings: Settings, timings: Timings, scratch: Path) -> Bat
     )
 
 
-def new_ownership(
-    settings: Settings, assignments: Assignments, timings: Timings
-) -> JournalOwnership | AssignmentOwnership:
+def new_ownership(assignments: Assignments, timings: Timings) -> JournalOwnership:
     """The part that decides which partitions this member may write."""
-    if settings.delivery_guarantee == "at-least-once":
-        return AssignmentOwnership(assignments.is_current)
-    return JournalOwnership(
-        assignments.is_current,
-        assignments.fence,
-        # A partition gets another owner after a session without a heartbeat; half of it is safe.
-        fresh_seconds=timings.session_seconds / 2,
-    )
+    # A partition gets another owner after a session without a heartbeat; half of it is safe.
+    return JournalOwnership(assignments.is_current, assignments.fence, fresh_seconds=timings.session_seconds / 2)
 
 
-def begin_sweeping(ownership: JournalOwnership | AssignmentOwnership, lake: Lake, group: str) -> Sweeper | None:
-    """Delete rolled-back objects that are due, and old logs; at-least-once delivery has none."""
-    if not isinstance(ownership, JournalOwnership):
-        return None
+def begin_sweeping(ownership: JournalOwnership, lake: Lake, group: str) -> Sweeper:
+    """Delete rolled-back objects that are due, and old logs."""
     root = lake.location.root
     logs = ObsoleteLogs(lake.store, root, group, roots=object_roots(root))
 
@@ -186,7 +176,7 @@ def new_claims(
     lake: Lake,
     application: LakeApplication,
     assignments: Assignments,
-    ownership: JournalOwnership | AssignmentOwnership,
+    ownership: JournalOwnership,
     group: Group,
 ) -> Claims:
     """The part that claims partitions for the application."""
@@ -196,7 +186,6 @@ def new_claims(
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     recovery = Recovery(store, lake.registrar, frozenset(settings.stats_columns) or None, objects.map)
     placeholders = Placeholders(store, root, DEAD_LETTER, objects.map)
-    keeps_journals = isinstance(ownership, JournalOwnership)
     other_tables = OtherTables(application.admin, name, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(
         store,
@@ -205,7 +194,6 @@ def new_claims(
         roots=roots,
         kafka=group.offsets,
         reset=settings.auto_offset_reset,
-        keeps_journals=keeps_journals,
         internal=application.internal_topics,
     )
     claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
@@ -229,12 +217,12 @@ def new_claims(
             each=objects.map,
             clock=timings.clock,
         ),
-        ownership=ownership if isinstance(ownership, JournalOwnership) else None,
+        ownership=ownership,
         offsets=group.offsets,
         is_current=assignments.is_current,
         first_offset=first_offsets.of,
         topic_ids=group.topic_ids,
-        start_from=settings.start_from,
+        follow_offsets=settings.follow_offsets,
         keeps_state=application.begins_at_commit,
         check_group=other_tables.at_assignment,
         is_member=lambda: is_member(application.admin, name, application.consumer.memberid()),

@@ -149,7 +149,7 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
         spark_up.result()  # after a failed start of Spark do not join the group
 
     # Exactly once, and the way of a batch.
-    ownership = new_ownership(settings, assignments, timings)
+    ownership = new_ownership(assignments, timings)
     group = open_group(application, stream.topic.name, timings)
     claims = new_claims(base, lake, application, assignments, ownership, group)
     ends.callback(claims.stop)
@@ -181,7 +181,6 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
         assignments=assignments,
         limits=limits,
         bad_records=bad_records,
-        on_sealed=application.checkpoints.in_flight.sealed,
         metrics=metrics,
         observer=stream_timeouts.new_observer(paused.is_heard, stream.announcer),
         timings=timings,
@@ -192,7 +191,6 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
         assignments=assignments,
         sink=sink,
         paused=paused,
-        claims=claims,
         on_turn=health.turn,
         in_batches=in_batches,
         metrics=metrics,
@@ -206,10 +204,10 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     logger.info("ready to consume %s after %.1f s", stream.topic.name, timings.clock() - begin)
     spark_up.add_done_callback(_announcing(process, lambda: timings.clock() - begin))
     spare_the_garbage_collector()
-    _run(application, sink, bad_records, settings)
+    _run(application, sink, bad_records)
 
 
-def _run(application: LakeApplication, sink: LakeSink, bad_records: BadRecords, settings: Settings) -> None:
+def _run(application: LakeApplication, sink: LakeSink, bad_records: BadRecords) -> None:
     """Consume until the application is stopped.
 
     Raises:
@@ -220,12 +218,10 @@ def _run(application: LakeApplication, sink: LakeSink, bad_records: BadRecords, 
     finally:
         bad_records.log_total()
     if sink.left_rows_behind:
-        once = settings.delivery_guarantee == "exactly-once"
-        doubled = "" if once else ", and those that reached the lake already come twice"
         raise RetryableError(
             "stopping",
             "the offsets of some rows could not be committed",
-            f"The next start reads them again: none is lost{doubled}",
+            "The next start reads them again: none is lost",
         )
     logger.info("stopped: everything consumed is in the lake and committed")
 

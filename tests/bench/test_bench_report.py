@@ -101,16 +101,13 @@ def test_what_was_not_measured_has_no_ratio(runs: dict[str, Sequence[Run]]) -> N
 
 
 def test_the_report_shows_every_lap_and_ratio() -> None:
-    text = as_markdown(
-        _report(_lap(2_000_000, connector=[RUN], at_least_once=[_slower(0.8)], dependency_1000=[_slower(5)]))
-    )
+    text = as_markdown(_report(_lap(2_000_000, connector=[RUN], dependency_1000=[_slower(5)])))
 
     lines = {" ".join(line.replace("|", " ").split()) for line in text.splitlines()}
     assert "## 2,000,000 messages" in lines
     assert "**this connector** 100,000 200,000 15.0 8.0 1,200 4.0 64 48.0" in lines
     beside = "2,000,000 msg/s cold 100,000"
     assert f"QuixTSDataLakeSink, 1,000 a batch {beside} 20,000 **5.00** 6.0 **no**" in lines
-    assert f"this connector, at least once {beside} 125,000 **0.80** 0.9 **no**" in lines
     assert "iceberg-2 2,000,000 msg/s warm 200,000 - - 1.6 not measured" in lines
 
 
@@ -135,13 +132,13 @@ def test_the_data_are_json_with_every_run() -> None:
 
 
 def test_the_picture_has_the_fastest_sink_first_and_bars_to_scale() -> None:
-    lap = _lap(2_000_000, connector=[_slower(2)], at_least_once=[RUN], iceberg_1=[replace(RUN, warm_rate=None)])
+    lap = _lap(2_000_000, connector=[_slower(2)], iceberg_2=[RUN], iceberg_1=[replace(RUN, warm_rate=None)])
     drawing = ET.fromstring(as_picture(_report(lap)))  # noqa: S314 - our own
 
     texts = [text.text for text in drawing.iter(f"{SVG}text")]
     assert texts[0] == "Messages per second, 2,000,000 messages of 182 bytes"
     ours = texts.index("this connector")
-    assert texts.index("this connector, at least once") < ours
+    assert texts.index("Kafka Connect, Iceberg sink, 2 tasks") < ours
     assert texts[ours + 1 : ours + 3] == ["50,000", "100,000"]
     assert texts[texts.index("Kafka Connect, Iceberg sink, 1 task") + 2] == "not measured"
     widths = {

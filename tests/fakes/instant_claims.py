@@ -1,6 +1,6 @@
 """Claims of partitions that come through at once, for tests of what happens around them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from app.journal.claims import Claim
 from app.journal.start_offset import Start
@@ -14,7 +14,6 @@ class InstantClaims:
         self.starts: dict[TopicPartition, Start] = {}
         self.held_back: set[TopicPartition] = set()
         self.made_anew: set[str] = set()
-        self.advanced: list[dict[str, Mapping[TopicPartition, int]]] = []
         self.closed: list[str | None] = []  # of each claim, why it was made again
         self._begun: dict[TopicPartition, str] = {}
 
@@ -29,11 +28,5 @@ class InstantClaims:
     def is_same_topic(self, tp: TopicPartition) -> bool:
         return tp.topic not in self.made_anew
 
-    def topic_id(self, tp: TopicPartition) -> str:
-        return ""
-
     def check(self) -> None:
         """All is as it was."""
-
-    def advance(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> None:
-        self.advanced.append(dict(ends))

@@ -18,7 +18,7 @@ import threading
 import time
 import types
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -41,7 +41,6 @@ from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.sink import LakeSink
 from app.errors import SparkLostError
 from app.journal.entry import group_folder, is_log, log_key
-from app.journal.group_offsets import CommitMark, read_mark
 from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
 from app.service.customised import Customised, load_customised
@@ -373,12 +372,6 @@ class Place:
         """The offsets that the group has committed, by partition; -1 where it has none."""
         return [max(-1, offset) for offset in committed_offsets(self.kafka, group or self.group, self._tps())]
 
-    def commit_mark(self) -> CommitMark | None:
-        """The mark beside the group's offset in the first partition."""
-        with closing(self._consumer()) as consumer:
-            committed = consumer.committed(self._tps(), timeout=30)[0]
-        return read_mark(committed.offset, committed.metadata)
-
     def commit(self, *offsets: int) -> None:
         """Set the group's offsets by hand, as admin tools do while no member is there."""
         with closing(self._consumer()) as consumer:
@@ -456,19 +449,15 @@ class Place:
         written.write_text(json.dumps({**document, "seq": document["seq"] + 1, "closed": True, "writer": "late"}))
         written.replace(log)
 
-    def assert_whole(
-        self, numbers: Iterable[int] | None = None, table: str = "readings", states: Collection[str] = ("done",)
-    ) -> None:
+    def assert_whole(self, numbers: Iterable[int] | None = None, table: str = "readings") -> None:
         """These records, by default each that was produced once, are in the table, and the journals say so."""
         assert self.numbers(table) == sorted(range(self.produced) if numbers is None else numbers)
         folder = self.store_folder / journal_folder(f"data/{table}")
         claims = {path: json.loads(path.read_bytes()) for path in folder.rglob("*/*/*.json") if not is_log(str(path))}
-        assert {_state(path, claim) for path, claim in claims.items()} == set(states)
+        assert {_state(path, claim) for path, claim in claims.items()} == {"done"}
 
 
 def _state(path: Path, claim: dict[str, Any]) -> str:
-    """What a partition's claim says, or the log that it names."""
-    if claim["state"] == "off":
-        return "off"
+    """The state of the log that a partition's claim names."""
     (log,) = path.parent.parent.rglob(f"{claim['owner']}.json")
     return str(json.loads(log.read_bytes())["state"])

@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.models import MessageContext, Row
 
 from app.errors import RetryableError
-from app.journal.group_offsets import CommitMark, PartitionOffsets
+from app.journal.group_offsets import PartitionOffsets
 from app.model import TopicPartition
 from tests.faults.lanes import Fate, Network, pause
 
@@ -60,8 +60,7 @@ class Group:
         if pause(f"ask Kafka about {tp}") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError(f"asking Kafka for the offsets of {tp}", "no answer")
-        mark = CommitMark(_TOPIC_ID) if tp in self.committed else None  # nobody else commits here
-        return PartitionOffsets(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID, mark=mark)
+        return PartitionOffsets(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID)
 
     def topic_id(self, topic: str) -> str:
         """What ``app.journal.group_offsets.GroupOffsets`` finds out; nothing where there is no answer."""
@@ -83,8 +82,6 @@ class Consumer:
         self._positions: dict[TopicPartition, int | None] = {}
         self._paused: set[TopicPartition] = set()
         self._turn = 0
-        self._answers: list[tuple[KafkaError | None, list[KafkaTopicPartition]]] = []
-        self.answered: Callable[[KafkaError | None, list[KafkaTopicPartition]], None] = lambda *_: None
 
     @property
     def assigned(self) -> list[TopicPartition]:
@@ -104,9 +101,6 @@ class Consumer:
     # --- under the names of librdkafka ------------------------------------------------------------------------------
 
     def poll_row(self, timeout: float, buffered: bool) -> Row | None:
-        answers, self._answers = self._answers, []
-        for answer in answers:
-            self.answered(*answer)
         ready = [tp for tp in self._positions if tp not in self._paused and self._at(tp) < len(self._records(tp))]
         if not ready:
             return None
@@ -119,9 +113,7 @@ class Consumer:
 
     def commit(self, offsets: list[KafkaTopicPartition], asynchronous: bool) -> list[KafkaTopicPartition]:
         error = self._commit(offsets)
-        if asynchronous:
-            self._answers.append((error, offsets))
-        elif error:
+        if error and not asynchronous:
             raise KafkaException(error)
         return offsets
 

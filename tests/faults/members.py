@@ -191,7 +191,7 @@ class Member:
             is_current=self._is_current,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(lambda topic: f"{topic}-1"),
-            start_from="auto",
+            follow_offsets="",
             keeps_state=False,
             is_member=lambda: True,
             on_fenced=self.fenced.__setitem__,

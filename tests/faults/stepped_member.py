@@ -151,7 +151,6 @@ class Member:
             assignments=self.assignments,
             limits=replace(UNBOUNDED, batch_size=3, max_buffer_bytes=MAX_BUFFER_BYTES, target_file_bytes=0),
             bad_records=bad_records,
-            on_sealed=self.application.checkpoints.in_flight.sealed,
             timings=timings,
         )
         offsets = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
@@ -171,7 +170,7 @@ class Member:
             is_current=self.assignments.is_current,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(group.topic_id),
-            start_from="auto",
+            follow_offsets="",
             keeps_state=False,
             is_member=lambda: group.has(self.kafka),
             on_fenced=self._fenced,
@@ -187,7 +186,6 @@ class Member:
             assignments=self.assignments,
             sink=self.sink,
             paused=paused,
-            claims=self.claims,
             on_turn=lambda: None,
             in_batches=commits_on_the_way,
             timings=timings,
@@ -213,8 +211,8 @@ class Member:
 
     @property
     def is_through(self) -> bool:
-        """Whether all records of its partitions are consumed and none of them waits for a commit."""
-        return self.kafka.is_at_end and self.checkpoints.checkpoint.empty()
+        """Whether all records of its partitions are consumed, and the journal says so."""
+        return self.kafka.is_at_end and all(self._is_journaled(tp) for tp in self.kafka.assigned)
 
     @property
     def lanes(self) -> list[Lane]:
@@ -226,6 +224,10 @@ class Member:
         if log is not None and not log.closed:
             self._store.violations.append(f"{token} was fenced though its log is open: {error}")
         self.assignments.fence(token, error)
+
+    def _is_journaled(self, tp: TopicPartition) -> bool:
+        progress = self._store.progress(tp)
+        return progress is not None and max(progress.end, progress.to or -1) == len(self.group.records[tp]) - 1
 
     # --- on the consumer's thread -----------------------------------------------------------------------------------
 
@@ -305,7 +307,7 @@ class Member:
         self._deliver()
         error, self.consuming.error = self.consuming.error, None
         if isinstance(error, ConnectorError):
-            self.consuming.begin(lambda: self.checkpoints.commit_delivered(self.sink.is_delivered))
+            self.consuming.begin(lambda: self.checkpoints.commit_ends(self.sink.take_delivered()))
             self.has_ended = True
         elif error is not None:
             raise error
@@ -373,7 +375,6 @@ def _play(application: LakeApplication, kafka: Consumer) -> None:
     consumer: Any = application._consumer
     for name in ("poll_row", "commit", "assign", "assignment", "position", "pause", "resume", "seek"):
         setattr(consumer, name, getattr(kafka, name))
-    kafka.answered = consumer._consumer_config["on_commit"]
 
 
 def _kafka(tps: list[TopicPartition]) -> list[KafkaTopicPartition]:

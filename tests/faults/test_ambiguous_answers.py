@@ -119,7 +119,7 @@ def test_offsets_that_may_be_moved_on_do_not_fence_their_own_writer(table: Table
         lost = table.site.to_store.add(Rule(on("PUT", JOURNAL), Lost(), nth(1)))
         away = table.site.to_store.add(Rule(on("GET", JOURNAL), Say(s3_error(503, "SlowDown")), nth(1)))
         with pytest.raises(Exception, match="SlowDown"):
-            member.ownership.advance({member.token: {PARTITIONS[0]: 0}})
+            member.ownership.advance(member.token, {PARTITIONS[0]: 0})
         assert (lost.met, away.met) == (1, 1)
         member.starts[PARTITIONS[0]] = 1  # the row at offset 0 is one that was filtered out
         member.write()

@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,6 @@ def test_a_branch_to_a_topic_and_a_second_sink_get_every_record(place: Place) ->
 
 def test_a_second_sink_that_asks_for_a_pause_loses_and_doubles_nothing_of_the_table(place: Place) -> None:
     """What it puts off is not committed, so that no journal may tell of it as done."""
-    place.timings = replace(place.timings, advance_seconds=0.0)
     is_busy = True
 
     def refuse() -> None:

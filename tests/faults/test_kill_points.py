@@ -25,7 +25,7 @@ PARTITIONS = 2
 SETTINGS = {"HIVE_COLUMNS": "location", "BATCH_SIZE": str(RECORDS)}
 WRITES_BEGIN = on("PUT", "/_journal/", body='"state":"pending"')
 WRITES_DONE = on("PUT", "/_journal/", body='"state":"done"')
-CLAIMS = on("PUT", "/_journal/", body='"state":"on"')
+CLAIMS = on("PUT", "/readings-", body='"owner"')
 STORES = on("PUT", ".parquet")
 REGISTERS = on("POST", "add-files")
 

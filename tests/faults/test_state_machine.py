@@ -259,7 +259,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         if missing:
             self.violations.append(f"{offset} of {tp} was committed while {missing} were not in the lake")
         progress = self.store.progress(tp)
-        if rows and (progress is None or max(progress.end, progress.to or -1) < rows[-1][1]):
+        if progress is None or max(progress.end, progress.to or -1) < offset - 1:
             self.violations.append(f"{offset} of {tp} was committed while the journal said {progress}")
 
     # --- at the end -------------------------------------------------------------------------------------------------

@@ -69,8 +69,6 @@ def test_after_a_crash_the_state_gets_what_only_the_table_has(place: Place, capl
 
 
 def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
-    """The table ends before them; what tells that they were seen is the commit alone."""
-
     def every_other(sdf: StreamingDataFrame) -> StreamingDataFrame:
         numbered = _numbered(sdf)
         return numbered[numbered["n"] % 10 == 0]
@@ -86,8 +84,6 @@ def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
 
 @pytest.mark.parametrize("place", [2], indirect=True)  # of one partition nothing is sent on
 def test_records_that_are_grouped_anew_are_sent_once(place: Place) -> None:
-    """The journal of the input hears of what was sent on now and then only."""
-    place.timings = replace(place.timings, advance_seconds=3600.0)
     for life in (1, 2):
         connector = place.connector(transform=lambda sdf: sdf.group_by("pad", name="by-pad"))
         connector.wait_until_consuming()

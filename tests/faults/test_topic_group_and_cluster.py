@@ -19,12 +19,11 @@ from app.consumer.connection import KafkaConnection
 from app.consumer.end_offsets import EndOffsets
 from app.consumer.group import check_members, check_topic_rights
 from app.errors import ConfigError, RetryableError
-from app.journal.group_offsets import CommitMark
 from app.model import TopicPartition
 from dev.broker import QUIET
 from dev.kafka import LocalKafka
 from tests.fakes.moody_store import MoodyStore
-from tests.faults.connector_thread import PATIENCE, ConnectorThread, Place, Transform
+from tests.faults.connector_thread import PATIENCE, ConnectorThread, Place
 
 AWAY = RetryableError("reading the lake", "no route to host")
 LATEST = {"AUTO_OFFSET_RESET": "latest"}
@@ -137,51 +136,38 @@ class TestAnotherProgramInTheGroup:
 
         assert isinstance(error, ConfigError)
         assert "offsets 100 to 399" in str(error)
-        assert "START_FROM=committed" in str(error)
-        assert "START_FROM=journal" in str(error)
+        assert "set FOLLOW_OFFSETS to a new text" in str(error)
+        assert "set it back to 100, to write them" in str(error)
         place.assert_whole(range(100))
 
     def test_and_has_written_them(self, place: Place) -> None:
         self._gone_on(place)
 
-        place.write(10, 410, START_FROM="committed")
+        place.write(10, 410, FOLLOW_OFFSETS="once")
         place.write(10, 420)
 
         place.assert_whole([*range(100), *range(400, 420)])
 
-    def test_and_has_not_written_them(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    def test_and_has_not_written_them(self, place: Place) -> None:
         self._gone_on(place)
+        place.commit(100)
 
-        place.write(10, 410, START_FROM="journal")
-        assert "another program" in caplog.text
+        place.write(10, 410)
         place.write(10, 420)
 
         place.assert_whole()
 
-    @pytest.mark.parametrize(
-        "transform", [lambda sdf: sdf, lambda sdf: sdf.update(lambda _: None)], ids=["batch", "row"]
-    )
-    def test_each_commit_says_that_it_is_the_connectors_and_of_which_topic(
-        self, place: Place, transform: Transform
-    ) -> None:
-        connector = place.connector(transform=transform)
-        place.produce(100)
-        place.wait_until_committed(100, by=connector)
-        connector.stop()
-
-        assert place.commit_mark() == CommitMark(place.journals()[0]["topic_id"])
-
-    def test_what_the_connector_itself_has_committed_ahead_is_nobody_elses(self, place: Place) -> None:
-        """Records that ``transform()`` drops are committed at once, and reach the journal a while later."""
+    def test_records_without_rows_are_in_the_journal_before_they_are_committed(self, place: Place) -> None:
+        """Else the next start takes the offset for that of another program."""
         connector = place.connector(transform=lambda sdf: sdf[sdf["n"] < 50])
         place.produce(100)
         place.wait_until_committed(100, by=connector)
-        connector.stop()
-        assert place.journals()[0]["end"] < 99
+        assert place.journals()[0]["end"] == 99
+        connector.crash()
 
         place.write(10, 110)
 
-        assert place.numbers() == [*range(110)]
+        assert place.numbers() == [*range(50), *range(100, 110)]
 
 
 class TestFollowingAnOffset:
@@ -189,12 +175,12 @@ class TestFollowingAnOffset:
         place.write(100, 100)
         place.commit(40)
         # Record by record, so that batches are not committed on the way.
-        settings = {"BATCH_SIZE": "60", "COMMIT_INTERVAL": "3600", "START_FROM": "committed"}
+        settings = {"BATCH_SIZE": "60", "COMMIT_INTERVAL": "3600", "FOLLOW_OFFSETS": "once"}
         first = place.connector(settings, transform=lambda sdf: sdf.update(lambda _: None))
         first.wait_until(lambda: len(place.numbers()) == 160, "rows in the table, and no commit yet")
         first.crash()
 
-        place.write(10, 110, START_FROM="committed")
+        place.write(10, 110, FOLLOW_OFFSETS="once")
 
         place.assert_whole([*range(110), *range(40, 100)])
 
@@ -315,7 +301,7 @@ class TestAnotherCluster:
         place.produce(50)
         place.commit(20)
 
-        place.write(10, 60, START_FROM="committed")
+        place.write(10, 60, FOLLOW_OFFSETS="once")
         place.write(10, 70)
 
         place.assert_whole([*range(100), *range(120, 170)])

@@ -52,14 +52,14 @@ class TestOffsetsMovedByHand:
         place.write(10, 110)
 
         assert "60 records" in caplog.text
-        assert "START_FROM=committed" in caplog.text
+        assert "set FOLLOW_OFFSETS to a new text" in caplog.text
         place.assert_whole()
 
     def test_back_and_meant(self, place: Place) -> None:
         place.write(100, 100)
         place.commit(40)
 
-        place.write(10, 110, START_FROM="committed")
+        place.write(10, 110, FOLLOW_OFFSETS="once")
         place.write(10, 120)
 
         place.assert_whole([*range(120), *range(40, 100)])
@@ -253,14 +253,6 @@ class TestGroups:
         first.stop()
         place.assert_whole([*range(100), *range(150, 200)])
         place.assert_whole(range(100, 150), table="other")
-
-
-def test_at_least_once_in_between(place: Place) -> None:
-    place.write(100, 100)
-    place.write(100, 200, DELIVERY_GUARANTEE="at-least-once")
-    place.assert_whole(states={"off"})
-    place.write(100, 300)
-    place.assert_whole()
 
 
 def _bring_home(server: LocalMinio, bucket: str, place: Place) -> None:

@@ -116,10 +116,31 @@ MUTANTS = (
     ),
     Mutant(
         "offsets are committed of rows that are not in the lake",
-        "app/consumer/checkpoints.py",
-        "[sealed for sealed in self._sealed if is_delivered(sealed[0])]",
-        "list(self._sealed)",
+        "app/consumer/sink.py",
+        "        while self._sealed and self._is_delivered(self._sealed[0][0]):\n",
+        "        while self._sealed:\n",
         ("tests/unit/consumer/test_checkpoints_in_flight.py", "tests/unit/consumer/test_every_row_counts.py"),
+    ),
+    Mutant(
+        "offsets of records without rows are committed before the log has them",
+        _PIPELINE,
+        "        advance = partial(self._ownership.advance, batch.owner, batch.ends)\n",
+        "        advance = partial(self._ownership.advance, batch.owner, {})\n",
+        _OF_PIPELINE,
+    ),
+    Mutant(
+        "offsets that a batch has beyond its last row are committed before the log has them",
+        _LOG,
+        "        for tp, last in ends.items():\n            before",
+        "        for tp, last in {}.items():\n            before",
+        ("tests/unit/journal/test_ownership.py",),
+    ),
+    Mutant(
+        "a start that followed the group's offset follows it again",
+        "app/journal/claims.py",
+        "            followed=self._follow_offsets or",
+        "            followed='' or",
+        ("tests/unit/journal/test_claims.py",),
     ),
     Mutant(
         "objects that are rolled back are not noted down",
@@ -209,15 +230,15 @@ MUTANTS = (
     Mutant(
         "the files of a batch that is rolled back stay",
         _TAKEOVER,
-        "                    generation.remove_rolled_back()\n",
-        "                    pass\n",
+        "                generation.remove_rolled_back()\n",
+        "                pass\n",
         _OF_JOURNAL,
     ),
     Mutant(
         "a record is skipped at each start",
         "app/journal/start_offset.py",
-        "    return Start(progress.end + 1, written",
-        "    return Start(progress.end + 2, written",
+        "    return Start(end + 1, skipped",
+        "    return Start(end + 2, skipped",
         ("tests/unit/journal/test_start_offset.py",),
     ),
     Mutant(
@@ -251,9 +272,9 @@ MUTANTS = (
     Mutant(
         "a claim names a log that does not have the partition yet",
         _TAKEOVER,
-        "            generation.take_over(",
-        "            self._possible(lambda tp: self._point(claims[tp], token, begins[tp], is_wanted), begins)\n"
-        "            generation.take_over(",
+        "        generation.take_over(",
+        "        self._possible(lambda tp: self._point(claims[tp], token, begins[tp], is_wanted), begins)\n"
+        "        generation.take_over(",
         _OF_JOURNAL,
     ),
     Mutant(

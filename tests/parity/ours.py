@@ -11,7 +11,6 @@ from app.bad_records.refusals import NotARowError
 from app.config.settings import Settings
 from app.consumer.assignment import Assignments
 from app.consumer.sink import LakeSink
-from app.journal.ownership import AssignmentOwnership
 from app.model import Rejected, TopicPartition
 from app.pipeline.pipeline import Pipeline, Writer
 from app.pipeline.upload import Destination
@@ -20,6 +19,7 @@ from app.service.lake import new_catalog, new_location, new_registrar, new_schem
 from app.storage.local.store import LocalStore
 from app.timings import DEFAULT
 from tests.fakes.catalog_server import CatalogServer
+from tests.fakes.open_ownership import OpenOwnership
 from tests.parity.case import BUCKET, PREFIX, TABLE, TOPIC, Case, Record
 from tests.parity.lake import Lake, Outcome
 from tests.support.environment import load
@@ -69,7 +69,7 @@ class Ours:
             registrar=new_registrar(settings, catalog_client, place, known, None),
             scratch=scratch,
             workers=2,
-            ownership=AssignmentOwnership(assignments.is_current),
+            ownership=OpenOwnership(assignments.is_current),
         )
         self._sink = LakeSink(
             pipeline=self._pipeline,

@@ -55,7 +55,8 @@ def batch_of(
         part(tp, some[0].offset, some[-1].offset, (owners or {}).get(tp, OWNER), number - 1)
         for tp, some in rows.items()
     )
-    return Batch(number, "test", parts, tuple(rows.values()), size)
+    ends = {each.offsets.tp: each.offsets.last for each in parts}
+    return Batch(number, "test", parts, tuple(rows.values()), size, owner=parts[0].owner, ends=ends)
 
 
 def spec(*columns: str, timestamp_column: str = "ts_ms", null_value: str = HIVE_NULL) -> PartitionSpec:

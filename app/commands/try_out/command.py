@@ -113,7 +113,6 @@ class _Trial:
             assignments=self._assignments,
             limits=new_batch_limits(settings, DEFAULT, scratch),
             bad_records=bad_records,
-            on_sealed=self._application.checkpoints.in_flight.sealed,
         )
 
     def run(self) -> int:
@@ -128,13 +127,11 @@ class _Trial:
         transformed = load_customised().build(dataframe, application)
         is_untouched = application.built(dataframe, transformed)
         transformed.sink(self._sink)
-        claims = NoJournals()
         loop = new_loop(
             application=application,
             assignments=self._assignments,
             sink=self._sink,
-            paused=PausedPartitions(application.consumer, claims, self._assignments),
-            claims=claims,
+            paused=PausedPartitions(application.consumer, NoJournals(), self._assignments),
             on_turn=lambda: None,
             in_batches=False,
         )

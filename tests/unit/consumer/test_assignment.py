@@ -85,13 +85,6 @@ def test_a_generation_ends_with_the_first_of_its_partitions(*, is_renewed: bool)
     assert assignments.token(TP) == token
 
 
-def test_offsets_are_sorted_by_generation_without_those_that_are_not_assigned() -> None:
-    assignments = Assignments()
-    first, second = assignments.begin([TP]), assignments.begin([OTHER])
-    offsets: dict[tuple[str, int], int] = {TP: 5, OTHER: 6, TopicPartition("sensors", 9): 7}
-    assert assignments.by_generation(offsets) == {first: {TP: 5}, second: {OTHER: 6}}
-
-
 def test_an_ended_assignment_is_not_there() -> None:
     assignments = Assignments()
     token = assignments.begin([TP])

@@ -10,7 +10,7 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.consumer import batch_poll
 from app.consumer.batch_poll import BatchPoll
-from app.consumer.checkpoints import Checkpoints, OffsetsInFlight
+from app.consumer.checkpoints import Checkpoints
 from app.model import Message, TopicPartition
 from app.monitoring.metrics import Metrics
 from tests.fakes.kafka_message import KafkaMessage
@@ -50,7 +50,6 @@ class Line:
         self.assignments = self.sink_bench.assignments
         self.checkpoints = Checkpoints(
             assignments=self.assignments,
-            in_flight=OffsetsInFlight(),
             on_committed=lambda _: None,
             metrics=Metrics(),
             commit_interval=3600,

@@ -1,17 +1,14 @@
 """Offsets are committed batch by batch while the next batches are under way, where no transform() stands between."""
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
 
 from app.errors import FatalError, RetryableError
 from app.journal.start_offset import Start
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
-from tests.unit.consumer.application_bench import COORDINATOR_AWAY, PARTITIONS, TP, Bench, record
+from tests.unit.consumer.application_bench import COORDINATOR_AWAY, TP, Bench, record
 
 AWAY = RetryableError("uploading to the lake", "no route to host")
 
@@ -94,6 +91,10 @@ def test_offsets_of_records_without_rows_are_committed_too(bench: Bench) -> None
     bench.transform = lambda _: []
     bench.turn(record(0))
     due(bench)
+    assert bench.commits == [], "the log does not have them yet"
+    assert bench.pipeline.batches[-1].ends == {TP: 0}
+    bench.pipeline.deliver_all()
+    bench.turn()
     assert (bench.commits, bench.pipeline.waits) == ([{TP: 1}], 0)
 
 
@@ -105,82 +106,14 @@ def test_what_is_committed_is_not_committed_again(bench: Bench) -> None:
     assert (bench.commits, bench.pipeline.waits) == ([{TP: 1}], 0)
 
 
-def test_a_commit_that_fails_for_a_while_is_tried_again(bench: Bench) -> None:
+def test_a_commit_that_may_not_have_arrived_is_repeated_after_a_while(bench: Bench, clock: Clock) -> None:
     in_the_lake(bench, 0)
     bench.commit_errors = [COORDINATOR_AWAY]
     bench.turn(None, None)
     assert bench.commits == []
-    assert [trouble.system for trouble in bench.checkpoints._metrics.waits.current()] == ["Kafka"]
-    bench.checkpoints._next_try = 0.0
-    bench.turn()
-    assert bench.commits == [{TP: 1}]
-    bench.turn()
-    assert bench.checkpoints._metrics.waits.current() == ()
-
-
-def test_a_commit_that_is_forbidden_ends_the_process(bench: Bench) -> None:
-    in_the_lake(bench, 0)
-    bench.commit_errors = [KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)]
-    with pytest.raises(FatalError, match="rights on the consumer group"):
-        bench.turn(None, None)
-
-
-def test_nobody_waits_for_a_broker_that_does_not_answer_to_a_commit(bench: Bench) -> None:
-    in_the_lake(bench, 0)
-    bench.broker_answers = False
-    bench.turn(record(1), record(2))
-    due(bench)
-    bench.pipeline.deliver_all()
+    clock.advance(61)
     bench.turn(None, None)
-    assert bench.written == [0, 1, 2]
-    assert bench.commits == [{TP: 1}], "one at a time, or an earlier one could overtake a later one"
-    assert bench.claims.advanced == []
-
-    bench.broker_answers = True
-    bench.turn(None, None)  # two answers
-    assert bench.commits == [{TP: 1}, {TP: 3}]
-    token = bench.assignments.token(TP)
-    assert bench.claims.advanced == [{token: {TP: 0}}, {token: {TP: 2}}]
-
-
-def test_a_commit_without_an_answer_is_tried_again_after_a_while(
-    bench: Bench, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    in_the_lake(bench, 0)
-    bench.broker_answers = False
-    bench.turn()
-    clock.advance(121)
-    bench.turn()
-    clock.advance(2)
-    bench.turn()
-    assert bench.commits == [{TP: 1}, {TP: 1}]
-    assert "offsets not committed yet (Local: Timed out); trying again" in caplog.text
-
-
-def test_the_answer_to_a_commit_of_a_former_assignment_counts_for_nothing(bench: Bench) -> None:
-    in_the_lake(bench, 0)
-    bench.broker_answers = False
-    bench.turn()
-    bench.application._on_lost(None, PARTITIONS)
-    bench.assign()
-    bench.turn(record(0))
-    bench.broker_answers = True
-    bench.turn()
-    assert bench.claims.advanced == []
-
-
-def test_an_error_of_one_partition_is_one_of_the_whole_commit(bench: Bench) -> None:
-    in_the_lake(bench, 0)
-    bench.broker_answers = False
-    bench.turn()
-    bench.broker_answers = True
-    refused: Any = SimpleNamespace(topic=TP.topic, partition=TP.partition, offset=1, error=COORDINATOR_AWAY)
-    bench.answers = [(None, [refused])]  # librdkafka's own takes no error
-    bench.turn()
-    assert bench.claims.advanced == []
-    bench.checkpoints._next_try = 0.0
-    bench.turn()
-    assert bench.commits == [{TP: 1}, {TP: 1}]
+    assert bench.commits == [{TP: 1}]
 
 
 def test_a_destination_that_is_away_is_found_out_at_the_checkpoint(bench: Bench) -> None:

@@ -24,7 +24,6 @@ from app.catalog.registrar import Registrar
 from app.consumer.assignment import Assignments
 from app.consumer.sink import LakeSink
 from app.errors import ConnectorError, RetryableError
-from app.journal.ownership import AssignmentOwnership
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
@@ -33,6 +32,7 @@ from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
+from tests.fakes.open_ownership import OpenOwnership
 from tests.support.batches import NOON, UNBOUNDED, properties, spec, stager
 
 ROOT = "data/t"
@@ -67,7 +67,7 @@ class World:
             registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=tmp_path / "scratch",
             workers=3,
-            ownership=AssignmentOwnership(self.assignments.is_current),
+            ownership=OpenOwnership(self.assignments.is_current),
             timings=timings,
         )
         self.sink = LakeSink(

@@ -44,10 +44,9 @@ class PlayedConsumer:
         self.positions[ours(partition)] = partition.offset
 
     def commit(self, *, offsets: list[KafkaTopicPartition], asynchronous: bool) -> list[Any]:
-        assert not asynchronous
+        assert asynchronous
         if self.commit_errors:
             raise KafkaException(KafkaError(self.commit_errors.pop(0)))
-        self.calls += [f"commit {offset.partition} at {offset.offset}" for offset in offsets]
         self.committed += [(ours(offset), offset.offset) for offset in offsets]
         return offsets
 
@@ -224,25 +223,18 @@ def test_the_end_of_back_pressure_does_not_resume_what_is_not_claimed(bench: Ben
     assert bench.consumer.paused == {P1}
 
 
-# --- the first commit -----------------------------------------------------------------------------------------------
+# --- the group's offset ---------------------------------------------------------------------------------------------
 
 
-def test_a_group_whose_offset_is_another_commits_where_it_begins_before_it_reads(bench: Bench) -> None:
-    """A crash before its first commit would else begin at another latest."""
-    bench.claims.starts = {P0: Start(100, moves_group=True)}
+def test_the_group_gets_the_offset_at_which_a_partition_begins(bench: Bench) -> None:
+    bench.claims.starts = {P0: Start(100)}
     bench.admission.begin([P0], "aaaaaaaa")
     bench.admission.turn()
-    assert bench.consumer.calls == ["seek 0 to 100", "commit 0 at 100", "resume 0", "seek 0 to 100"]
+    assert bench.consumer.committed == [(P0, 100)]
 
 
-def test_a_group_with_an_offset_commits_nothing(bench: Bench) -> None:
-    bench.admission.begin([P0, P1], "aaaaaaaa")
-    bench.admission.turn()
-    assert bench.consumer.committed == []
-
-
-def test_a_first_commit_that_fails_is_logged_and_blocks_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.claims.starts = {P0: Start(100, moves_group=True)}
+def test_a_commit_that_fails_is_logged_and_blocks_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.claims.starts = {P0: Start(100)}
     bench.consumer.commit_errors = [KafkaError.REBALANCE_IN_PROGRESS]
     bench.admission.begin([P0], "aaaaaaaa")
     bench.admission.turn()
@@ -278,7 +270,7 @@ def test_rows_skipped_are_counted_in_one_warning_that_says_how_to_read_them_agai
     assert level == logging.WARNING
     assert text.startswith("1,203 records after the group's committed offset are in the table already")
     assert "(sensors[0]: 1,200, sensors[1]: 3)" in text
-    assert "set START_FROM=committed for one start" in text
+    assert "FOLLOW_OFFSETS" in text
 
 
 def test_an_ordinary_start_is_no_reason_to_worry(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -368,11 +368,26 @@ def test_a_flush_waits_for_the_portions_of_its_batch() -> None:
     bench = Bench(batch_size=1_000_000, max_buffer_bytes=1_000)
     bench.add(0, value={"text": "x" * 200})
     bench.sink.turn()
-    assert not bench.sink.is_empty
     bench.after(0.0, bench.pipeline.deliver_all)
     bench.sink.flush()
     assert [portion.reason for portion in bench.pipeline.batches] == [None, "checkpoint"]
-    assert bench.sink.is_empty
+    assert bench.sink.take_delivered() == {TP: 0}
+
+
+def test_records_without_rows_are_in_the_next_portion_with_their_offset_alone() -> None:
+    bench = Bench()
+    bench.assignments.expect(TP, 7)
+    bench.sink.turn()
+    assert bench.pipeline.batches == [], "how far was read is no reason to end a batch"
+    bench.after(0.0, bench.pipeline.deliver_all)
+    bench.sink.flush()
+    assert [(portion.parts, portion.ends) for portion in bench.pipeline.batches] == [((), {TP: 6})]
+    bench.sink.flush()
+    assert len(bench.pipeline.batches) == 1, "nothing more was read"
+    bench.add(8)
+    bench.assignments.expect(TP, 10)
+    bench.sink.flush()
+    assert bench.pipeline.batches[-1].ends == {TP: 9}
 
 
 def test_with_a_size_that_is_wanted_rows_wait_until_no_more_come() -> None:

@@ -15,7 +15,6 @@ from app.journal.group_offsets import PartitionOffsets
 from app.journal.kafka_watch import TopicIds
 from app.journal.log import GenerationLog, Progress
 from app.journal.ownership import JournalOwnership
-from app.journal.start_offset import StartFrom
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings
@@ -52,21 +51,20 @@ class Bench:
     def claims(
         self,
         *,
-        exactly_once: bool = True,
         reset: Literal["earliest", "latest"] = "latest",
-        start_from: StartFrom = "auto",
+        follow_offsets: str = "",
         keeps_state: bool = False,
         check_group: Callable[[], ConnectorError | None] = lambda: None,
     ) -> Claims:
         claims = Claims(
             takeover=self.journals.takeover(),
             new_generation=self.journals.generation,
-            ownership=self.ownership if exactly_once else None,
+            ownership=self.ownership,
             offsets=self.kafka,
             is_current=self.is_current,
             first_offset=lambda _, kafka: kafka.low if reset == "earliest" else kafka.high,
             topic_ids=TopicIds(self.kafka.topic_id),
-            start_from=start_from,
+            follow_offsets=follow_offsets,
             keeps_state=keeps_state,
             check_group=check_group,
             is_member=self._is_member,

@@ -100,12 +100,7 @@ class Bench:
         begin: Callable[[TopicPartition, Progress | None], Begin] | None = None,
     ) -> dict[TopicPartition, int]:
         """Claim as ``Claims`` does; the ends at which the partitions begin."""
-        return self.takeover().run(
-            tps, generation.token, generation, is_wanted=is_wanted, check=check, begin=begin or going_on
-        )
-
-    def switch_off(self, owner: str = THEIRS, tps: Sequence[TopicPartition] = (P0,)) -> dict[TopicPartition, int]:
-        return self.takeover().run(tps, owner, None, is_wanted=lambda: True, check=lambda *_: None, begin=going_on)
+        return self.takeover().run(tps, generation, is_wanted=is_wanted, check=check, begin=begin or going_on)
 
     def takeover(self) -> Takeover:
         return Takeover(

@@ -31,7 +31,7 @@ def test_a_first_claim_begins_a_journal_where_the_settings_say(
     bench: Bench, reset: Literal["earliest", "latest"], offset: int
 ) -> None:
     claim = claim_of(bench.claims(reset=reset))
-    assert claim == Claim(P0, A, Start(offset, moves_group=True))
+    assert claim == Claim(P0, A, Start(offset))
     log, progress = bench.stored()
     assert (log.owner, log.state, progress.end, progress.topic_id) == (A, "done", offset - 1, "id")
     assert bench.ownership.is_owner(A)
@@ -55,7 +55,7 @@ def test_no_partition_is_no_claim(bench: Bench) -> None:
 def test_a_claim_goes_on_after_what_is_in_the_lake(bench: Bench) -> None:
     bench.left_behind(41)
     bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id")
-    assert claim_of(bench.claims()).start == Start(42, skipped=2, moves_group=True)
+    assert claim_of(bench.claims()).start == Start(42, skipped=2)
     assert (bench.owner(), bench.end()) == (A, 41)
 
 
@@ -67,15 +67,17 @@ def test_where_state_is_kept_the_journal_stays_where_it_is_while_records_come_ag
     assert bench.end() == 41
 
 
-def test_an_offset_moved_by_hand_counts_for_the_first_claim_of_a_start_only(bench: Bench) -> None:
+def test_an_offset_moved_by_hand_is_followed_once_for_each_text(bench: Bench) -> None:
     """Later the group's offset is behind because a member ended before its commit: its rows are in the table."""
     bench.left_behind(41)
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
-    claims = bench.claims(start_from="committed")
+    claims = bench.claims(follow_offsets="today")
     assert claim_of(claims).start.offset == 70
     bench.taken_by_another_member().advance({P0: 89})
-    assert claim_of(claims, B).start == Start(90, skipped=20, moves_group=True)
-    assert claim_of(bench.claims(start_from="committed"), "cccccccc").start.offset == 70
+    assert claim_of(claims, B).start == Start(90, skipped=20)
+    assert claim_of(bench.claims(follow_offsets="today"), "cccccccc").start.offset == 90
+    assert claim_of(bench.claims(), "dddddddd").start.offset == 90
+    assert claim_of(bench.claims(follow_offsets="tomorrow"), "99999999").start.offset == 70
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
@@ -83,16 +85,8 @@ def test_a_claim_that_is_repeated_still_follows_an_offset_moved_by_hand(bench: B
     bench.left_behind(41)
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     bench.store.lost_write = lost
-    assert claim_of(bench.claims(start_from="committed")).start.offset == 70
+    assert claim_of(bench.claims(follow_offsets="today")).start.offset == 70
     assert bench.end() == 69
-
-
-def test_a_journal_switched_off_gives_way_to_kafka_and_is_on_again(bench: Bench) -> None:
-    bench.left_behind(41)
-    bench.journals.switch_off()
-    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
-    assert claim_of(bench.claims()).start == Start(70)
-    assert (bench.stored()[0].state, bench.end()) == ("done", 69)
 
 
 def test_a_journal_is_owned_before_its_claim_is_through(bench: Bench) -> None:
@@ -108,25 +102,6 @@ def test_a_journal_is_owned_before_its_claim_is_through(bench: Bench) -> None:
     bench.ownership.take = look_and_take  # type: ignore[method-assign]
     assert claim_of(claims).token == A
     assert before == []
-
-
-# --- at least once --------------------------------------------------------------------------------------------------
-
-
-def test_at_least_once_begins_no_journal(bench: Bench) -> None:
-    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
-    assert claim_of(bench.claims(exactly_once=False)).start == Start(70)
-    assert bench.claim() is None
-
-
-def test_at_least_once_recovers_a_journal_goes_on_from_there_and_switches_it_off(bench: Bench) -> None:
-    bench.left_behind(41, pending=["1"], stored=["1"])
-    bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id")
-    assert claim_of(bench.claims(exactly_once=False)).start.offset == 52
-    assert bench.registered == [[key_of("1")]]
-    claim = bench.claim()
-    assert claim is not None
-    assert claim.state == "off"
 
 
 # --- outages --------------------------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from tests.unit.journal.journal_bench import ROOTS
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 HOUR = 3600.0
-at_least_once = pytest.mark.parametrize("keeps_journals", [True, False], ids=["exactly-once", "at-least-once"])
 
 
 class Kafka:
@@ -34,8 +33,8 @@ class Kafka:
         self.cluster_id, self.topic_id = "one", "id"
         self.hides_beginnings = False
 
-    def begun(self, topic: str, topic_id: str) -> set[int]:
-        assert (topic, topic_id) == ("sensors", self.topic_id)
+    def begun(self, topic: str) -> set[int]:
+        assert topic == "sensors"
         return self.committed
 
     def ends(self, topic: str) -> dict[int, int]:
@@ -60,7 +59,6 @@ class Group:
         self,
         *,
         reset: Literal["earliest", "latest"] = "latest",
-        keeps_journals: bool = True,
         internal: Collection[str] = (),
     ) -> FirstOffsets:
         return FirstOffsets(
@@ -70,17 +68,16 @@ class Group:
             roots=ROOTS,
             kafka=self.kafka,
             reset=reset,
-            keeps_journals=keeps_journals,
             internal=internal,
             now=self.now,
         )
 
-    def first(self, tp: TopicPartition, *, keeps_journals: bool = True) -> int:
+    def first(self, tp: TopicPartition) -> int:
         """By a member that has just started."""
-        return self.member(keeps_journals=keeps_journals).of(tp, self.kafka.of(tp))
+        return self.member().of(tp, self.kafka.of(tp))
 
-    def journal(self, tp: TopicPartition, *, is_off: bool = False, cluster_id: str = "one") -> None:
-        claim = PartitionClaim(seq=1, owner="ffffffff", state="off" if is_off else "on", cluster_id=cluster_id)
+    def journal(self, tp: TopicPartition, *, cluster_id: str = "one") -> None:
+        claim = PartitionClaim(seq=1, owner="ffffffff", cluster_id=cluster_id)
         self.write(tp, claim.to_body())
 
     def write(self, tp: TopicPartition, body: bytes) -> None:
@@ -119,38 +116,32 @@ def test_a_new_group_is_told_nothing_where_nothing_is_passed_over_or_known(
     assert caplog.messages == []
 
 
-@at_least_once
-def test_a_topic_of_the_framework_begins_with_its_first_record_also_at_the_latest(
-    group: Group, *, keeps_journals: bool
-) -> None:
+def test_a_topic_of_the_framework_begins_with_its_first_record_also_at_the_latest(group: Group) -> None:
     """What is in it was sent on by this group, perhaps while this partition was still to be claimed."""
-    member = group.member(keeps_journals=keeps_journals, internal=["sensors"])
+    member = group.member(internal=["sensors"])
     assert member.of(P0, group.kafka.of(P0)) == 7
     assert group.store.bodies == {}
 
 
-@at_least_once
-def test_the_first_claim_decides_for_all_partitions(group: Group, *, keeps_journals: bool) -> None:
-    assert group.first(P0, keeps_journals=keeps_journals) == 100
+def test_the_first_claim_decides_for_all_partitions(group: Group) -> None:
+    assert group.first(P0) == 100
     group.kafka.high = {0: 150, 1: 250}
-    assert group.first(P0, keeps_journals=keeps_journals) == 100, "after a crash before anything was committed"
+    assert group.first(P0) == 100, "after a crash before anything was committed"
     group.kafka.committed = {0}
-    assert group.first(P1, keeps_journals=keeps_journals) == 200
+    assert group.first(P1) == 200
 
 
-@at_least_once
-def test_a_partition_that_was_added_begins_with_its_first_record(group: Group, *, keeps_journals: bool) -> None:
-    group.first(P0, keeps_journals=keeps_journals)
+def test_a_partition_that_was_added_begins_with_its_first_record(group: Group) -> None:
+    group.first(P0)
     group.kafka.committed = {0, 1}
     group.kafka.high[2] = 300
-    assert group.first(TopicPartition("sensors", 2), keeps_journals=keeps_journals) == 7
+    assert group.first(TopicPartition("sensors", 2)) == 7
 
 
-@at_least_once
-def test_a_partition_is_new_to_a_group_that_has_committed_others(group: Group, *, keeps_journals: bool) -> None:
+def test_a_partition_is_new_to_a_group_that_has_committed_others(group: Group) -> None:
     """It began with ``earliest``, or with another program."""
     group.kafka.committed = {0}
-    assert group.first(P1, keeps_journals=keeps_journals) == 7
+    assert group.first(P1) == 7
 
 
 def test_a_partition_is_new_to_a_group_that_has_a_journal_of_another(group: Group) -> None:
@@ -161,11 +152,6 @@ def test_a_partition_is_new_to_a_group_that_has_a_journal_of_another(group: Grou
 def test_a_group_whose_own_offset_alone_is_gone_is_not_old_by_that(group: Group) -> None:
     group.kafka.committed = {0}
     assert group.first(P0) == 100
-
-
-def test_a_journal_that_is_off_says_nothing_of_the_group(group: Group) -> None:
-    group.journal(P0, is_off=True)
-    assert group.first(P1, keeps_journals=False) == 200
 
 
 def test_members_that_claim_at_the_same_time_agree(group: Group) -> None:
@@ -213,17 +199,11 @@ def test_another_cluster_has_a_beginning_of_its_own(group: Group) -> None:
     assert (group.first(P0), group.first(P1)) == (10, 20)
 
 
-@pytest.mark.parametrize(
-    ("keeps_journals", "hours", "offset"), [(False, 0.9, 200), (False, 1.1, 250), (True, 1_000, 200)]
-)
-def test_only_at_least_once_a_group_that_lost_all_its_offsets_begins_again(
-    group: Group, hours: float, offset: int, *, keeps_journals: bool
-) -> None:
-    """After a week without a member. A moment after the first claim, nothing is committed yet."""
-    group.first(P0, keeps_journals=keeps_journals)
-    group.now.advance(hours * HOUR)
+def test_a_beginning_stays_however_long_it_takes(group: Group) -> None:
+    group.first(P0)
+    group.now.advance(1_000 * HOUR)
     group.kafka.high = {0: 150, 1: 250}
-    assert group.first(P1, keeps_journals=keeps_journals) == offset
+    assert group.first(P1) == 200
 
 
 def test_what_has_expired_is_not_asked_for(group: Group) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from app.errors import FatalError
 from app.journal.entry import RolledBack
 from tests.unit.journal.journal_bench import OURS, P0, P1, THEIRS, Bench, begin_at, intent, key_of
 
@@ -85,7 +86,8 @@ def test_offsets_of_a_partition_that_the_log_does_not_have_are_left_out(bench: B
 def test_while_a_batch_is_under_way_no_end_moves(bench: Bench) -> None:
     owner = bench.begun(tps=[P0, P1])
     owner.intend(intent("1", end=9))
-    owner.advance({P0: 20, P1: 20})
+    with pytest.raises(FatalError, match="another batch is on its way"):
+        owner.advance({P0: 20, P1: 20})
     log = bench.log()
     assert (log.state, [(each.end, each.to) for each in log.partitions]) == ("pending", [(-1, 9), (-1, None)])
 

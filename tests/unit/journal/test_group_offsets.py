@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Uuid
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import FatalError, RetryableError
-from app.journal.group_offsets import CommitMark, GroupOffsets, PartitionOffsets, mark_of
+from app.journal.group_offsets import GroupOffsets, PartitionOffsets
 from app.model import TopicPartition
 
 TP = TopicPartition("sensors", 3)
@@ -23,7 +23,6 @@ class Kafka:
         self.committed_offset = 70
         self.committed_error: KafkaError | None = None
         self.watermarks: tuple[int, int] | None = (10, 100)
-        self.committed_by = mark_of(70, "abc")
         self.topic_id: Any = "abc"
         self.cluster: str | None = "cluster"
         self.known = 4  # partitions that the client knows of
@@ -33,7 +32,7 @@ class Kafka:
         self.refuse("committed")
         assert [(asked.topic, asked.partition) for asked in partitions] == [TP]
         assert timeout > 0
-        return [SimpleNamespace(offset=self.committed_offset, metadata=self.committed_by, error=self.committed_error)]
+        return [SimpleNamespace(offset=self.committed_offset, error=self.committed_error)]
 
     def get_watermark_offsets(
         self, partition: KafkaTopicPartition, timeout: float, *, cached: bool
@@ -90,7 +89,7 @@ def failing(kafka: Kafka, question: str, code: int = KafkaError._TIMED_OUT) -> N
 
 
 def test_what_kafka_says(kafka: Kafka) -> None:
-    assert asked(kafka) == PartitionOffsets(70, 10, 100, "abc", "cluster", CommitMark("abc"))
+    assert asked(kafka) == PartitionOffsets(70, 10, 100, "abc", "cluster")
 
 
 def test_the_beginning_is_an_offset_too(kafka: Kafka) -> None:
@@ -134,12 +133,6 @@ def test_partitions_that_the_client_does_not_know_of_are_looked_up(kafka: Kafka)
     """It never subscribes, and would find out by itself a quarter of an hour later."""
     kafka.known = 3
     assert asked(kafka).high == 100
-
-
-@pytest.mark.parametrize("text", [None, "", "somebody", "ts-datalake-sink 69 abc", "ts-datalake-sink"])
-def test_an_offset_without_its_own_mark_is_somebody_elses(kafka: Kafka, text: str) -> None:
-    kafka.committed_by = text
-    assert asked(kafka).has_foreign_offset
 
 
 def test_an_error_beside_the_offset_is_no_group_without_one(kafka: Kafka) -> None:

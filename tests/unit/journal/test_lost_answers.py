@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import RetryableError
 from app.journal.generation import Generation
-from tests.unit.journal.journal_bench import P0, P1, Bench, begin_at, file, intent
+from tests.unit.journal.journal_bench import P0, Bench, begin_at, file, intent
 
 _TRIES = 4
 
@@ -91,16 +91,4 @@ def test_an_advance_whose_answer_is_lost_and_that_nobody_repeats_fences_nobody(
     (progress,) = bench.log().partitions
     assert (progress.end, progress.to) == (end, to)
     assert owner.log == bench.log()
-    owner.verify_ownership()
-
-
-def test_an_advance_in_the_midst_of_an_intent_whose_answer_is_lost_changes_nothing(bench: Bench) -> None:
-    owner = bench.begun(tps=[P0, P1])
-    bench.store.lost_answers = 1
-    with pytest.raises(RetryableError):
-        owner.intend(intent("1"))
-    patiently(lambda: owner.advance({P0: 99}))
-    patiently(lambda: owner.intend(intent("1")))
-    (progress, _) = bench.log().partitions
-    assert (bench.log().state, bench.log().files, progress.end, progress.to) == ("pending", (file("1"),), -1, 9)
     owner.verify_ownership()

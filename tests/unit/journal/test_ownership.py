@@ -1,6 +1,7 @@
 """Whose files may be stored and registered, with the logs of several generations side by side."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,11 +11,10 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.document import FencedError, LogClosedError
 from app.journal.generation import Generation
-from app.journal.ownership import AssignmentOwnership, JournalOwnership
+from app.journal.ownership import JournalOwnership
 from app.model import TopicPartition
 from app.service.build import new_ownership
 from app.timings import Timings
-from tests.support.environment import load
 from tests.unit.journal import journal_bench
 from tests.unit.journal.journal_bench import P0, P1, P2, intent, key_of
 
@@ -101,6 +101,32 @@ def test_done_without_a_batch_that_was_registered_asks_nothing_of_the_store(
     assert bench.asked == []
 
 
+def test_offsets_without_rows_move_the_ends(bench: Bench) -> None:
+    bench.ownership.advance(A, {P0: 20, P1: 25})
+    bench.ownership.advance(B, {P2: 30})
+    assert [bench.journals.end(A, tp) for tp in (P0, P1)] == [20, 25]
+    assert bench.journals.end(B, P2) == 30
+
+
+def test_offsets_without_rows_say_in_the_same_write_that_the_batch_before_is_done(bench: Bench) -> None:
+    bench.batch()
+    before = bench.journals.log(A)
+    bench.ownership.advance(A, {P0: 20})
+    log = bench.journals.log(A)
+    assert (log.seq, log.state, bench.journals.end(A, P0)) == (before.seq + 1, "done", 20)
+    bench.ownership.done()
+    assert bench.journals.log(A) == log
+
+
+def test_a_batch_carries_how_far_was_read_beyond_its_rows(bench: Bench) -> None:
+    bench.ownership.intend(A, replace(intent("1"), ends={P0: 20, P1: 30}))
+    assert [bench.journals.end(A, tp) for tp in (P0, P1)] == [-1, -1], "it may be rolled back"
+    bench.journals.store_files("1")
+    bench.ownership.registered(A, 0)
+    bench.ownership.done()
+    assert [bench.journals.end(A, tp) for tp in (P0, P1)] == [20, 30]
+
+
 # --- not ours any more ----------------------------------------------------------------------------------------------
 
 
@@ -121,7 +147,7 @@ def test_being_fenced_is_reported_once_with_the_reason(bench: Bench) -> None:
         assert not bench.ownership.confirm(A)
     assert not bench.batch(number=1)
     bench.ownership.done()
-    bench.ownership.advance({A: {P0: 99}})
+    bench.ownership.advance(A, {P0: 99})
     assert bench.fenced == [A]
     assert isinstance(bench.reports[0][1], LogClosedError)
 
@@ -134,8 +160,7 @@ def test_being_fenced_is_found_out_at_any_step(bench: Bench, step: str) -> None:
     if step == "done":
         bench.ownership.done()
     elif step == "advance":
-        bench.ownership.advance({A: {P0: 5}, B: {P2: 5}})
-        assert bench.journals.end(B, P2) == 5
+        bench.ownership.advance(A, {P0: 5})
     else:
         bench.clock.advance(31)
         assert not bench.ownership.is_owner(A)
@@ -150,7 +175,7 @@ def test_a_generation_that_ended_is_left_out_without_a_word(bench: Bench) -> Non
     assert not bench.ownership.is_owner(A)
     assert not bench.ownership.confirm(A)
     assert not bench.batch(number=1)
-    bench.ownership.advance({A: {P0: 50}})
+    bench.ownership.advance(A, {P0: 50})
     bench.ownership.sweep()
     bench.ownership.done()
     assert (bench.asked, bench.reports, bench.state()) == ([], [], "pending")
@@ -216,7 +241,7 @@ def test_no_thread_drops_rows_before_the_fence_is_reported(bench: Bench) -> None
     ownership = JournalOwnership(lambda _: True, on_fenced, fresh_seconds=FRESH)
     ownership.take(bench.generations[A])
     bench.take_over()
-    ownership.advance({A: {P0: 9}})
+    ownership.advance(A, {P0: 9})
     delivers.join(WAIT)
     assert dropped_before == []
     assert answers == [False]
@@ -240,9 +265,7 @@ def test_only_an_upload_long_after_the_last_look_looks_again(bench: Bench) -> No
 def test_a_process_frozen_for_less_than_its_session_looks_too(bench: Bench) -> None:
     """Its last heartbeat may be older than its last look: others may have taken over already."""
     assignments: Any = SimpleNamespace(is_current=lambda _: True, fence=lambda *_: None)
-    settings = load({"STORAGE_URL": "file:///x", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "sensors"})
-    ownership = new_ownership(settings, assignments, Timings())
-    assert isinstance(ownership, JournalOwnership)
+    ownership = new_ownership(assignments, Timings())
     ownership.take(bench.generations[A])
     bench.take_over()
     bench.clock.advance(15)
@@ -268,7 +291,7 @@ def test_after_an_error_the_same_can_be_repeated(bench: Bench, error: ConnectorE
         elif step == "done":
             bench.ownership.done()
         else:
-            bench.ownership.advance({A: {P0: 9}})
+            bench.ownership.advance(A, {P0: 9})
 
     before = bench.journals.log(A)
     bench.clock.advance(FRESH + 0.1)
@@ -295,16 +318,3 @@ def test_placeholders_of_all_generations_are_deleted_later(bench: Bench) -> None
     bench.journals.epoch.advance(3600)
     bench.ownership.sweep()
     assert sorted(bench.store.deleted) == [key_of(f"{A}0"), key_of(f"{B}0")]
-
-
-# --- at least once --------------------------------------------------------------------------------------------------
-
-
-def test_at_least_once_whoever_has_the_partition_may_write() -> None:
-    ownership = AssignmentOwnership(lambda token: token == A)
-    for token in (A, B):
-        assert ownership.intend(token, intent("1")) == (token == A)
-        assert ownership.is_owner(token) == (token == A)
-        assert ownership.confirm(token) == (token == A)
-    ownership.registered(A, 0)
-    ownership.done()

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigError
-from app.journal.group_offsets import CommitMark, PartitionOffsets
+from app.journal.group_offsets import PartitionOffsets
 from app.journal.log import Progress
-from app.journal.start_offset import Start, StartFrom, check_cluster, start_of
+from app.journal.start_offset import Start, check_cluster, start_of
 from app.model import TopicPartition
 
 TP = TopicPartition("sensors", 0)
@@ -20,11 +20,8 @@ def entry(end: int = 499, topic_id: str = "id", cluster_id: str = "") -> Progres
     return Progress(topic="sensors", partition=0, end=end, topic_id=topic_id, cluster_id=cluster_id)
 
 
-def kafka(
-    committed: int | None = None, low: int = 0, high: int = 1_000, topic_id: str = "id", of: str | None = None
-) -> PartitionOffsets:
-    """``of`` is the topic in whose life the connector has committed the offset: none where another program did."""
-    return PartitionOffsets(committed, low, high, topic_id, mark=None if of is None else CommitMark(of))
+def kafka(committed: int | None = None, low: int = 0, high: int = 1_000, topic_id: str = "id") -> PartitionOffsets:
+    return PartitionOffsets(committed, low, high, topic_id)
 
 
 def begin(
@@ -32,11 +29,11 @@ def begin(
     position: PartitionOffsets,
     reset: Literal["earliest", "latest"] = "latest",
     *,
-    start_from: StartFrom = "auto",
+    follows: bool = False,
     keeps_state: bool = False,
 ) -> Start:
     first = position.low if reset == "earliest" else position.high
-    return start_of(TP, journal, position, first=first, start_from=start_from, keeps_state=keeps_state)
+    return start_of(TP, journal, position, first=first, follows=follows, keeps_state=keeps_state)
 
 
 def without_remark(start: Start) -> Start:
@@ -49,28 +46,26 @@ def without_remark(start: Start) -> Start:
 @pytest.mark.parametrize(
     ("position", "start"),
     [
-        (kafka(None, low=10), Start(1_000, moves_group=True)),
+        (kafka(None, low=10), Start(1_000)),
         (kafka(10, low=10), Start(10)),
         (kafka(700, low=10), Start(700)),
         (kafka(1_000, low=10), Start(1_000)),
-        (kafka(700, low=2_700, high=3_000), Start(2_700, is_loss=True, moves_group=True)),
-        (kafka(1_001, low=10), Start(10, moves_group=True)),
-        (kafka(700, low=3, topic_id="another", of="id"), Start(3, moves_group=True)),
+        (kafka(700, low=2_700, high=3_000), Start(2_700, is_loss=True)),
+        (kafka(1_001, low=10), Start(10)),
     ],
-    ids=["a new group", "the first", "committed", "the end", "expired", "beyond the end", "of a deleted topic"],
+    ids=["a new group", "the first", "committed", "the end", "expired", "beyond the end"],
 )
 def test_the_group_s_offset_decides(position: PartitionOffsets, start: Start) -> None:
     assert without_remark(begin(None, position)) == start
 
 
 def test_a_new_group_begins_where_the_settings_say() -> None:
-    assert begin(None, kafka(None, low=10), "earliest") == Start(10, moves_group=True)
+    assert begin(None, kafka(None, low=10), "earliest") == Start(10)
 
 
 # --- with a journal -------------------------------------------------------------------------------------------------
 
 AT_500 = Start(500)
-MOVED_TO_500 = Start(500, moves_group=True)
 
 
 @pytest.mark.parametrize(
@@ -79,19 +74,17 @@ MOVED_TO_500 = Start(500, moves_group=True)
         (kafka(500), AT_500),
         (kafka(500, high=500), AT_500),
         (kafka(500, low=500), AT_500),
-        (kafka(None), MOVED_TO_500),
-        (kafka(300), Start(500, skipped=200, moves_group=True)),  # after a crash before the commit
-        (kafka(501, of="id"), MOVED_TO_500),  # rows that were filtered out
-        (kafka(700, of="id"), MOVED_TO_500),  # by a member that is fenced now
+        (kafka(None), AT_500),
+        (kafka(300), Start(500, skipped=200)),  # after a crash before the commit
     ],
 )
 def test_the_journal_decides_and_there_is_nothing_to_say(position: PartitionOffsets, start: Start) -> None:
     assert begin(entry(), position, "earliest") == begin(entry(), position, "latest") == start
 
 
-@pytest.mark.parametrize("committed", [None, 100, 500, 700])
+@pytest.mark.parametrize("committed", [None, 100, 500])
 def test_records_gone_before_they_were_read_are_a_loss_and_never_skip_to_the_latest(committed: int | None) -> None:
-    start = begin(entry(), kafka(committed, low=501, high=2_000, of="id"))
+    start = begin(entry(), kafka(committed, low=501, high=2_000))
     assert (start.offset, start.is_loss) == (501, True)
     assert "offsets 500 to 500 (1 records)" in start.remark
 
@@ -106,10 +99,9 @@ def test_the_same_topic_that_ends_before_the_journal_has_lost_records(high: int)
 # --- another topic of the same name ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("start_from", "of"), [("auto", None), ("auto", "id"), ("journal", None), ("committed", "id")])
 @pytest.mark.parametrize("high", [5, 499, 500, 10_000])
-def test_a_topic_with_another_id_is_read_from_its_beginning(high: int, start_from: StartFrom, of: str | None) -> None:
-    start = begin(entry(), kafka(500, low=3, high=high, topic_id="another", of=of), start_from=start_from)
+def test_a_topic_with_another_id_is_read_from_its_beginning(high: int) -> None:
+    start = begin(entry(), kafka(500, low=3, high=high, topic_id="another"))
     assert (start.offset, start.is_loss, start.skipped) == (3, False, 0)
     assert "recreated" in start.remark
 
@@ -122,15 +114,7 @@ def test_where_an_id_is_unknown_the_end_of_the_topic_decides(before: str, now: s
 
 
 def test_an_empty_journal_of_an_empty_topic_is_the_same_topic() -> None:
-    assert begin(entry(-1, ""), kafka(None, high=0, topic_id="")) == Start(0, moves_group=True)
-
-
-@pytest.mark.parametrize("committed", [200, 400, 600])
-@pytest.mark.parametrize("keeps_state", [True, False])
-def test_a_recreated_topic_begun_without_a_commit_goes_by_its_journal(committed: int, *, keeps_state: bool) -> None:
-    journal = entry(299, topic_id="another")
-    start = begin(journal, kafka(committed, low=3, topic_id="another", of="id"), keeps_state=keeps_state)
-    assert start == Start(300, moves_group=True)
+    assert begin(entry(-1, ""), kafka(None, high=0, topic_id="")) == Start(0)
 
 
 # --- moved on by hand -----------------------------------------------------------------------------------------------
@@ -150,16 +134,14 @@ def test_a_recreated_topic_begun_without_a_commit_goes_by_its_journal(committed:
 def test_a_group_moved_by_hand_goes_where_it_was_moved_and_says_so(
     position: PartitionOffsets, offset: int, *, is_loss: bool, keeps_state: bool
 ) -> None:
-    start = begin(entry(), position, start_from="committed", keeps_state=keeps_state)
-    assert without_remark(start) == Start(offset, is_loss=is_loss, moves_group=True)
-    assert start.remark.startswith(f"START_FROM=committed: going on from {offset}")
+    start = begin(entry(), position, follows=True, keeps_state=keeps_state)
+    assert without_remark(start) == Start(offset, is_loss=is_loss)
+    assert start.remark.startswith(f"FOLLOW_OFFSETS: going on from {offset}")
 
 
-@pytest.mark.parametrize("position", [kafka(None), kafka(500), *(kafka(at, of="id") for at in (40, 499, 501, 900))])
-def test_what_the_connector_has_committed_or_nobody_was_not_moved_by_hand(position: PartitionOffsets) -> None:
-    """A start that was to follow an offset has done so, and has crashed since."""
-    start = begin(entry(), position, start_from="committed")
-    assert (start.offset, start.moves_group, start.remark) == (500, True, "")
+@pytest.mark.parametrize("position", [kafka(None), kafka(500)])
+def test_a_group_that_was_not_moved_goes_by_the_journal(position: PartitionOffsets) -> None:
+    assert begin(entry(), position, follows=True) == AT_500
 
 
 # --- with state -----------------------------------------------------------------------------------------------------
@@ -170,11 +152,6 @@ def test_what_the_state_lacks_comes_again_and_is_not_written(committed: int, low
     start = begin(entry(), kafka(committed, low=low), keeps_state=True)
     assert (start.offset, start.replayed_to, start.in_table) == (offset, 499, 499)
     assert (start.skipped, start.is_loss) == (0, False)
-
-
-@pytest.mark.parametrize(("committed", "low"), [(501, 0), (700, 0), (1_000, 0), (700, 600)])
-def test_records_that_gave_no_rows_and_are_in_the_state_do_not_come_again(committed: int, low: int) -> None:
-    assert begin(entry(), kafka(committed, low=low, of="id"), keeps_state=True) == Start(committed)
 
 
 @pytest.mark.parametrize(("committed", "low"), [(500, 0), (None, 0), (100, 500), (1_001, 0)])
@@ -195,15 +172,8 @@ def test_what_another_program_went_on_with_is_neither_skipped_nor_written_withou
 ) -> None:
     with pytest.raises(ConfigError, match=f"offsets 500 to {committed - 1} are not in the table") as raised:
         begin(entry(), kafka(committed, low=low), keeps_state=keeps_state)
-    assert "START_FROM=committed" in raised.value.hint
-    assert "START_FROM=journal" in raised.value.hint
-
-
-@pytest.mark.parametrize("keeps_state", [True, False])
-def test_the_journal_may_be_told_to_write_them(*, keeps_state: bool) -> None:
-    start = begin(entry(), kafka(800), start_from="journal", keeps_state=keeps_state)
-    assert without_remark(start) == MOVED_TO_500
-    assert "another program" in start.remark
+    assert "set FOLLOW_OFFSETS to a new text" in raised.value.hint
+    assert "set it back to 500, to write them" in raised.value.hint
 
 
 # --- another cluster -------------------------------------------------------------------------------------------------
@@ -211,25 +181,25 @@ def test_the_journal_may_be_told_to_write_them(*, keeps_state: bool) -> None:
 
 def test_the_journal_of_another_cluster_is_refused_and_both_are_named() -> None:
     with pytest.raises(ConfigError, match=r"one\b.*\btwo") as raised:
-        check_cluster(entry(cluster_id="one"), "two", TP, "auto")
+        check_cluster(entry(cluster_id="one"), "two", TP, follows=False)
     assert "offset 499" in raised.value.hint
 
 
 @pytest.mark.parametrize(("before", "now"), [("one", "one"), ("", "two"), ("one", ""), ("", "")])
 def test_a_cluster_whose_id_is_unknown_is_no_other_one(before: str, now: str) -> None:
-    check_cluster(entry(cluster_id=before), now, TP, "auto")
+    check_cluster(entry(cluster_id=before), now, TP, follows=False)
     assert begin(entry(cluster_id=before), replace(kafka(500), cluster_id=now)) == AT_500
 
 
 @pytest.mark.parametrize(
     ("position", "offset"),
-    [(kafka(20), 20), (kafka(None), 1_000), (kafka(500, topic_id="copy", of="id"), 500)],
-    ids=["set", "not set", "copied with its mark, as by MirrorMaker"],
+    [(kafka(20), 20), (kafka(None), 1_000), (kafka(500, topic_id="copy"), 500)],
+    ids=["set", "not set", "copied, as by MirrorMaker"],
 )
 def test_a_topic_that_has_moved_goes_by_the_group(position: PartitionOffsets, offset: int) -> None:
-    check_cluster(entry(cluster_id="one"), "two", TP, "committed")
-    start = begin(entry(cluster_id="one"), replace(position, cluster_id="two"), start_from="committed")
-    assert (start.offset, start.moves_group) == (offset, True)
+    check_cluster(entry(cluster_id="one"), "two", TP, follows=True)
+    start = begin(entry(cluster_id="one"), replace(position, cluster_id="two"), follows=True)
+    assert start.offset == offset
     assert "the cluster is two now and was one" in start.remark
 
 
@@ -244,7 +214,6 @@ offsets = st.integers(0, 60)
     bounds=st.tuples(offsets, offsets),
     ids=st.sampled_from([("id", "id"), ("id", "new"), ("", "id"), ("", "")]),
     reset=st.sampled_from(["earliest", "latest"]),
-    is_marked=st.booleans(),
 )
 def test_a_journal_of_the_same_topic_loses_and_doubles_nothing_that_kafka_still_has(
     end: int,
@@ -252,12 +221,14 @@ def test_a_journal_of_the_same_topic_loses_and_doubles_nothing_that_kafka_still_
     bounds: tuple[int, int],
     ids: tuple[str, str],
     reset: Literal["earliest", "latest"],
-    *,
-    is_marked: bool,
 ) -> None:
     low, high = sorted(bounds)
-    position = PartitionOffsets(committed, low, high, ids[1], mark=CommitMark(ids[0]) if is_marked else None)
-    start = begin(entry(end, ids[0]), position, reset, start_from="auto" if is_marked else "journal")
+    try:
+        start = begin(entry(end, ids[0]), PartitionOffsets(committed, low, high, ids[1]), reset)
+    except ConfigError:
+        assert committed is not None
+        assert end + 1 < committed
+        return
     assert low <= start.offset <= high
     if "recreated" in start.remark:
         assert start.offset == low

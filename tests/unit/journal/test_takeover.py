@@ -326,34 +326,3 @@ def test_a_table_deleted_during_a_claim_begins_anew(bench: Bench, keys: list[str
     bench.store.on_small = delete
     bench.claimed()
     assert (bench.stored_claim().owner, bench.end(THEIRS)) == (THEIRS, -1)
-
-
-# --- at least once --------------------------------------------------------------------------------------------------
-
-
-def test_switching_off_settles_and_deletes_first_and_writes_no_log(bench: Bench) -> None:
-    left_incomplete(bench)
-    assert bench.switch_off(tps=[P0, P1]) == {P0: 4, P1: 4}
-    assert not bench.has("1")
-    assert [(bench.stored_claim(tp).state, bench.stored_claim(tp).owner) for tp in (P0, P1)] == [("off", "")] * 2
-    assert bench.logs() == [bench.log_key()]
-    assert bench.log().closed
-    before = bench.documents()
-    bench.switch_off(tps=[P0, P1])
-    assert bench.documents() == before, "once is enough"
-
-
-def test_switching_off_what_was_never_claimed_writes_nothing(bench: Bench) -> None:
-    bench.switch_off()
-    assert bench.documents() == {}
-
-
-def test_what_cannot_be_deleted_is_deleted_when_switching_off_is_repeated(bench: Bench) -> None:
-    left_incomplete(bench)
-    bench.store.refuse_removal = lambda key: RetryableError(f"deleting {key}", "503")
-    with pytest.raises(RetryableError):
-        bench.switch_off(tps=[P0, P1])
-    bench.store.refuse_removal = lambda _: None
-    bench.store_files("2")
-    bench.switch_off(tps=[P0, P1])
-    assert not bench.has("2")

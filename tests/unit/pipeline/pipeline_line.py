@@ -13,7 +13,7 @@ from app.bad_records.policy import OnBadRecord
 from app.batch_limits import BatchLimits
 from app.catalog.registrar import Registrar
 from app.errors import ConnectorError
-from app.journal.ownership import AssignmentOwnership, Ownership
+from app.journal.ownership import Ownership
 from app.model import Batch, TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
@@ -22,6 +22,7 @@ from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
+from tests.fakes.open_ownership import OpenOwnership
 from tests.support.batches import UNBOUNDED, batch, properties, spec, stager
 
 ROOT = "data/t"
@@ -74,7 +75,7 @@ class Line:
             registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
-            ownership=ownership or AssignmentOwnership(lambda token: token not in self.ended),
+            ownership=ownership or OpenOwnership(lambda token: token not in self.ended),
             recreated=recreated,
             free_bytes=free_bytes,
             timings=timings,

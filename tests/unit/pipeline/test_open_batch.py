@@ -29,8 +29,6 @@ class Gathering:
 
     def add(self, portion: Batch) -> bool:
         """Whether it was taken."""
-        if not self.batch.is_of_owner(portion):
-            return False
         converted = self.stager.convert(portion, at_once)
         if not self.batch.takes(converted.rows):
             return False
@@ -101,13 +99,6 @@ def test_no_offsets_are_noted_where_the_names_say_them(gathering: Gathering) -> 
     staged = gathering.batch.close()
     assert staged.file is not None
     assert staged.file.offsets == ()
-
-
-def test_a_portion_of_another_assignment_is_not_taken(gathering: Gathering) -> None:
-    assert gathering.add(batch_of({TP: [row({"p": "a"}, 0)]}, owners={TP: "old", OTHER: "old"}))
-    assert gathering.add(batch_of({OTHER: [row({"p": "a"}, 0)]}, owners={TP: "old", OTHER: "old"}))
-    assert not gathering.add(batch_of({OTHER: [row({"p": "a"}, 1)]}, owners={OTHER: "new"}))
-    assert {part.owner for part in gathering.batch.close().parts} == {"old"}
 
 
 def test_a_column_that_comes_later_is_empty_in_the_rows_before(gathering: Gathering) -> None:

@@ -431,11 +431,15 @@ def test_a_batch_of_dead_letters_alone_is_announced(tmp_path: Path) -> None:
     line.pipeline.stop()
 
 
-def test_a_batch_that_stores_nothing_announces_nothing(tmp_path: Path) -> None:
+def test_a_batch_that_stores_nothing_moves_the_end_in_the_log_before_it_is_delivered(tmp_path: Path) -> None:
     line = JournalLine(tmp_path, "skip")
     line.submit(only(P0, 1, {"p": "x" * 300}))
     assert line.delivered(1)
-    assert line.events == []
+    assert line.states() == ["done", "done"]
+    line.submit(Batch(2, "checkpoint", owner=A, ends={P0: 17, P1: 3}))
+    assert line.delivered(2)
+    assert line.ends == [17, 3]
+    assert line.registered == set()
     line.pipeline.stop()
 
 

@@ -17,7 +17,7 @@ from tests.fakes.moody_store import MoodyStore
 from tests.support.batches import part
 
 ROOT = "data/t"
-OTHER = TopicPartition("sensors", 1)
+TP, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 WAIT = 10.0
 
 
@@ -92,7 +92,7 @@ def test_a_batch_is_announced_with_the_last_offset_of_each_partition_and_all_its
     items = [destination.data_file(file) for file in files] + [UploadItem(tmp_path / "x", "data/dead letter", 4)]
     parts = [part(last=9, number=3), part(OTHER, last=20, number=3)]
     name = "data_sensors-0_0000000000000000000-9_0a1b2c3d4e5f607100000003-0.parquet"
-    assert destination.intent(parts, files, items) == Intent(
+    assert destination.intent(parts, files, items, {TP: 12, OTHER: 20}) == Intent(
         3,
         [each.offsets for each in parts],
         tuple(
@@ -100,6 +100,7 @@ def test_a_batch_is_announced_with_the_last_offset_of_each_partition_and_all_its
             for place in ("a", "b")
         ),
         {"data/dead letter": 4},
+        {TP: 12, OTHER: 20},
     )
 
 
