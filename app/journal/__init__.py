@@ -11,7 +11,7 @@ document                the compare-and-set of a document: read, replace only th
 claims                  claims newly assigned partitions together, on threads of its own
 start_offset            where consuming begins, from the journal's end and the group's offset
 first_offsets           where consuming begins if there is neither of them
-group_offsets           a partition's offsets in Kafka, and the mark beside the connector's own commits
+group_offsets           a partition's offsets in Kafka
 kafka_watch             whether topic and consumer group are still those that were claimed
 recovery                rolls a former owner's batch forward: registers its files again
 rolled_back             puts placeholders in place of rolled-back objects, and deletes them later
