@@ -153,8 +153,7 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     group = open_group(application, stream.topic.name, timings)
     claims = new_claims(base, lake, application, assignments, ownership, group)
     ends.callback(claims.stop)
-    if sweeper := begin_sweeping(ownership, lake, application.config.consumer_group):
-        ends.callback(sweeper.stop)
+    ends.callback(begin_sweeping(ownership, lake, application.config.consumer_group).stop)
     pipeline = Pipeline(
         writer=spark,
         writer_up=spark_up,
