@@ -278,7 +278,7 @@ class Assignments:
             SinkBackpressureError, RetryableError: an assignment is fenced.
         """
         for fence in self._fences():
-            raise SinkBackpressureError(retry_after=pause_seconds) if pause_seconds else _taken_over(fence.reason)
+            raise SinkBackpressureError(retry_after=pause_seconds) if pause_seconds else taken_over(fence.reason)
 
     def end_if_fenced_for_long(self) -> None:
         """End the process if Kafka has not revoked a fenced partition for ``fenced_seconds``.
@@ -288,7 +288,7 @@ class Assignments:
         """
         for fence in self._fences():
             if self._clock() - fence.since > self._timings.fenced_seconds:
-                raise _taken_over(fence.reason)
+                raise taken_over(fence.reason)
 
     def _fences(self) -> list[Fence]:
         return [assignment.fenced for assignment in self._all if assignment.fenced]
@@ -307,7 +307,8 @@ class Assignments:
         self._sizes = {token: self._sizes[token] for token in by_token}
 
 
-def _taken_over(reason: str) -> RetryableError:
+def taken_over(reason: str) -> RetryableError:
+    """The error to end with where Kafka goes on to assign partitions that another member has claimed."""
     return RetryableError(
         "writing a partition's rows",
         reason,

@@ -100,7 +100,7 @@ class PausedPartitions:
         self._consumer.pause([_kafka(tp) for tp in self._waiting])
 
     def _report(self, claims: Iterable[Claim]) -> None:
-        _log(claims)
+        log_starts(claims)
         for claim in claims:
             if claim.start.is_loss:
                 self._metrics.lost(f"{claim.tp}: {claim.start.remark}")
@@ -191,7 +191,8 @@ def _kafka(tp: TopicPartition, *offset: int) -> KafkaTopicPartition:
     return KafkaTopicPartition(tp.topic, tp.partition, *offset)
 
 
-def _log(claims: Iterable[Claim]) -> None:
+def log_starts(claims: Iterable[Claim]) -> None:
+    """Log where partitions begin that do not begin at the group's offset, and why."""
     skipped = {claim.tp: claim.start.skipped for claim in claims if claim.start.skipped}
     if skipped:
         logger.warning(

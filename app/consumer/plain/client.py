@@ -1,0 +1,62 @@
+"""Kafka's client of the plain lane, made from the public configuration of the Quix application."""
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError
+from quixstreams.app import ApplicationConfig
+
+from app.consumer.login_errors import told_of_refusals
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerPresence:
+    """Whether Kafka is there, as far as its client says. For the thread that polls.
+
+    The client reports when all brokers are away. Their return shows with the next message or, if there is none, with
+    the client's statistics, which come every 30 seconds.
+    """
+
+    def __init__(self) -> None:
+        self.is_there = True
+
+    def failed(self, error: KafkaError) -> None:
+        """The client's callback for errors."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.is_there = False
+        logger.error("Kafka consumer: %s", error.str())
+
+    def heard(self) -> None:
+        """A message came."""
+        self.is_there = True
+
+    def counted(self, statistics: str) -> None:
+        """The client's callback for statistics."""
+        if not self.is_there:
+            brokers = json.loads(statistics).get("brokers", {}).values()
+            self.is_there = any(broker.get("state") == "UP" for broker in brokers)
+
+
+def new_client(config: ApplicationConfig, presence: BrokerPresence) -> Callable[[], Consumer]:
+    """Returns a function that makes the consumer, which connects at once.
+
+    Args:
+        config: of the Quix application: broker, group, and further properties of librdkafka.
+        presence: gets what the client says of its brokers.
+    """
+    properties: dict[str, Any] = {
+        "partition.assignment.strategy": "range",  # eager: all partitions of a member move together
+        "statistics.interval.ms": 30_000,
+        **config.consumer_extra_config,
+        **config.broker_address.as_librdkafka_dict(),
+        "group.id": config.consumer_group,
+        "enable.auto.commit": False,
+        "auto.offset.reset": config.auto_offset_reset,
+        "logger": logger,
+        "error_cb": told_of_refusals(presence.failed),
+        "stats_cb": presence.counted,
+    }
+    return lambda: Consumer(properties)

@@ -1,0 +1,228 @@
+"""Takes the messages of claimed partitions and seals them into portions for the pipeline."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from app.bad_records.policy import BadRecords
+from app.bad_records.refusals import Refusal
+from app.batch_limits import BatchLimits
+from app.consumer.flush import BatchWriter
+from app.consumer.plain.partitions import Partition, Partitions
+from app.consumer.sink_observer import SinkObserver
+from app.model import Batch, Message, Row, TopicPartition, deep_size, headers_of
+from app.timings import DEFAULT, Timings
+
+_MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python
+_COPIES = 2  # of the value: as it came, and as columns
+_MEASURED_EVERY = 64  # message, as to its key and headers
+
+
+class MessageSink:
+    """Holds messages until a portion of them goes to the pipeline. For the consumer's thread.
+
+    Args:
+        pipeline: writes the batches.
+        partitions: of the present generation.
+        limits: decide when a batch ends, and why.
+        bad_records: the policy for records that cannot become rows.
+        commit_interval: seconds after which a batch ends, however few rows it has.
+        observer: notified of assignments, records and turns.
+        timings: the clock.
+
+    Attributes:
+        consumed: how many messages came.
+    """
+
+    def __init__(
+        self,
+        *,
+        pipeline: BatchWriter,
+        partitions: Partitions,
+        limits: BatchLimits,
+        bad_records: BadRecords,
+        commit_interval: float,
+        observer: SinkObserver | None = None,
+        timings: Timings = DEFAULT,
+    ) -> None:
+        self._pipeline = pipeline
+        self.partitions = partitions
+        self.limits = limits
+        self._bad_records = bad_records
+        self._commit_interval = commit_interval
+        self.observer = observer
+        self._clock = timings.clock
+        self._rows = self._bytes = 0
+        self._beside_value = _MESSAGE_OVERHEAD  # of a message, in bytes
+        self._last_portion = 0
+        self._gathered: deque[tuple[int, int]] = deque()  # portions of the current batch, each with its records
+        self._sealed: deque[tuple[int, Mapping[TopicPartition, int]]] = deque()  # portions, each with its ends
+        self._is_due = False  # a batch is to end as soon as the writer takes it
+        self._due_at = self._clock() + commit_interval
+        self._gathering_since = self._quiet_since = self._clock()
+        self.consumed = 0
+
+    # --- seen from other threads ------------------------------------------------------------------------------------
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all messages in Python, here and in the pipeline."""
+        return self._bytes + self._pipeline.held_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the buffer has reached its bound."""
+        return self.limits.is_full(self.held_bytes)
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether the pipeline waits for another system, or has failed."""
+        return self._pipeline.obstacle is not None or self._pipeline.failure is not None
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until the batch ends, negative where it is late."""
+        return self._due_at - self._clock()
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    def room_for(self, message_bytes: int) -> int:
+        """How many more messages with values of this size the buffer takes."""
+        room = self.limits.max_buffer_bytes - self.held_bytes
+        return room // (_COPIES * message_bytes + self._beside_value)
+
+    def add(self, partition: Partition, messages: Sequence[Message]) -> None:
+        """Take messages by rising offsets."""
+        partition.messages += messages
+        self._beside_value = _MESSAGE_OVERHEAD + _keys_and_headers(messages[::_MEASURED_EVERY])
+        self._rows += len(messages)
+        self._bytes += _COPIES * sum(map(len, messages)) + self._beside_value * len(messages)
+        self._quiet_since = self._clock()
+        if self.observer is not None:
+            self.observer.messages_added(partition.tp, messages)
+
+    def reject(self, partition: Partition, refusal: Refusal) -> None:
+        """Keep a message that cannot become a row for the dead letter."""
+        rejected = refusal.rejected
+        if self._bad_records.keep(rejected, refusal.hint):
+            partition.rejected.append(rejected)
+            self._rows += 1
+            self._bytes += deep_size(rejected.key) + deep_size(rejected.value) + deep_size(rejected.headers)
+        if self.observer is not None:
+            self.observer.record_rejected(rejected)
+
+    def drop(self) -> None:
+        """Forget the generation that has ended: what waits, and what is under way."""
+        self._rows = self._bytes = 0
+        self._sealed.clear()
+
+    # --- batches ----------------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Seal if it is worth it; called after each turn of the loop.
+
+        Raises:
+            ConnectorError: the pipeline failed with an error that no retry corrects.
+        """
+        if self.observer is not None:
+            self.observer.turn(is_in_trouble=self.is_in_trouble)
+        if self._pipeline.failure is not None:
+            raise self._pipeline.failure
+        now = self._clock()
+        gathered = self._gathered_rows + self._rows
+        if now >= self._due_at:
+            self._due_at = now + self._commit_interval
+            self._is_due = gathered > 0 or any(each.is_ahead for each in self.partitions.claimed)
+        is_writer_idle = self._pipeline.is_idle
+        if not is_writer_idle:
+            self._gathering_since = now
+        reason = self.limits.after_turn(
+            gathered_rows=gathered,
+            is_writer_idle=is_writer_idle,
+            is_checkpoint_due=self._is_due,
+            gathered_seconds=now - self._gathering_since,
+            quiet_seconds=now - self._quiet_since,
+        )
+        if reason or self.limits.is_portion(self._bytes):
+            self._seal(reason)
+
+    def wait_for_room(self, seconds: float) -> None:
+        """Wait so long for the pipeline, because the buffer is full."""
+        self._pipeline.wait_for_change(seconds)
+        if self.observer is not None:
+            self.observer.waited()
+
+    def flush(self, seconds: float, *, look_seconds: float) -> None:
+        """Seal the rest, and wait so long for all that is sealed. The rest of it is read again by the next owner."""
+        self._seal(self.limits.at_flush(self.held_bytes))
+        until = self._clock() + seconds
+        while not self._pipeline.wait_delivered(self._last_portion, look_seconds):
+            if self._pipeline.failure is not None or self._clock() >= until:
+                break
+        if self.observer is not None:
+            self.observer.flushed()
+
+    def note_delivered(self) -> None:
+        """Note in the partitions how far they are in the lake and in the log."""
+        while self._sealed and self._is_delivered(self._sealed[0][0]):
+            _, ends = self._sealed.popleft()
+            for tp, end in ends.items():
+                self.partitions.by_tp[tp].delivered(end)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _is_delivered(self, number: int) -> bool:
+        """Whether this portion is in the lake; messages of a fenced generation were dropped."""
+        return self._pipeline.wait_delivered(number, 0.0) and not self.partitions.is_fenced
+
+    @property
+    def _gathered_rows(self) -> int:
+        """Records of the current batch that the pipeline has; it may have ended a batch by itself."""
+        while self._gathered and self._gathered[0][0] <= self._pipeline.closed_portion:
+            self._gathered.popleft()
+        return sum(records for _, records in self._gathered)
+
+    def _seal(self, reason: str | None) -> None:
+        """Hand what waits to the pipeline; with a reason, it ends the batch."""
+        portion = self._portion(reason)
+        if portion is None and reason and self._gathered_rows:
+            portion = Batch(self._last_portion + 1, reason)
+        if reason:
+            self._is_due = False
+            self._gathered.clear()
+            self._gathering_since = self._clock()
+        elif portion:
+            self._gathered.append((portion.number, portion.records))
+        if portion:
+            self._last_portion = portion.number
+            self._sealed.append((portion.number, portion.ends))
+            self._pipeline.submit(portion)
+
+    def _portion(self, reason: str | None) -> Batch | None:
+        """What waits, with how far the partitions were read; that alone is worth a portion only if it ends a batch."""
+        news = [each for each in self.partitions.claimed if each.waiting or each.is_ahead]
+        sealed = [each.seal() for each in news if each.waiting]
+        if not (sealed or (news and reason)):
+            return None
+        parts = tuple(part for part, _, _ in sealed)
+        messages = tuple(of_part for _, of_part, _ in sealed)
+        rejected = tuple(chain.from_iterable(of_part for _, _, of_part in sealed))
+        ends = {each.tp: each.seal_end() for each in news}
+        size, self._rows, self._bytes = self._bytes, 0, 0
+        return Batch(
+            self._last_portion + 1,
+            reason,
+            parts,
+            rows=tuple(list[Row]() for _ in parts),
+            size=size,
+            rejected=rejected,
+            messages=messages,
+            owner=news[0].token,
+            ends=ends,
+        )
+
+
+def _keys_and_headers(messages: Sequence[Message]) -> int:
+    """Bytes of a message's key and headers, on average."""
+    sizes = (deep_size(message.key()) + deep_size(headers_of(message)) for message in messages)
+    return sum(sizes) // len(messages)

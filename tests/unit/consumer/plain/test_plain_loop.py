@@ -1,0 +1,451 @@
+"""The loop of the plain lane, over Kafka's client in memory and a pipeline that delivers by hand."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from app.bad_records.policy import BadRecords
+from app.consumer.plain.client import BrokerPresence
+from app.consumer.plain.loop import PlainLoop
+from app.consumer.plain.partitions import Partitions
+from app.consumer.plain.sink import MessageSink
+from app.errors import FatalError, RetryableError
+from app.journal.document import FencedError, LogClosedError
+from app.journal.start_offset import Start
+from app.model import TopicPartition
+from app.timings import Timings
+from tests.fakes.clock import Clock
+from tests.fakes.instant_claims import InstantClaims
+from tests.fakes.kafka_message import KafkaMessage
+from tests.fakes.manual_pipeline import ManualPipeline
+from tests.fakes.played_client import PlayedClient
+from tests.support.batches import UNBOUNDED
+
+P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
+AWAY = RetryableError("uploading s3://lake/x", "no route to host")
+BROKEN = FatalError("uploading s3://lake/x", "access denied")
+CLOSED = LogClosedError("the log was closed by another member")
+
+
+class Bench:
+    """The loop with its surroundings; ``turns`` runs it for so many turns."""
+
+    def __init__(self, *, batch_size: int = 1_000, max_buffer_bytes: int = 1_000_000) -> None:
+        self.clock = Clock()
+        self.client = PlayedClient()
+        self.claims = InstantClaims()
+        self.pipeline = ManualPipeline(self.clock)
+        timings = Timings(clock=self.clock, sleep=self.clock.advance)
+        self.partitions = Partitions(timings=timings)
+        limits = replace(UNBOUNDED, batch_size=batch_size, max_buffer_bytes=max_buffer_bytes, max_record_bytes=1_000)
+        self.presence = BrokerPresence()
+        self.sink = MessageSink(
+            pipeline=self.pipeline,
+            partitions=self.partitions,
+            limits=limits,
+            bad_records=BadRecords("dead-letter", lambda _: None),
+            commit_interval=5.0,
+            timings=timings,
+        )
+        client: Any = self.client
+        self.loop = PlainLoop(
+            client=client,
+            topic="sensors",
+            sink=self.sink,
+            claims=self.claims,
+            presence=self.presence,
+            on_turn=self._turn,
+            timings=timings,
+        )
+        self._left = 0
+        self._then: Callable[[], None] = self.loop.stop
+
+    def _turn(self) -> None:
+        self._left -= 1
+        if self._left <= 0:
+            self._then()
+
+    def run(self, *steps: Callable[[], None] | None) -> None:
+        """Run the loop to its end: two turns, the first step, two turns, the next one and so on."""
+        waiting = list(steps)
+
+        def go_on() -> None:
+            self._left = 2
+            if not waiting:
+                self.loop.stop()
+            elif step := waiting.pop(0):
+                step()
+
+        self._left, self._then = 2, go_on
+        self.loop.run()
+
+    def interval_is_over(self) -> None:
+        self.clock.advance(5.1)
+
+    def deliver(self) -> None:
+        self.pipeline.deliver_all()
+
+    @property
+    def sealed(self) -> dict[TopicPartition, list[int]]:
+        """The offsets of all that went to the pipeline."""
+        found: dict[TopicPartition, list[int]] = {}
+        for batch in self.pipeline.batches:
+            for part, messages in zip(batch.parts, batch.messages, strict=True):
+                found.setdefault(part.offsets.tp, []).extend(message.offset() for message in messages)
+        return found
+
+    @property
+    def rejected(self) -> list[tuple[int, str]]:
+        return [(record.offset, record.reason) for batch in self.pipeline.batches for record in batch.rejected]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.pipeline.on_wait = bench.deliver  # a flush that waits
+    bench.client.produce(P0, *[b'{"v":1}'] * 3)
+    bench.client.produce(P1, *[b'{"v":1}'] * 2)
+    bench.client.give(P0, P1)
+    return bench
+
+
+# --- from the claim to the commit -----------------------------------------------------------------------------------
+
+
+def test_what_is_read_is_in_the_lake_and_committed_at_the_end(bench: Bench) -> None:
+    bench.run()
+    assert bench.sealed == {P0: [0, 1, 2], P1: [0, 1]}
+    assert bench.client.committed == {P0: 3, P1: 2}
+    assert bench.client.is_closed
+    assert not bench.loop.left_rows_behind
+
+
+def test_nothing_is_read_before_it_is_claimed_and_then_from_where_the_log_ends(bench: Bench) -> None:
+    bench.claims.held_back = {P0, P1}
+    bench.claims.starts = {P0: Start(1)}
+
+    def admit() -> None:
+        assert bench.client.positions == {}
+        assert bench.partitions.unclaimed == {P0, P1}
+        bench.claims.held_back = {P1}
+
+    bench.run(admit)
+    assert bench.sealed == {P0: [1, 2]}
+    assert bench.client.calls[:2] == ["assign nothing", "assign 0 at 1"]
+
+
+def test_a_partition_that_is_claimed_later_leaves_the_others_where_they_are(bench: Bench) -> None:
+    bench.claims.held_back = {P1}
+    bench.run(bench.claims.held_back.clear, None)
+    assert bench.sealed == {P0: [0, 1, 2], P1: [0, 1]}
+    assert "assign 0 at 3, 1 at 0" in bench.client.calls
+
+
+def test_where_a_partition_begins_is_copied_to_the_group(bench: Bench) -> None:
+    bench.claims.starts = {P0: Start(3), P1: Start(2)}
+    bench.run()
+    assert bench.client.commits[0] == {P0: 3, P1: 2}
+
+
+def test_offsets_are_committed_as_soon_as_their_batch_is_in_the_lake(bench: Bench) -> None:
+    seen = []
+
+    def look() -> None:
+        seen.append(bench.client.committed)
+
+    bench.run(bench.interval_is_over, look, bench.deliver, look)
+    assert seen == [{P0: 0, P1: 0}, {P0: 3, P1: 2}]
+    assert bench.client.calls.count("commit and wait") == 0, "at the end there is nothing left to copy"
+
+
+def test_a_commit_that_failed_is_repeated_after_a_minute_or_with_the_next_one(bench: Bench) -> None:
+    def fail() -> None:
+        bench.deliver()
+        bench.client.commit_errors = [KafkaError.NOT_COORDINATOR]
+
+    def look() -> None:
+        assert bench.client.committed == {P0: 0, P1: 0}
+        bench.clock.advance(61)
+
+    bench.run(bench.interval_is_over, fail, look, None)
+    assert bench.client.committed == {P0: 3, P1: 2}
+
+
+def test_messages_without_rows_are_in_a_portion_with_their_offset_alone(bench: Bench) -> None:
+    """So that the log has them before they are committed."""
+    bench.sink._bad_records = BadRecords("skip", lambda _: None)
+    bench.client.records = {P0: [KafkaMessage(b"x" * 2_000, at=at) for at in range(3)]}
+    bench.run()
+    assert [(batch.parts, batch.ends) for batch in bench.pipeline.batches] == [((), {P0: 2})]
+    assert bench.client.committed[P0] == 3
+
+
+def test_gaps_are_no_loss(bench: Bench) -> None:
+    """Control records of transactions, and what compaction has deleted."""
+    bench.client.produce(P0, b"{}", first=10)
+    bench.run()
+    assert bench.sealed[P0] == [0, 1, 2, 10]
+    assert bench.client.committed[P0] == 11
+
+
+def test_an_offset_that_was_read_already_ends_the_process(bench: Bench) -> None:
+    def go_back() -> None:
+        bench.client.positions[P0] = 1
+
+    with pytest.raises(RetryableError, match=r"gives offset 1 where 3 comes next"):
+        bench.run(go_back, None)
+    assert bench.client.is_closed
+
+
+# --- bad messages ---------------------------------------------------------------------------------------------------
+
+
+def test_a_message_that_is_too_big_goes_to_the_dead_letter_in_its_turn(bench: Bench) -> None:
+    bench.client.records[P0][1] = KafkaMessage(b"x" * 2_000, at=1)
+    bench.run()
+    assert bench.sealed[P0] == [0, 2]
+    ((offset, reason),) = bench.rejected
+    assert offset == 1
+    assert "2,000" in reason
+
+
+def test_a_message_that_cannot_be_decompressed_is_passed_over(bench: Bench) -> None:
+    def fail() -> None:
+        broken = KafkaMessage(None, at=3, failure=KafkaError(KafkaError._BAD_COMPRESSION))
+        bench.client.failures = [broken, broken]
+
+    bench.run(fail, None)
+    assert [offset for offset, _ in bench.rejected] == [3]
+    assert "seek 0 to 4" in bench.client.calls
+    assert bench.client.committed[P0] == 4
+
+
+@pytest.mark.parametrize("code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART])
+def test_a_refusal_ends_the_process_after_what_came_with_it(bench: Bench, code: int) -> None:
+    bench.client.failures = [KafkaMessage(None, failure=KafkaError(code))]
+    with pytest.raises(FatalError):
+        bench.run()
+    assert bench.client.is_closed
+
+
+def test_an_error_that_passes_is_no_reason_to_end(bench: Bench) -> None:
+    bench.client.failures = [KafkaMessage(None, failure=KafkaError(KafkaError._TRANSPORT))]
+    bench.run()
+    assert bench.client.committed == {P0: 3, P1: 2}
+
+
+# --- rebalances -----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_taken_away_is_written_and_committed_before(bench: Bench) -> None:
+    def look() -> None:
+        assert bench.client.committed == {P0: 3, P1: 2}
+        assert bench.partitions.tps == ()
+
+    bench.run(bench.client.take_away, look)
+    assert bench.client.calls[-1] == "commit and wait"
+
+
+def test_what_cannot_be_written_in_time_is_left_to_the_next_owner(bench: Bench) -> None:
+    begin = bench.clock.now
+    bench.pipeline.obstacle = AWAY
+    bench.pipeline.on_wait = lambda: None
+    bench.run(bench.client.take_away, None)
+    assert bench.client.committed == {P0: 0, P1: 0}
+    assert bench.clock.now - begin == pytest.approx(Timings().revoke_seconds, abs=2)
+
+
+def test_a_late_delivery_of_a_former_generation_is_not_committed(bench: Bench) -> None:
+    bench.pipeline.on_wait = lambda: None
+    bench.run(bench.client.take_away, bench.deliver, None)
+    assert bench.client.committed == {P0: 0, P1: 0}
+
+
+def test_lost_partitions_are_neither_written_nor_committed(bench: Bench) -> None:
+    bench.run(bench.client.lose, None)
+    assert bench.pipeline.batches == []
+    assert bench.client.committed == {P0: 0, P1: 0}
+
+
+def test_partitions_that_come_back_are_claimed_anew(bench: Bench) -> None:
+    tokens = []
+
+    def take_and_give() -> None:
+        tokens.append(bench.partitions.token)
+        bench.claims.starts = {P0: Start(3)}
+        bench.client.take_away()
+        bench.client.give(P0)
+
+    def produce() -> None:
+        tokens.append(bench.partitions.token)
+        bench.client.produce(P0, b"{}")
+
+    bench.run(take_and_give, produce, None)
+    assert len(set(tokens)) == len(tokens) == 2
+    assert bench.sealed[P0] == [0, 1, 2, 3]
+
+
+# --- a full buffer --------------------------------------------------------------------------------------------------
+
+
+def test_a_full_buffer_pauses_after_a_while_and_goes_on_polling(bench: Bench) -> None:
+    """The group expects it."""
+    polls = []
+
+    def fill() -> None:
+        bench.pipeline.held_bytes = 2_000_000
+        bench.client.produce(P0, b"{}")
+        bench.client.on_poll = lambda: polls.append(bench.client.paused.copy())
+
+    def wait() -> None:
+        polls.clear()
+        bench.clock.advance(6)
+
+    def empty() -> None:
+        assert polls
+        assert all(each == {P0, P1} for each in polls)
+        assert bench.partitions.is_paused
+        bench.pipeline.held_bytes = 0
+
+    bench.run(fill, wait, empty, None)
+    assert bench.client.paused == set()
+    assert bench.sealed[P0] == [0, 1, 2, 3]
+
+
+def test_a_pause_that_a_rebalance_ends_holds_back_no_partition(bench: Bench) -> None:
+    """librdkafka keeps it, also of partitions that were away in between."""
+
+    def fill() -> None:
+        bench.pipeline.held_bytes = 2_000_000
+
+    def take_away() -> None:
+        bench.client.take_away()
+        bench.client.give(P0)
+
+    def empty() -> None:
+        bench.pipeline.held_bytes = 0
+        bench.client.produce(P0, b"{}")
+
+    bench.claims.starts = {}
+    bench.run(fill, lambda: bench.clock.advance(6), take_away, empty, None)
+    assert P0 not in bench.client.paused
+    assert bench.sealed[P0][-1] == 3
+
+
+def test_a_partition_that_is_claimed_in_a_pause_waits_too(bench: Bench) -> None:
+    bench.claims.held_back = {P1}
+
+    def fill() -> None:
+        bench.pipeline.held_bytes = 2_000_000
+
+    def admit() -> None:
+        bench.claims.held_back.clear()
+
+    def look() -> None:
+        assert bench.client.paused == {P0, P1}
+        bench.pipeline.held_bytes = 0
+
+    bench.run(fill, lambda: bench.clock.advance(6), admit, look, None)
+    assert bench.sealed[P1] == [0, 1]
+
+
+# --- fences ---------------------------------------------------------------------------------------------------------
+
+
+def fence(bench: Bench, error: FencedError = CLOSED) -> None:
+    assert bench.partitions.token is not None
+    bench.partitions.fence(bench.partitions.token, error)
+
+
+def test_a_closed_log_is_claimed_again_and_read_from_where_it_ends(bench: Bench) -> None:
+    def close() -> None:
+        bench.claims.starts = {P0: Start(1), P1: Start(0)}
+        fence(bench)
+
+    bench.run(close, None)
+    assert bench.claims.closed == [None, str(CLOSED)]
+    assert bench.sealed == {P0: [1, 2], P1: [0, 1]}
+    assert bench.client.committed == {P0: 3, P1: 2}
+
+
+@pytest.mark.parametrize("error", [CLOSED, FencedError("it is gone")])
+def test_what_a_fenced_generation_delivers_is_not_committed(bench: Bench, error: FencedError) -> None:
+    """Its rows were dropped."""
+
+    def close() -> None:
+        bench.claims.held_back = {P0, P1}
+        fence(bench, error)
+
+    bench.run(bench.interval_is_over, close, bench.deliver, None)
+    assert bench.client.committed == {P0: 0, P1: 0}
+
+
+def test_it_ends_at_the_fourth_time(bench: Bench) -> None:
+    def wait() -> None:
+        bench.clock.advance(21)
+
+    steps: list[Callable[[], None]] = [lambda: fence(bench)] * 4
+    with pytest.raises(RetryableError, match="closed by another member"):
+        bench.run(*steps, wait, None)
+    assert len(bench.claims.closed) == 4
+
+
+def test_a_log_that_is_gone_is_not_claimed_again(bench: Bench) -> None:
+    def wait() -> None:
+        bench.clock.advance(21)
+
+    with pytest.raises(RetryableError, match="the table was deleted"):
+        bench.run(lambda: fence(bench, FencedError("it is gone: the table was deleted")), wait, None)
+    assert bench.claims.closed == [None]
+
+
+def test_a_fence_of_a_former_generation_is_none_of_the_next(bench: Bench) -> None:
+    tokens = []
+
+    def renew() -> None:
+        tokens.append(bench.partitions.token)
+        bench.client.take_away()
+        bench.client.give(P0)
+
+    bench.run(renew, lambda: bench.partitions.fence(str(tokens[0]), CLOSED), None)
+    assert not bench.partitions.is_fenced
+    assert bench.claims.closed == [None, None]
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_a_pipeline_that_failed_ends_the_loop_after_what_was_delivered_is_committed(bench: Bench) -> None:
+    def fail() -> None:
+        bench.deliver()
+        bench.pipeline.failure = BROKEN
+
+    with pytest.raises(FatalError, match="access denied"):
+        bench.run(bench.interval_is_over, fail)
+    assert bench.client.committed == {P0: 3, P1: 2}
+    assert bench.client.is_closed
+
+
+def test_a_stop_that_comes_too_late_for_some_rows_says_so(bench: Bench) -> None:
+    bench.pipeline.on_wait = lambda: None
+    bench.run()
+    assert bench.loop.left_rows_behind
+    assert bench.client.committed == {P0: 0, P1: 0}
+
+
+def test_a_stop_before_the_first_turn_is_a_stop(bench: Bench) -> None:
+    bench.loop.stop()
+    bench.loop.run()
+    assert bench.client.is_closed
+
+
+def test_a_loss_is_logged_as_an_error_and_counted(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.claims.starts = {P0: Start(2, "offsets 0 to 1 are gone", is_loss=True)}
+    bench.run()
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert errors == ["sensors[0]: offsets 0 to 1 are gone"]
+    assert [what for _, what in bench.loop._metrics.counts().losses] == errors
