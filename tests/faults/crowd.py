@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import Group
 from tests.faults.lanes import Fate, Lane, Network
 from tests.faults.memory_lake import MemoryStore, WatchfulCatalog
-from tests.faults.stepped_member import Member, time_stands_still
+from tests.faults.stepped_member import KINDS, Member, Process, time_stands_still
 
 FEW = 4
 ENOUGH = 400  # requests of a thread, or rounds, after which something that does not end never will
@@ -30,6 +30,8 @@ class Crowd:
         on_commit: told each offset that is committed by a member.
     """
 
+    kinds = tuple(KINDS)  # of records that all members understand
+
     def __init__(self, partitions: int, on_commit: Callable[[TopicPartition, int], None]) -> None:
         super().__init__()
         self._closing = ExitStack()
@@ -41,7 +43,7 @@ class Crowd:
         self.store = MemoryStore(self.network, self.violations)
         self.catalog = WatchfulCatalog(self.network, self.store, self.violations)
         self.group = Group(partitions, self.network, on_commit)
-        self.members: list[Member] = []
+        self.members: list[Process] = []
         self._started = 0
         logging.disable(logging.CRITICAL)
         self._closing.callback(logging.disable, logging.NOTSET)
@@ -69,7 +71,7 @@ class Crowd:
                     member.consume(2 * count)
                 self.go(member, member.consuming)
 
-    def _race(self, members: Sequence[Member], turns: list[int]) -> None:
+    def _race(self, members: Sequence[Process], turns: list[int]) -> None:
         """By turns, each member makes so many requests: what goes wrong between two who want the same needs few."""
         for turn, count in enumerate(turns):
             member = one_of(members, turn)
@@ -108,7 +110,7 @@ class Crowd:
                 self._finish(member)
         self.clock.advance(6.0)
 
-    def _begin_something(self, member: Member) -> None:
+    def _begin_something(self, member: Process) -> None:
         if member.is_zombie:
             member.lose()
         elif self.group.free and not member.kafka.assigned:
@@ -118,7 +120,7 @@ class Crowd:
         else:
             member.consume(10)
 
-    def _finish(self, member: Member) -> None:
+    def _finish(self, member: Process) -> None:
         """All threads of a member go on, one request each in turn, until they have nothing more to do."""
         for _ in range(ENOUGH):
             lanes = member.lanes if member in self.members else []
@@ -131,37 +133,46 @@ class Crowd:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _with(self, quality: Callable[[Member], bool]) -> list[Member]:
+    def _with(self, quality: Callable[[Process], bool]) -> list[Process]:
         return [member for member in self.members if quality(member)]
 
-    def _owners(self) -> list[Member]:
+    def _owners(self) -> list[Process]:
         return [member for member in self.members if self.group.of(member.kafka)]
 
-    def _lanes(self) -> list[tuple[Member, Lane]]:
+    def _lanes(self) -> list[tuple[Process, Lane]]:
         return [(member, lane) for member in self.members for lane in member.lanes]
 
-    def _new_member(self) -> Member:
+    def _new_member(self) -> Process:
         self._started += 1
         name = f"member {self._started}"
-        member = Member(
-            name,
-            commits_on_the_way=bool(self._started % 2),
-            scratch=self._scratch / name,
-            clock=self.clock,
-            store=self.store,
-            catalog=self.catalog,
-            group=self.group,
-        )
+        member = self._new_process(name)
         self.members.append(member)
         return member
 
-    def _assign(self, member: Member, tps: list[TopicPartition]) -> None:
+    def _new_process(self, name: str) -> Process:
+        return Member(name, commits_on_the_way=bool(self._started % 2), **self._world(name))
+
+    def _world(self, name: str) -> dict[str, Any]:
+        """What all processes have in common."""
+        return {
+            "scratch": self._scratch / name,
+            "clock": self.clock,
+            "store": self.store,
+            "catalog": self.catalog,
+            "group": self.group,
+        }
+
+    def _produce(self, tp: TopicPartition, kinds: Sequence[str]) -> None:
+        """Append records; one that not all members understand becomes an ordinary one."""
+        self.group.records[tp].extend(kind if kind in self.kinds else "a" for kind in kinds)
+
+    def _assign(self, member: Process, tps: list[TopicPartition]) -> None:
         for tp in tps:
             self.group.owners[tp] = member.kafka
         member.assign(tps)
         self.go(member, member.consuming)
 
-    def go(self, member: Member, lane: Lane, *fates: Fate) -> None:
+    def go(self, member: Process, lane: Lane, *fates: Fate) -> None:
         """Let a thread of a member begin, or let its next requests meet these fates."""
         for fate in fates or (Fate.ANSWERED,):
             if lane.is_idle:
@@ -174,24 +185,24 @@ class Crowd:
         else:
             member.prepare()
 
-    def _bury(self, member: Member) -> None:
+    def _bury(self, member: Process) -> None:
         member.kill()
         self.members.remove(member)
 
 
-def is_free(member: Member) -> bool:
+def is_free(member: Process) -> bool:
     return member.consuming.is_idle and bool(member.kafka.assigned)
 
 
-def has_nothing(member: Member) -> bool:
+def has_nothing(member: Process) -> bool:
     return member.consuming.is_idle and not member.kafka.assigned
 
 
-def owns(member: Member) -> bool:
+def owns(member: Process) -> bool:
     return is_free(member) and not member.is_zombie
 
 
-def may_learn(member: Member) -> bool:
+def may_learn(member: Process) -> bool:
     return member.consuming.is_idle and member.is_zombie
 
 

@@ -15,12 +15,14 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.context import message_context
 
 import app.consumer.assignment
+import app.consumer.plain.partitions
 from app.bad_records.policy import BadRecords
 from app.catalog.registrar import Registrar
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.loop import new_loop
 from app.consumer.paused_partitions import PausedPartitions
+from app.consumer.plain.partitions import Partitions
 from app.consumer.record_poll import RecordPoll
 from app.consumer.sink import LakeSink
 from app.errors import ConnectorError
@@ -35,6 +37,7 @@ from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
+from app.pipeline.stage import Stager
 from app.pipeline.upload import Destination
 from app.retry import Stopped
 from app.table.location import TableLocation
@@ -48,7 +51,9 @@ from tests.support.batches import UNBOUNDED, properties, spec, stager
 
 MAX_BUFFER_BYTES = 6_000
 LARGEST_RECORD = 2_000  # as the sink counts it, with a wide margin
-_COMMIT_SECONDS = 5.0  # of members that commit while the next batches are under way
+COMMIT_SECONDS = 5.0  # of members that commit while the next batches are under way
+METADATA = ("__partition", "__offset")
+LIMITS = replace(UNBOUNDED, batch_size=3, max_buffer_bytes=MAX_BUFFER_BYTES, target_file_bytes=0)
 _EPOCH = 1_700_000_000.0
 ROOTS = (f"{ROOT}/", f"{DEAD_LETTERS}/")
 # What a record becomes: the values of its rows, or no row at all.
@@ -109,14 +114,25 @@ class SteppedPipeline(Pipeline):
         self._clock.advance(1.0)
 
 
-class Member:
-    """A process. When it is killed, its threads end where they are and the rest of the world does not notice."""
+class Process:
+    """A process without its consumer. When it is killed, its threads end where they are and nobody else notices.
+
+    Args:
+        name: of its threads.
+        kafka: its client.
+        generations: knows which one is current, and learns of fences.
+        stager: steps 1 and 2 of its pipeline.
+        scratch, clock, store, catalog, group: of the crowd.
+    """
 
     def __init__(
         self,
         name: str,
         *,
-        commits_on_the_way: bool,
+        kafka: Consumer,
+        generations: Assignments | Partitions,
+        stager: Stager,
+        timings: Timings,
         scratch: Path,
         clock: Clock,
         store: MemoryStore,
@@ -126,31 +142,21 @@ class Member:
         scratch.mkdir()
         self.group = group
         self._store = store
-        self.kafka = Consumer(group)
-        bad_records = BadRecords("dead-letter", lambda _: None, clock)
-        timings = Timings(clock=clock, sleep=clock.advance)
-        self.assignments = Assignments(timings=timings)
-        self.ownership = JournalOwnership(self.assignments.is_current, self._fenced, fresh_seconds=10.0)
+        self.kafka = kafka
+        self._generations = generations
+        self.ownership = JournalOwnership(generations.is_current, self._fenced, fresh_seconds=10.0)
         registrar = Registrar(catalog, TableLocation(URI, ROOT), properties("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
             clock,
             writer=ArrowWriter(),
-            stager=stager(spec("p"), table_root=ROOT, metadata=("__partition", "__offset")),
+            stager=stager,
             limits=UNBOUNDED,
             destination=Destination(store, ROOT),
             registrar=registrar,
             scratch=scratch,
             workers=1,
             ownership=self.ownership,
-            timings=timings,
-        )
-        self.application = _application(self.assignments, timings, scratch)
-        self.sink = LakeSink(
-            pipeline=self.pipeline,
-            assignments=self.assignments,
-            limits=replace(UNBOUNDED, batch_size=3, max_buffer_bytes=MAX_BUFFER_BYTES, target_file_bytes=0),
-            bad_records=bad_records,
             timings=timings,
         )
         offsets = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
@@ -167,7 +173,7 @@ class Member:
             new_generation=lambda token: _generation(store, token, clock),
             ownership=self.ownership,
             offsets=offsets,
-            is_current=self.assignments.is_current,
+            is_current=generations.is_current,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(group.topic_id),
             follow_offsets="",
@@ -180,29 +186,45 @@ class Member:
         self.claims._pool = self.background  # type: ignore[assignment]
         self.claims._stop = LaneStop()  # type: ignore[assignment]
         self._sweeper = Sweeper(self.ownership.sweep, 10.0)  # its own thread is not started
-        paused = PausedPartitions(self.application.consumer, self.claims, self.assignments)
-        loop = new_loop(
-            application=self.application,
-            assignments=self.assignments,
-            sink=self.sink,
-            paused=paused,
-            on_turn=lambda: None,
-            in_batches=commits_on_the_way,
-            timings=timings,
-        )
-        if commits_on_the_way:
-            loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)
-        self.application.start(loop)
-        _play(self.application, self.kafka)
-        self.checkpoints = loop.checkpoints
-        if commits_on_the_way:
-            self.checkpoints.commit_interval = _COMMIT_SECONDS
-        self.checkpoints.revoke_flush_timeout = -1.0  # none: it would be told by a real clock
-        self.checkpoints.sink_manager.register(self.sink)
-        self.checkpoints.init_checkpoint()
         self.consuming = Lane(f"{name}: consumer")
         self.delivering = Lane(f"{name}: deliver")
         self.has_ended = False
+
+    # --- by its kind of consumer, on the consumer's thread ------------------------------------------------------------
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all rows in Python."""
+        raise NotImplementedError
+
+    @property
+    def token(self) -> str:
+        """Of the generation in which it has its partitions."""
+        raise NotImplementedError
+
+    def _assigned(self, tps: list[TopicPartition]) -> None:
+        raise NotImplementedError
+
+    def _turns(self, count: int) -> None:
+        raise NotImplementedError
+
+    def _checkpoint(self) -> None:
+        raise NotImplementedError
+
+    def _revoke(self) -> None:
+        raise NotImplementedError
+
+    def _lose(self) -> None:
+        raise NotImplementedError
+
+    def _stop(self) -> None:
+        raise NotImplementedError
+
+    def _fail(self) -> None:
+        """What is left to do after an error."""
+        raise NotImplementedError
+
+    # --- its state ----------------------------------------------------------------------------------------------------
 
     @property
     def is_zombie(self) -> bool:
@@ -215,6 +237,11 @@ class Member:
         return self.kafka.is_at_end and all(self._is_journaled(tp) for tp in self.kafka.assigned)
 
     @property
+    def is_fenced(self) -> bool:
+        """Whether it knows that it must not write any more."""
+        return bool(self._generations.fenced)
+
+    @property
     def lanes(self) -> list[Lane]:
         """Those that have something to do."""
         return [lane for lane in (self.consuming, self.delivering, *self.background.lanes) if not lane.is_idle]
@@ -223,16 +250,20 @@ class Member:
         log = self._store.log_of(token)
         if log is not None and not log.closed:
             self._store.violations.append(f"{token} was fenced though its log is open: {error}")
-        self.assignments.fence(token, error)
+        self._generations.fence(token, error)
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
-        progress = self._store.progress(tp)
-        return progress is not None and max(progress.end, progress.to or -1) == len(self.group.records[tp]) - 1
+        return self._end(tp) == len(self.group.records[tp]) - 1
 
-    # --- on the consumer's thread -----------------------------------------------------------------------------------
+    def _end(self, tp: TopicPartition) -> int:
+        """Where the log ends."""
+        progress = self._store.progress(tp)
+        return -2 if progress is None else max(progress.end, progress.to or -1)
+
+    # --- from outside -----------------------------------------------------------------------------------------------
 
     def assign(self, tps: list[TopicPartition]) -> None:
-        self.consuming.begin(lambda: self.application._on_assign(None, _kafka(tps)))
+        self.consuming.begin(lambda: self._assigned(tps))
 
     def consume(self, count: int) -> None:
         """So many turns of the loop."""
@@ -240,11 +271,15 @@ class Member:
 
     def checkpoint(self) -> None:
         """The interval between commits is over."""
-        self.consuming.begin(lambda: self.checkpoints.commit_checkpoint(force=True))
+        self.consuming.begin(self._checkpoint)
 
     def revoke(self) -> None:
         """Give all partitions away in good order."""
-        self.consuming.begin(self._revoke)
+        self.consuming.begin(self._give_away)
+
+    def _give_away(self) -> None:
+        self._revoke()
+        self.group.release(self.kafka)
 
     def lose(self) -> None:
         """Learn that the partitions are gone."""
@@ -252,37 +287,12 @@ class Member:
 
     def stop(self) -> None:
         """End in good order."""
-        self.consuming.begin(self._stop)
+        self.consuming.begin(self._finish)
 
-    def _turns(self, count: int) -> None:
-        for _ in range(count):
-            self.application._process_message({TOPIC: self._dataframe})
-            self.checkpoints.commit_checkpoint()
-            self.application._consumer.resume_backpressured()  # type: ignore[no-untyped-call]
-
-    def _dataframe(self, value: Any, key: Any, timestamp: int, headers: Any) -> None:
-        for result in KINDS[value["kind"]]:
-            context = message_context()
-            self.sink.add(result, key, timestamp, headers, context.topic, context.partition, context.offset)
-
-    def _revoke(self) -> None:
-        tps = self.kafka.assigned
-        self.application._on_revoke(None, _kafka(tps))
-        self.kafka.forget(tps)
+    def _finish(self) -> None:
+        self._stop()
         self.group.release(self.kafka)
-
-    def _lose(self) -> None:
-        tps = self.kafka.assigned
-        self.application._on_lost(None, _kafka(tps))
-        self.kafka.forget(tps)
-
-    def _stop(self) -> None:
-        self.application.request_stop()
-        self.checkpoints.commit_checkpoint(force=True)
-        self._revoke()
         self.has_ended = True
-
-    # --- from outside -----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Spark writes the next batch, if it can."""
@@ -307,7 +317,7 @@ class Member:
         self._deliver()
         error, self.consuming.error = self.consuming.error, None
         if isinstance(error, ConnectorError):
-            self.consuming.begin(lambda: self.checkpoints.commit_ends(self.sink.take_delivered()))
+            self.consuming.begin(self._fail)
             self.has_ended = True
         elif error is not None:
             raise error
@@ -322,13 +332,121 @@ class Member:
         self.group.release(self.kafka)
 
 
+class Member(Process):
+    """A process with the framework's loop.
+
+    Args:
+        name, scratch, clock, store, catalog, group: as for ``Process``.
+        commits_on_the_way: whether it commits batch by batch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        commits_on_the_way: bool,
+        scratch: Path,
+        clock: Clock,
+        store: MemoryStore,
+        catalog: WatchfulCatalog,
+        group: Group,
+    ) -> None:
+        timings = Timings(clock=clock, sleep=clock.advance)
+        self.assignments = Assignments(timings=timings)
+        super().__init__(
+            name,
+            kafka=Consumer(group),
+            generations=self.assignments,
+            stager=stager(spec("p"), table_root=ROOT, metadata=METADATA),
+            timings=timings,
+            scratch=scratch,
+            clock=clock,
+            store=store,
+            catalog=catalog,
+            group=group,
+        )
+        self.application = _application(self.assignments, timings, scratch)
+        self.sink = LakeSink(
+            pipeline=self.pipeline,
+            assignments=self.assignments,
+            limits=LIMITS,
+            bad_records=BadRecords("dead-letter", lambda _: None, clock),
+            timings=timings,
+        )
+        paused = PausedPartitions(self.application.consumer, self.claims, self.assignments)
+        loop = new_loop(
+            application=self.application,
+            assignments=self.assignments,
+            sink=self.sink,
+            paused=paused,
+            on_turn=lambda: None,
+            in_batches=commits_on_the_way,
+            timings=timings,
+        )
+        if commits_on_the_way:
+            loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)
+        self.application.start(loop)
+        _play(self.application, self.kafka)
+        self.checkpoints = loop.checkpoints
+        if commits_on_the_way:
+            self.checkpoints.commit_interval = COMMIT_SECONDS
+        self.checkpoints.revoke_flush_timeout = -1.0  # none: it would be told by a real clock
+        self.checkpoints.sink_manager.register(self.sink)
+        self.checkpoints.init_checkpoint()
+
+    @property
+    def held_bytes(self) -> int:
+        return self.sink.held_bytes
+
+    @property
+    def token(self) -> str:
+        (token,) = {assignment.token for assignment in self.assignments.by_tp.values()}
+        return token
+
+    def _assigned(self, tps: list[TopicPartition]) -> None:
+        self.application._on_assign(None, _kafka(tps))
+
+    def _checkpoint(self) -> None:
+        self.checkpoints.commit_checkpoint(force=True)
+
+    def _turns(self, count: int) -> None:
+        for _ in range(count):
+            self.application._process_message({TOPIC: self._dataframe})
+            self.checkpoints.commit_checkpoint()
+            self.application._consumer.resume_backpressured()  # type: ignore[no-untyped-call]
+
+    def _dataframe(self, value: Any, key: Any, timestamp: int, headers: Any) -> None:
+        for result in KINDS[value["kind"]]:
+            context = message_context()
+            self.sink.add(result, key, timestamp, headers, context.topic, context.partition, context.offset)
+
+    def _revoke(self) -> None:
+        tps = self.kafka.assigned
+        self.application._on_revoke(None, _kafka(tps))
+        self.kafka.forget(tps)
+
+    def _lose(self) -> None:
+        tps = self.kafka.assigned
+        self.application._on_lost(None, _kafka(tps))
+        self.kafka.forget(tps)
+
+    def _stop(self) -> None:
+        self.application.request_stop()
+        self.checkpoints.commit_checkpoint(force=True)
+        self._revoke()
+
+    def _fail(self) -> None:
+        self.checkpoints.commit_ends(self.sink.take_delivered())
+
+
 @contextmanager
 def time_stands_still(clock: Clock) -> Iterator[None]:
     """Let those parts that take no clock look at this one."""
     with ExitStack() as patches:
         # Tokens order what is done for several partitions: with random ones, no run could be repeated.
         tokens = (f"{number:024x}" for number in count())
-        patches.enter_context(patch.object(app.consumer.assignment, "new_token", lambda: next(tokens)))
+        for module in (app.consumer.assignment, app.consumer.plain.partitions):
+            patches.enter_context(patch.object(module, "new_token", lambda: next(tokens)))
         patches.enter_context(patch("quixstreams.internal_consumer.consumer.monotonic", clock))
         yield
 

@@ -10,8 +10,9 @@ import pytest
 from app.journal.entry import log_key
 from tests.faults.crowd import ENOUGH
 from tests.faults.memory_lake import GROUP, ROOT
-from tests.faults.stepped_member import Member
-from tests.faults.test_state_machine import Faults
+from tests.faults.plain_member import PlainMember
+from tests.faults.stepped_member import Process
+from tests.faults.test_state_machine import Faults, PlainFaults
 
 MORE = ["a", "both", "bad", "b"]
 
@@ -25,17 +26,17 @@ class Scene(Faults):
         self.work(self.owner)
         self.produce_more()
 
-    def new_owner(self) -> Member:
+    def new_owner(self) -> Process:
         member = self._new_member()
         self.produce_more()
         self._assign(member, self.group.free)
         return member
 
     def produce_more(self) -> None:
-        for records in self.group.records.values():
-            records.extend(MORE)
+        for tp in self.group.records:
+            self._produce(tp, MORE)
 
-    def work(self, member: Member, rounds: int = 3) -> None:
+    def work(self, member: Process, rounds: int = 3) -> None:
         """It consumes, writes and commits, as far as it comes; the others stand still."""
         for _ in range(rounds):
             self._finish(member)
@@ -47,7 +48,7 @@ class Scene(Faults):
                 self._finish(member)
             self.clock.advance(1.0)
 
-    def late_claimer(self, requests: int) -> Member:
+    def late_claimer(self, requests: int) -> Process:
         """A member that gets the partitions, makes so many requests of its claim, and stands still.
 
         Kafka then takes it for dead, and the owner has the partitions as before: in another generation.
@@ -65,7 +66,7 @@ class Scene(Faults):
         self.produce_more()
         return late
 
-    def claim_late(self, late: Member) -> None:
+    def claim_late(self, late: Process) -> None:
         """The late one claims all, and its consumer has not learned yet that the partitions are lost."""
         for _ in range(ENOUGH):
             if not late.background.lanes:
@@ -85,18 +86,17 @@ class Scene(Faults):
         """The owner goes on until it finds out that its log is closed, or gone; it has not done anything about it."""
         self.owner.consume(10)
         for _ in range(ENOUGH):
-            if self.owner.assignments.is_any_fenced:
+            if self.owner.is_fenced:
                 break
             if not self.owner.lanes:
                 self.owner.checkpoint()
             self.go(self.owner, self.owner.lanes[-1])
-        assert self.owner.assignments.is_any_fenced
+        assert self.owner.is_fenced
 
     @property
     def token(self) -> str:
         """Of the generation in which the owner has its partitions."""
-        (token,) = {assignment.token for assignment in self.owner.assignments.by_tp.values()}
-        return token
+        return self.owner.token
 
     @property
     def is_owner_alive(self) -> bool:
@@ -106,9 +106,16 @@ class Scene(Faults):
         self._settle()
 
 
-@pytest.fixture
-def scene() -> Iterator[Scene]:
-    scene = Scene()
+class PlainScene(Scene, PlainFaults):
+    """The same in the plain lane."""
+
+    def _new_process(self, name: str) -> Process:
+        return PlainMember(name, **self._world(name))
+
+
+@pytest.fixture(params=[Scene, PlainScene], ids=["framework", "plain"])
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    scene: Scene = request.param()
     yield scene
     scene.close()
 
@@ -193,7 +200,7 @@ def test_logs_that_are_closed_again_and_again_end_the_process_which_loses_nothin
         scene.work(scene.owner)
         tokens.add(scene.token)
     assert len(tokens) == 4
-    assert scene.owner.assignments.is_any_fenced
+    assert scene.owner.is_fenced
     scene.clock.advance(21.0)
     scene.work(scene.owner)
     assert not scene.is_owner_alive

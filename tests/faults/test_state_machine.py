@@ -20,7 +20,8 @@ from tests.faults.crowd import Crowd, Moves, counted, has_nothing, may_learn, on
 from tests.faults.kafka_model import TOPIC
 from tests.faults.lanes import BEGIN, Fate
 from tests.faults.memory_lake import RowId
-from tests.faults.stepped_member import KINDS, LARGEST_RECORD, MAX_BUFFER_BYTES, Member
+from tests.faults.plain_member import PLAIN_KINDS, PlainMember
+from tests.faults.stepped_member import KINDS, LARGEST_RECORD, MAX_BUFFER_BYTES, Member, Process
 
 # A member is killed by ending its threads where they wait; that of the framework's flush does not expect it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -60,7 +61,7 @@ class Faults(Crowd, RuleBasedStateMachine):
     def begin(self, kinds: list[str], share: bool) -> None:
         """An example that begins with members at work gets further."""
         for tp in self.group.records:
-            self.group.records[tp].extend(kinds)
+            self._produce(tp, kinds)
         for tps in [self.group.free[:1], self.group.free[1:]] if share else [self.group.free]:
             self._assign(self._new_member(), tps)
 
@@ -70,7 +71,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         moves=moves,
     )
     def produce(self, partition: int, kinds: list[str], moves: Moves) -> None:
-        self.group.records[TopicPartition(TOPIC, partition)].extend(kinds)
+        self._produce(TopicPartition(TOPIC, partition), kinds)
         self._move(moves)
 
     # --- requests ---------------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         """The same amid a batch, where every step counts."""
         member = one_of(self._with(owns), which)
         for tp in self.group.of(member.kafka):
-            self.group.records[tp].extend(kinds)
+            self._produce(tp, kinds)
         self._race([member], turns[:2])
         if self.group.of(member.kafka):
             self._expel(member, turns[2:])
@@ -155,8 +156,8 @@ class Faults(Crowd, RuleBasedStateMachine):
             self.go(late, lane, *[Fate.ANSWERED] * requests)
         self.group.release(late.kafka)
         self._assign(owner, self.group.free)
-        for records in self.group.records.values():
-            records.extend(kinds)
+        for tp in self.group.records:
+            self._produce(tp, kinds)
         self._race([owner, late], turns)
         self._move(moves)
         counted["late claims"] += 1
@@ -249,7 +250,7 @@ class Faults(Crowd, RuleBasedStateMachine):
     def memory_is_bounded(self) -> None:
         """Invariant 4."""
         for member in self.members:
-            assert member.sink.held_bytes <= MAX_BUFFER_BYTES + LARGEST_RECORD
+            assert member.held_bytes <= MAX_BUFFER_BYTES + LARGEST_RECORD
 
     def _check_commit(self, tp: TopicPartition, offset: int) -> None:
         """Invariant 1."""
@@ -308,7 +309,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         dead = self.store.rows_of(self.store.dead_letters)
         assert dead == rejected, f"dead letters missing {rejected - dead}, too many {dead - rejected}"
 
-    def _expel(self, zombie: Member, turns: list[int]) -> None:
+    def _expel(self, zombie: Process, turns: list[int]) -> None:
         """Another member begins to claim its partitions, while it goes on."""
         counted["zombies"] += 1
         self.group.release(zombie.kafka)
@@ -322,11 +323,23 @@ class Faults(Crowd, RuleBasedStateMachine):
         return len(KINDS[self.group.records[tp][offset]])
 
 
-TestFaults = Faults.TestCase
-TestFaults.settings = settings(
+class PlainFaults(Faults):
+    """The same with members of the plain lane, and every third one of the framework's."""
+
+    kinds = PLAIN_KINDS
+
+    def _new_process(self, name: str) -> Process:
+        if self._started % 3 == 0:
+            return Member(name, commits_on_the_way=False, **self._world(name))
+        return PlainMember(name, **self._world(name))
+
+
+SETTINGS = settings(
     max_examples=EXAMPLES,
     stateful_step_count=STEPS,
     deadline=None,  # the machine may be busy
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )
+TestFaults, TestPlainFaults = Faults.TestCase, PlainFaults.TestCase
+TestFaults.settings = TestPlainFaults.settings = SETTINGS

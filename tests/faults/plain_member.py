@@ -1,0 +1,197 @@
+"""A process of the plain lane: its own loop over Kafka's client, with the parts of ``stepped_member``."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from app.bad_records.policy import BadRecords
+from app.bad_records.refusals import Refusal, no_object
+from app.consumer.plain.client import BrokerPresence
+from app.consumer.plain.loop import PlainLoop
+from app.consumer.plain.partitions import Partitions
+from app.consumer.plain.sink import MessageSink
+from app.consumer.rejections import not_processed
+from app.convert.batch import BatchConverter
+from app.convert.json_batch import WholeBatches
+from app.convert.rows import Rules
+from app.model import Message, Row, TopicPartition
+from app.pipeline.stage import Stager
+from app.timings import Timings
+from tests.fakes.clock import Clock
+from tests.fakes.kafka_message import KafkaMessage
+from tests.fakes.memory_schema import MemorySchema
+from tests.faults.kafka_model import TOPIC, Consumer, Group
+from tests.faults.memory_lake import ROOT, MemoryStore, WatchfulCatalog
+from tests.faults.stepped_member import COMMIT_SECONDS, KINDS, LIMITS, METADATA, Process
+from tests.support.batches import spec
+
+# A control record is one that the client does not give: "filtered" stands for it. No message gives several rows.
+PLAIN_KINDS = ("a", "b", "bad", "filtered")
+
+
+class Client(Consumer):
+    """What the plain lane uses of librdkafka's consumer; a pause stays over an assignment."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        self.owned: list[TopicPartition] = []
+
+    @property
+    def assigned(self) -> list[TopicPartition]:
+        return list(self.owned)
+
+    @property
+    def is_at_end(self) -> bool:
+        return set(self._positions) == set(self.owned) and super().is_at_end
+
+    def forget(self, tps: Any) -> None:
+        self.owned = [tp for tp in self.owned if tp not in tps]
+
+    def consume(self, num_messages: int, timeout: float) -> list[KafkaMessage]:
+        polled: list[KafkaMessage] = []
+        for tp in sorted(self._positions.keys() - self._paused):
+            records = self._records(tp)
+            while self._at(tp) < len(records) and len(polled) < num_messages:
+                polled += _messages(tp, self._at(tp), records[self._at(tp)])
+                self._positions[tp] = self._at(tp) + 1
+        return polled
+
+    def assign(self, tps: list[KafkaTopicPartition]) -> None:
+        self._positions = {TopicPartition(tp.topic, tp.partition): tp.offset for tp in tps}
+
+    def unassign(self) -> None:
+        self._positions = {}
+
+
+class PlainMember(Process):
+    """A process of the plain lane; the arguments are those of ``Process``."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        scratch: Path,
+        clock: Clock,
+        store: MemoryStore,
+        catalog: WatchfulCatalog,
+        group: Group,
+    ) -> None:
+        timings = Timings(clock=clock, sleep=clock.advance)
+        self.partitions = Partitions(timings=timings)
+        self._client = client = Client(group)
+        super().__init__(
+            name,
+            kafka=client,
+            generations=self.partitions,
+            stager=_stager(),
+            timings=timings,
+            scratch=scratch,
+            clock=clock,
+            store=store,
+            catalog=catalog,
+            group=group,
+        )
+        self.sink = MessageSink(
+            pipeline=self.pipeline,
+            partitions=self.partitions,
+            limits=LIMITS,
+            bad_records=BadRecords("dead-letter", lambda _: None, clock),
+            commit_interval=COMMIT_SECONDS,
+            timings=timings,
+        )
+        played: Any = client
+        self._loop = PlainLoop(
+            client=played,
+            topic=TOPIC,
+            sink=self.sink,
+            claims=self.claims,
+            presence=BrokerPresence(),
+            on_turn=lambda: None,
+            timings=timings,
+        )
+
+    @property
+    def held_bytes(self) -> int:
+        return self.sink.held_bytes
+
+    @property
+    def token(self) -> str:
+        assert self.partitions.token is not None
+        return self.partitions.token
+
+    def _is_journaled(self, tp: TopicPartition) -> bool:
+        """A control record that nothing follows cannot be seen."""
+        given = [at for at, kind in enumerate(self.group.records[tp]) if kind != "filtered"]
+        return self._end(tp) >= max(given, default=-1)
+
+    def _assigned(self, tps: list[TopicPartition]) -> None:
+        self._client.owned = list(tps)
+        self._loop._assigned(self._client, _kafka(tps))
+
+    def _turns(self, count: int) -> None:
+        for _ in range(count):
+            self._loop._turn()
+
+    def _checkpoint(self) -> None:
+        self.sink._due_at = 0.0
+        self._loop._turn()
+
+    def _revoke(self) -> None:
+        tps = self._client.assigned
+        self._loop._revoked(self._client, _kafka(tps))
+        self._client.forget(tps)
+
+    def _lose(self) -> None:
+        tps = self._client.assigned
+        self._loop._lost(self._client, _kafka(tps))
+        self._client.forget(tps)
+
+    def _stop(self) -> None:
+        self._loop.stop()
+        self._revoke()
+
+    def _fail(self) -> None:
+        self._loop._copy(asynchronous=False)
+
+
+def _messages(tp: TopicPartition, offset: int, kind: str) -> list[KafkaMessage]:
+    return [KafkaMessage(json.dumps(value).encode(), b"key", offset, tp.partition, tp.topic) for value in KINDS[kind]]
+
+
+def _read(message: Message) -> Row | Refusal:
+    value = json.loads(message.value() or b"null")
+    if isinstance(value, dict):
+        return Row(value, "key", message.timestamp()[1], message.offset(), None, message)
+    context = SimpleNamespace(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        value=value,
+        key="key",
+        timestamp=message.timestamp()[1],
+        headers=[],
+    )
+    return not_processed(no_object(value), context, message)  # type: ignore[arg-type]
+
+
+def _stager() -> Stager:
+    of_table = spec("p")
+    rules = Rules(of_table.timestamp_column, frozenset(of_table.columns), {})
+    converter = BatchConverter(
+        spec=of_table,
+        table_root=ROOT,
+        schema=MemorySchema(),
+        rules=rules,
+        metadata=METADATA,
+        bad_records=BadRecords("dead-letter", lambda _: None),
+        whole_batches=WholeBatches(of_table, rules, METADATA, 1_000_000),
+        read_message=_read,
+    )
+    return Stager(converter, of_table, None)
+
+
+def _kafka(tps: list[TopicPartition]) -> list[KafkaTopicPartition]:
+    return [KafkaTopicPartition(*tp) for tp in tps]
