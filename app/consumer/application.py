@@ -14,7 +14,6 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
 from quixstreams.checkpointing.exceptions import CheckpointProducerTimeout
-from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.exceptions import PartitionAssignmentError
 from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
 from quixstreams.models import RawConfluentKafkaMessageProto, Row, Topic, TopicManager
@@ -103,18 +102,16 @@ class LakeApplication(Application):
         # transform() has built on the application. Only ``start`` sets it.
         self._started: Loop | None = None
 
-    def built(self, given: StreamingDataFrame, returned: StreamingDataFrame) -> bool:
-        """Note what ``transform()`` returned; returns whether it left the dataframe unchanged.
+    def built(self, *, is_untouched: bool) -> None:
+        """Note that ``transform()`` has built on it, and whether it is untouched.
 
         Raises:
             FatalError: a right on a topic that it needs is missing.
         """
         if self._may_create:
             check_internal_rights(self.admin, self._topic_manager)
-        is_nothing = is_untouched(self, given, returned)
-        self._does_more_than_rows = not is_nothing
+        self._does_more_than_rows = not is_untouched
         self._other_sinks = OtherSinks(self.checkpoints.sink_manager)
-        return is_nothing
 
     def start(self, loop: Loop) -> None:
         """Connect the sinks that ``transform()`` has attached; ``run()`` then runs this loop.
@@ -123,8 +120,6 @@ class LakeApplication(Application):
             FatalError: one of the sinks fails.
         """
         self._started = loop
-        # It differs from the dataframe's context only if the dataframe has no operation; they share all its parts.
-        self._processing_context = loop.checkpoints
         if self._other_sinks:
             self._other_sinks.start()
         loop.checkpoints.has_started_sinks = True
@@ -222,16 +217,6 @@ class LakeApplication(Application):
         """Poll one message and process it, as the framework does at each turn of its loop."""
         super()._process_message(executors)  # type: ignore[no-untyped-call]
 
-    def consume(self, most: int, seconds: float) -> list[Any]:
-        """Poll up to so many messages, and do the other work of a turn of the framework's loop."""
-        self._producer.poll(self._config.producer_poll_timeout)
-        consumed: list[Any] = self._consumer.consume(num_messages=most, timeout=seconds)
-        self._run_tracker.set_message_consumed(bool(consumed))
-        if consumed:
-            self._producer._broker_available()  # type: ignore[no-untyped-call]
-            self._consumer._broker_available()  # type: ignore[no-untyped-call]
-        return consumed
-
     def _committed(self, offsets: Mapping[tuple[str, int], int]) -> None:
         self._loop.committed(offsets)
 
@@ -275,25 +260,6 @@ class LakeApplication(Application):
         super()._on_lost(consumer, topic_partitions)
         self._loop.lost(_ours(topic_partitions))
         logger.warning("lost: %s; their new owner goes on from the last commit", _listed(topic_partitions))
-
-
-def is_untouched(application: Application, given: StreamingDataFrame, returned: StreamingDataFrame) -> bool:
-    """Whether no part of the framework processes a record except the sink that is attached next.
-
-    Checks the given stream from its root on, because a branch does not change the stream that it starts from. Other
-    registrations of an operation count too: other dataframes, state, internal topics, sinks, tasks.
-    """
-    stream, registry = given.stream, given._registry
-    topics, state = application._topic_manager, application._state_manager
-    return (
-        returned is given
-        and not (stream.parents or stream.children)
-        and [topic.name for topic in registry.consumer_topics] == [topic.name for topic in given.topics]
-        and not (registry._periodic_tasks or registry.requires_time_alignment)
-        and not (topics.repartition_topics or topics.changelog_topics_list or state.stores)
-        and not given.processing_context.sink_manager.sinks
-        and not application._source_manager.sources
-    )
 
 
 def _ours(topic_partitions: list[KafkaTopicPartition]) -> list[TopicPartition]:

@@ -1,8 +1,4 @@
-"""Keeps a checkpoint of quixstreams across retriable commit errors.
-
-``Checkpoints`` waits until all consumed records are in the lake, as quixstreams does. ``BatchCheckpoints`` commits the
-offsets of each batch in the lake. It is for pipelines without ``transform()``, which have no state or produced records.
-"""
+"""Keeps a checkpoint of quixstreams across retriable commit errors."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -16,7 +12,6 @@ from quixstreams.processing import ProcessingContext
 
 from app.consumer.assignment import Assignments
 from app.consumer.errors import FROM_LAST_COMMIT, PASSING_ERRORS
-from app.consumer.sink import LakeSink
 from app.errors import FatalError, RetryableError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
@@ -25,7 +20,6 @@ from app.timings import DEFAULT, Timings
 logger = logging.getLogger(__name__)
 
 _LAST_COMMIT_TRIES = 5
-_COPY_AGAIN_SECONDS = 60.0  # a commit that failed is repeated then, if no later one went before
 
 _COMMIT = "commit"  # what is waited for
 
@@ -51,7 +45,6 @@ class Checkpoints(ProcessingContext):
     consumed: int = 0  # messages whose offsets were stored; one that is read again after a pause counts again
     _next_try: float = 0.0
     _due_at: float = 0.0
-    _is_due_when_asked: bool = False  # else when the commit interval is over
 
     def __init__(
         self,
@@ -96,10 +89,6 @@ class Checkpoints(ProcessingContext):
         """
         return self._due_at - self._timings.clock() if self._checkpoint else None
 
-    def wait_for_room(self) -> bool:
-        """Wait a moment for the pipeline, because the buffer is full; ``False`` if only a checkpoint can empty it."""
-        return False
-
     def store_offset(self, topic: str, partition: int, offset: int) -> None:
         """See ``ProcessingContext.store_offset``; ignores a message before the expected offset: it was dropped."""
         assignment = self._assignments.find(topic, partition)
@@ -110,20 +99,12 @@ class Checkpoints(ProcessingContext):
         self.consumed += 1
         super().store_offset(topic, partition, offset)
 
-    def store_offsets(self, topic: str, partition: int, first: int, last: int, *, count: int) -> None:
-        """Store the offsets of so many messages in one call, from the first to the last."""
-        before = self.consumed
-        self.store_offset(topic, partition, first)
-        if last > first:
-            self.store_offset(topic, partition, last)
-        self.consumed = before + count
-
-    def commit_ends(self, ends: Offsets, *, asynchronous: bool = False) -> None:
+    def commit_ends(self, ends: Offsets) -> None:
         """Copy to Kafka how far the partitions are in the lake. Nothing is read twice where that fails."""
         if not ends:
             return
         try:
-            self.consumer.commit(offsets=_after(ends), asynchronous=asynchronous)
+            self.consumer.commit(offsets=_after(ends), asynchronous=False)
         except KafkaException as error:
             logger.warning("offsets of what is in the lake already are not committed (%s)", error.args[0].str())
 
@@ -159,8 +140,7 @@ class Checkpoints(ProcessingContext):
     def _try_commit(self, force: bool, revoking: bool) -> KafkaError | None:
         """Commit if due; returns a retriable error and raises any other one."""
         before, offsets = self._checkpoint, self.checkpoint._tp_offsets
-        is_due = force or self._is_due_when_asked
-        error = self._try(lambda: super(Checkpoints, self).commit_checkpoint(is_due, revoking))
+        error = self._try(lambda: super(Checkpoints, self).commit_checkpoint(force, revoking))
         if error is None and self._checkpoint is not before and offsets and not revoking:
             self._on_committed(offsets)
         return error
@@ -179,75 +159,6 @@ class Checkpoints(ProcessingContext):
             _raise_if_lasting(found)
             return found
         return None
-
-
-class BatchCheckpoints(Checkpoints):
-    """Commits offsets as batches reach the lake, while the next ones are in flight.
-
-    Kafka's answers are not waited for: consuming begins where the log ends, whatever the group's offset is. A broker
-    that dies with a commit in flight would block the loop for minutes.
-
-    Args:
-        lake: the sink.
-        arguments: those of ``Checkpoints``.
-    """
-
-    _is_due_when_asked = True  # the sink says when it is
-
-    def __init__(self, *, lake: LakeSink, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._lake = lake
-        self._copied: dict[TopicPartition, int] = {}  # offsets that were sent to Kafka; some may not have arrived
-        self._copy_again_at = 0.0
-
-    @classmethod
-    def in_place_of(cls, former: Checkpoints, lake: LakeSink) -> Self:
-        """The same checkpoints, committed batch by batch; called before the first one begins."""
-        return cls.instead_of(
-            former,
-            lake=lake,
-            assignments=former._assignments,
-            on_committed=former._on_committed,
-            metrics=former._metrics,
-            timings=former._timings,
-        )
-
-    def init_checkpoint(self) -> None:
-        """See ``ProcessingContext.init_checkpoint``."""
-        super().init_checkpoint()
-        self._copied = {}
-
-    def wait_for_room(self) -> bool:
-        """See ``Checkpoints.wait_for_room``."""
-        return self._lake.wait_for_room()
-
-    def commit_checkpoint(self, force: bool = False, revoking: bool = False) -> None:
-        """See ``Checkpoints.commit_checkpoint``; does not wait unless it is the last one."""
-        if not (force or revoking or self.last_chance) and self._go_on():
-            return
-        super().commit_checkpoint(force, revoking)
-
-    def _go_on(self) -> bool:
-        """Commit the batches in the lake without waiting for the rest; ``False`` if a flush has to wait for it."""
-        now = self._timings.clock()
-        self._commit_delivered(now)
-        if now < self._due_at:
-            return True
-        if not self._lake.begin_checkpoint():
-            return False
-        self._due_at = now + self.commit_interval
-        return True
-
-    def _commit_delivered(self, now: float) -> None:
-        ends = self._lake.take_delivered()
-        if ends:
-            # Back-pressure goes back to here.
-            self.checkpoint._starting_tp_offsets.update({tp: end + 1 for tp, end in ends.items()})
-            self._copied |= ends
-            self._on_committed(ends)
-        if self._copied and (ends or now >= self._copy_again_at):
-            self._copy_again_at = now + _COPY_AGAIN_SECONDS
-            self.commit_ends(self._copied, asynchronous=True)
 
 
 def _raise_if_lasting(error: KafkaError) -> None:

@@ -9,8 +9,7 @@ from quixstreams.models import Row
 
 from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
-from app.consumer.batch_poll import BatchPoll
-from app.consumer.checkpoints import BatchCheckpoints, Checkpoints
+from app.consumer.checkpoints import Checkpoints
 from app.consumer.errors import of_rebalance
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.record_poll import RecordPoll
@@ -106,9 +105,6 @@ class ConsumerLoop:
         self._claim_again()
         self._paused.turn()
         self._check_after_pause()
-        if self._sink.is_full and self.checkpoints.wait_for_room():
-            self._on_turn()
-            return  # the framework's loop goes on: signals and commits
         try:
             self._poll.turn(executors)
         except DataError as error:
@@ -117,7 +113,7 @@ class ConsumerLoop:
         except PartitionAssignmentError as error:
             raise of_rebalance(error) from None
         self._sink.turn()
-        if self._sink.is_full and not self.checkpoints.wait_for_room():
+        if self._sink.is_full:
             self.checkpoints.commit_checkpoint(force=True)
         self._on_turn()
 
@@ -224,42 +220,24 @@ def new_loop(
     sink: LakeSink,
     paused: PausedPartitions,
     on_turn: Callable[[], None],
-    in_batches: bool,
     metrics: Metrics | None = None,
     timings: Timings = DEFAULT,
 ) -> ConsumerLoop:
-    """Builds the loop with batch polling or record by record; see ``ConsumerLoop`` for the arguments.
-
-    With ``in_batches``, messages go to the sink unchanged, because there is no ``transform()``. So there are no state
-    and no produced records that must be safe before offsets are committed.
-    """
-    checkpoints = BatchCheckpoints.in_place_of(application.checkpoints, sink) if in_batches else application.checkpoints
+    """Builds the loop; see ``ConsumerLoop`` for the arguments."""
     rejected = RejectedMessages(
         consumer=application.consumer,
         assignments=assignments,
         sink=sink,
-        checkpoints=checkpoints,
+        checkpoints=application.checkpoints,
         paused=paused,
         current=application.current,
-    )
-    poll = (
-        BatchPoll(
-            consume=application.consume,
-            assignments=assignments,
-            sink=sink,
-            checkpoints=checkpoints,
-            paused=paused,
-            rejected=rejected,
-        )
-        if in_batches
-        else RecordPoll(application, assignments, sink, paused, timings)
     )
     return ConsumerLoop(
         application=application,
         assignments=assignments,
         sink=sink,
-        poll=poll,
-        checkpoints=checkpoints,
+        poll=RecordPoll(application, assignments, sink, paused, timings),
+        checkpoints=application.checkpoints,
         paused=paused,
         rejected=rejected,
         on_turn=on_turn,

@@ -15,7 +15,6 @@ from app.bad_records.refusals import (
     Refusal,
     TooBigError,
     message_size,
-    no_object,
     not_decompressed,
     not_deserialized,
     rejected_row,
@@ -27,7 +26,7 @@ from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.sink import LakeSink
 from app.consumer.user_code import at, line_of
 from app.errors import ConnectorError, cut
-from app.model import Message, Row, TopicPartition
+from app.model import Message, TopicPartition
 
 # Errors of an earlier record's output, of the framework, or of a full producer queue; not of the current record.
 _NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError, BufferError)
@@ -51,32 +50,8 @@ def not_processed(error: Exception, row: FrameworkRow, message: Message | None) 
     return Refusal(rejected, error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM)
 
 
-class MessageReader:
-    """Reads messages one by one, with the same result as the framework and the sink give record by record.
-
-    Args:
-        topic: has the deserializers, and refuses messages that are too big: one of ``LakeApplication.topic``.
-    """
-
-    def __init__(self, topic: Topic) -> None:
-        self._topic = topic
-
-    def read(self, message: Message) -> Row | Refusal:
-        """The message's row, or why it has none."""
-        try:
-            row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
-        except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
-            return not_deserialized(error, message)
-        if not isinstance(row.value, dict):
-            return not_processed(no_object(row.value), row, message)
-        return Row(row.value, row.key, row.timestamp, row.offset, row.headers, message)
-
-
 def refuse_too_big(topic: Topic, limit: int) -> None:
     """Make the topic raise ``TooBigError`` for larger messages, before their bytes are deserialized.
-
-    Messages that are read one by one are checked here and nowhere else: the framework and ``MessageReader`` both
-    deserialize them through the topic.
 
     Args:
         topic: of the application; its ``row_deserialize`` is replaced.

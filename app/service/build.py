@@ -2,12 +2,15 @@
 
 import logging
 import shutil
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from quixstreams.kafka import BaseConsumer
+from confluent_kafka.admin import AdminClient
+from quixstreams import Application
+from quixstreams.app import ApplicationConfig
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
@@ -15,16 +18,16 @@ from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
 from app.batch_limits import BatchLimits
 from app.config.settings import Settings
-from app.consumer.application import LakeApplication
-from app.consumer.assignment import Assignments
 from app.consumer.connection import EVERY_CLIENT, check_properties, uses_callback
 from app.consumer.group import OtherTables, client_id, is_member
 from app.consumer.msk_token import poll_in_background
+from app.consumer.plain.client import new_client
 from app.convert.batch import BatchConverter
 from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
 from app.errors import RetryableError
 from app.journal.claims import Claims
+from app.journal.document import FencedError
 from app.journal.entry import log_key
 from app.journal.first_offsets import FirstOffsets
 from app.journal.generation import Generation
@@ -36,7 +39,6 @@ from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
 from app.model import TopicPartition
-from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
 from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import Lake
@@ -49,6 +51,8 @@ from app.table.schema_store import SchemaStore
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
+
+_Application = TypeVar("_Application", bound=Application)
 
 # Half of the client's default, which counts only the bytes of messages, not Python's objects.
 _FETCHED_AHEAD_KB = 32 * 1024
@@ -120,10 +124,10 @@ def new_batch_limits(settings: Settings, timings: Timings, scratch: Path) -> Bat
     )
 
 
-def new_ownership(assignments: Assignments, timings: Timings) -> JournalOwnership:
+def new_ownership(generations: "Generations", timings: Timings) -> JournalOwnership:
     """The part that decides which partitions this member may write."""
     # A partition gets another owner after a session without a heartbeat; half of it is safe.
-    return JournalOwnership(assignments.is_current, assignments.fence, fresh_seconds=timings.session_seconds / 2)
+    return JournalOwnership(generations.is_current, generations.fence, fresh_seconds=timings.session_seconds / 2)
 
 
 def begin_sweeping(ownership: JournalOwnership, lake: Lake, group: str) -> Sweeper:
@@ -154,16 +158,16 @@ class Group:
     topic_ids: TopicIds
 
 
-def open_group(application: LakeApplication, topic: str, timings: Timings) -> Group:
+def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timings: Timings) -> Group:
     """Ask for an offset of the topic once: a missing right on the group shows before the connector is connected.
 
     Raises:
         FatalError: the right is missing.
     """
-    consumer = _quiet_consumer(application)
-    if uses_callback(application.config.broker_address):
-        poll_in_background(consumer, application.admin)
-    offsets = GroupOffsets(consumer, application.admin, timings.kafka_answer_seconds)
+    consumer = new_client(config, {"statistics.interval.ms": 0})  # nothing reads them: they would fill the memory
+    if uses_callback(config.broker_address):
+        poll_in_background(consumer, admin)
+    offsets = GroupOffsets(consumer, admin, timings.kafka_answer_seconds)
     try:
         offsets.of(TopicPartition(topic, 0))
     except RetryableError as error:  # e.g. before Kafka's first group exists; claims ask again
@@ -171,22 +175,40 @@ def open_group(application: LakeApplication, topic: str, timings: Timings) -> Gr
     return Group(offsets, TopicIds(offsets.topic_id))
 
 
-def new_claims(
-    base: Base,
-    lake: Lake,
-    application: LakeApplication,
-    assignments: Assignments,
-    ownership: JournalOwnership,
-    group: Group,
-) -> Claims:
-    """The part that claims partitions for the application."""
+class Generations(Protocol):
+    """The generations of this member; see ``Partitions`` and ``Assignments`` in ``app.consumer``."""
+
+    def is_current(self, token: str) -> bool: ...
+    def fence(self, token: str, error: FencedError) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """This member of the consumer group, as claims need it.
+
+    Args:
+        generations: its own.
+        member_id: its id in the group, ``None`` outside of it.
+        admin: asks Kafka.
+        internal_topics: of the framework.
+        keeps_state: whether consuming begins at the group's offset, even if the table is ahead of it.
+    """
+
+    generations: Generations
+    member_id: Callable[[], str | None]
+    admin: AdminClient
+    internal_topics: Sequence[str] = ()
+    keeps_state: bool = False
+
+
+def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: JournalOwnership, group: Group) -> Claims:
+    """The part that claims partitions for this member of the group with this name."""
     settings, timings, metrics = base.settings, base.timings, base.metrics
     store, root, roots = lake.store, lake.location.root, object_roots(lake.location.root)
-    name = application.config.consumer_group
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     recovery = Recovery(store, lake.registrar, frozenset(settings.stats_columns) or None, objects.map)
     placeholders = Placeholders(store, root, DEAD_LETTER, objects.map)
-    other_tables = OtherTables(application.admin, name, new_client_id(settings, lake.location))
+    other_tables = OtherTables(member.admin, name, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(
         store,
         root,
@@ -194,7 +216,7 @@ def new_claims(
         roots=roots,
         kafka=group.offsets,
         reset=settings.auto_offset_reset,
-        internal=application.internal_topics,
+        internal=member.internal_topics,
     )
     claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
     return Claims(
@@ -219,14 +241,14 @@ def new_claims(
         ),
         ownership=ownership,
         offsets=group.offsets,
-        is_current=assignments.is_current,
+        is_current=member.generations.is_current,
         first_offset=first_offsets.of,
         topic_ids=group.topic_ids,
         follow_offsets=settings.follow_offsets,
-        keeps_state=application.begins_at_commit,
+        keeps_state=member.keeps_state,
         check_group=other_tables.at_assignment,
-        is_member=lambda: is_member(application.admin, name, application.consumer.memberid()),
-        on_fenced=assignments.fence,
+        is_member=lambda: is_member(member.admin, name, member.member_id()),
+        on_fenced=member.generations.fence,
         watch=KafkaWatch(
             [lambda: group.topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS
         ),
@@ -235,33 +257,22 @@ def new_claims(
     )
 
 
-def _quiet_consumer(application: LakeApplication) -> BaseConsumer:
-    """A consumer for questions only. Most logins never poll it, so statistics would fill its memory."""
-    consumer = application.get_consumer(auto_commit_enable=False)
-    consumer._consumer_config["statistics.interval.ms"] = 0
-    return consumer
-
-
 def new_application(
+    kind: Callable[..., _Application],
     settings: Settings,
     location: TableLocation,
-    assignments: Assignments,
-    metrics: Metrics,
     scratch: Path,
     timings: Timings = DEFAULT,
-    kind: type[LakeApplication] | None = None,
     **others: Any,
-) -> LakeApplication:
+) -> _Application:
     """The quixstreams application, not connected yet.
 
     Args:
+        kind: makes the application.
         settings: the connector's settings.
         location: the table, which the other members of the group see.
-        assignments: the present ones.
-        metrics: counts commits that failed.
         scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
-        timings: of the consumer group and of commits.
-        kind: another class of application.
+        timings: of the consumer group.
         others: arguments that add to the application's own or replace them.
 
     Raises:
@@ -278,10 +289,6 @@ def new_application(
     }
     check_properties(settings.client_properties, of_consumer)
     arguments: dict[str, Any] = {
-        "assignments": assignments,
-        "max_record_bytes": settings.memory.max_record_bytes,
-        "metrics": metrics,
-        "timings": timings,
         "broker_address": kafka_connection(settings),
         "quix_sdk_token": settings.sdk_token.get_secret_value() if settings.sdk_token else None,
         "quix_portal_api": settings.portal_api,
@@ -298,6 +305,6 @@ def new_application(
         "loglevel": None,  # logging is set up already
     }
     try:
-        return (kind or LakeApplication)(**arguments | others)
+        return kind(**arguments | others)
     except Exception as error:
         raise kafka_client_refused(settings, error) from error

@@ -1,8 +1,10 @@
 """Loads ``app/transform.py`` and calls ``transform()``. An error has Python's message, the line and one hint."""
 
+import ast
 import importlib
 import inspect
 import logging
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +36,20 @@ class Customised:
 
     transform: Callable[..., object]
     on_stream_timeout: Callable[[bytes], object] | None = None
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether ``transform()`` has no other statement than ``return sdf``; a decorated function may do more."""
+        try:
+            (function,) = ast.parse(textwrap.dedent(inspect.getsource(self.transform))).body
+        except (OSError, SyntaxError, TypeError, ValueError):
+            return False
+        if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+            return False
+        statements = function.body[1:] if ast.get_docstring(function) is not None else function.body
+        first = [*function.args.posonlyargs, *function.args.args][:1]
+        returned = [ast.dump(each) for each in statements]
+        return returned == [ast.dump(ast.Return(ast.Name(each.arg, ast.Load()))) for each in first]
 
     def build(self, dataframe: StreamingDataFrame, application: Application) -> StreamingDataFrame:
         """Call ``transform()``.

@@ -2,19 +2,18 @@
 
 import platform
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Protocol
 
+from confluent_kafka.admin import AdminClient
+
 from app import __version__
 from app.bad_records.policy import BadRecords
 from app.config.settings import Settings
-from app.consumer.application import LakeApplication
-from app.consumer.assignment import Assignments
+from app.consumer.consumption import Consumption
 from app.consumer.end_offsets import EndOffsets
-from app.consumer.loop import ConsumerLoop
-from app.consumer.sink import LakeSink
 from app.errors import SparkLostError
 from app.monitoring.metrics import Identity, Live, Metrics, SparkState, StateName
 from app.monitoring.monitor import Monitor
@@ -36,12 +35,10 @@ class Java(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts that are sampled."""
+    """The parts that are sampled; ``consumption`` samples the lane."""
 
-    assignments: Assignments
-    sink: LakeSink
-    application: LakeApplication
-    loop: ConsumerLoop
+    consumption: Callable[[], Consumption]
+    admin: AdminClient
     pipeline: Pipeline
     bad_records: BadRecords
     health: Health
@@ -87,23 +84,23 @@ def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
     """Let the probes and the monitor sample the running parts from now on."""
     parts.health.started(
         spark_alive=lambda: parts.java.alive,
-        ready=lambda: _readiness(parts),
-        recovers=lambda: parts.application.recovers_state,
+        ready=lambda: _readiness(parts, parts.consumption()),
+        recovers=lambda: parts.consumption().recovers_state,
     )
     buffer_limit = settings.memory.buffer_mb * 2**20
-    monitor.started(lambda: look(parts, buffer_limit), EndOffsets(parts.application.admin).of)
+    monitor.started(lambda: look(parts, buffer_limit), EndOffsets(parts.admin).of)
 
 
-def _readiness(parts: Parts) -> Probe:
-    if not parts.assignments.tps:
+def _readiness(parts: Parts, consumption: Consumption) -> Probe:
+    if not consumption.tps:
         return Probe(ok=False, detail="no partitions assigned yet")
-    if parts.application.recovers_state:
+    if consumption.recovers_state:
         return Probe(ok=False, detail="the state of transform() is read from its changelog")
-    if not parts.loop.has_claimed_all:
+    if consumption.unclaimed:
         return Probe(ok=False, detail="partitions wait until they are claimed")
     if not parts.java.is_up:
         return Probe(ok=False, detail="Spark is starting: what is consumed waits for it")
-    if parts.sink.is_held_up:
+    if consumption.is_held_up:
         return Probe(ok=False, detail="the last flush did not go through")
     for wait in parts.metrics.waits.current():
         if wait.seconds >= OUTAGE_SECONDS:
@@ -113,26 +110,26 @@ def _readiness(parts: Parts) -> Probe:
 
 def look(parts: Parts, buffer_limit: int) -> Live:
     """Reads single values without locks: other threads work on the parts."""
-    waits, fenced, unclaimed = parts.metrics.waits.current(), parts.assignments.fenced, parts.loop.unclaimed
+    waits, consumption = parts.metrics.waits.current(), parts.consumption()
     failure = _failure(parts)
-    state, detail = _state(parts, failure, waits, is_fenced=bool(fenced))
+    state, detail = _state(parts, consumption, failure, waits)
     return Live(
         state=state,
         detail=detail,
-        buffered=parts.sink.held_bytes,
+        buffered=consumption.held_bytes,
         buffer_limit=buffer_limit,
         under_way=parts.pipeline.under_way,
         skipped=parts.bad_records.skipped,
-        consumed=parts.loop.checkpoints.consumed,
-        claiming=len(unclaimed),
-        oldest=parts.assignments.oldest_uncommitted,
-        commit_due_in=parts.loop.checkpoints.due_in,
+        consumed=consumption.consumed,
+        claiming=len(consumption.unclaimed),
+        oldest=consumption.oldest,
+        commit_due_in=consumption.due_in,
         java_pid=parts.java.jvm_pid(),
         spark=_spark_state(parts.java),
         waits=waits,
         failure=failure,
-        fenced=fenced,
-        unclaimed=unclaimed,
+        fenced=consumption.fenced,
+        unclaimed=consumption.unclaimed,
     )
 
 
@@ -155,19 +152,19 @@ def _failure(parts: Parts) -> Trouble | None:
 
 
 def _state(
-    parts: Parts, failure: Trouble | None, waits: Sequence[Trouble], *, is_fenced: bool
+    parts: Parts, consumption: Consumption, failure: Trouble | None, waits: Sequence[Trouble]
 ) -> tuple[StateName, str]:
-    if parts.application.is_stopping:
+    if consumption.is_stopping:
         return "stopping", "what was consumed is brought into the lake"
     if failure:
         return "failing", f"{failure.doing}: {failure.cause}"
-    if parts.loop.is_paused:
+    if consumption.is_paused:
         return "paused", "writing takes longer than a commit may"
     if waits:
         return "waiting", f"{waits[0].doing}: {waits[0].cause}"
-    if is_fenced:
+    if consumption.fenced:
         return "waiting", "another member of the group writes some of the partitions"
-    ready = _readiness(parts)
+    ready = _readiness(parts, consumption)
     if not ready.ok:
         return "waiting", ready.detail
-    return "consuming", "the buffer is full: consuming waits for room" if parts.sink.is_full else ""
+    return "consuming", "the buffer is full: consuming waits for room" if consumption.is_full else ""

@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Callable, Collection
 
+from quixstreams import Application
+
 from app.config.settings import Settings
-from app.consumer.application import LakeApplication
 from app.consumer.broker import open_topic
 from app.consumer.exact_json import new_deserializer
 from app.errors import ConfigError
@@ -43,7 +44,7 @@ class StreamTimeouts:
         elif self._hook:
             logger.warning("on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set")
 
-    def new_announcer(self, application: LakeApplication, visible: Collection[str]) -> Announcer | None:
+    def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
         """Find the topic for events, if there is to be one.
 
         Args:

@@ -28,22 +28,25 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from quixstreams.app import ApplicationConfig
 from quixstreams.dataframe import StreamingDataFrame
 
-import app.service.build
+import app.service.lane
+import app.service.plain_lane
 import app.service.run
 import app.service.stores
 from app.config.settings import Settings
 from app.consumer.application import LakeApplication
-from app.consumer.assignment import Assignments
-from app.consumer.loop import ConsumerLoop, new_loop
-from app.consumer.paused_partitions import PausedPartitions
+from app.consumer.consumption import Consumption
+from app.consumer.plain.client import new_client
+from app.consumer.plain.loop import PlainLoop
 from app.consumer.sink import LakeSink
 from app.errors import SparkLostError
 from app.journal.entry import group_folder, is_log, log_key
 from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
 from app.service.customised import Customised, load_customised
+from app.service.lane import Common, Lane
 from app.service.process import Process
 from app.service.starting import Base
 from app.spark.scratch import scratch_folder
@@ -57,6 +60,7 @@ from tests.support.environment import load
 
 PATIENCE = 120.0
 SESSION_MS = 6_000  # the shortest that brokers allow; also how long a connector may not poll
+_OF_CLIENT = {"session.timeout.ms": SESSION_MS, "max.poll.interval.ms": SESSION_MS, "log_level": 0}
 _LOOK = 0.02
 CONSUMER = "connector"  # the name of the thread on which a connector consumes
 FAST = Timings(
@@ -86,7 +90,7 @@ class ConnectorThread:
         settings: of the connector.
         timings: how long it waits for what.
         store: to write to, where it is not the one of the settings.
-        transform: as in ``app.transform``.
+        transform: as in ``app.transform``; ``None`` is the untouched one, which goes by the plain lane.
         kafka: settings of the Kafka client that are changed.
         before_write: called with the number of each batch, from 0, before Spark would write it; may raise or wait.
 
@@ -94,14 +98,16 @@ class ConnectorThread:
         writer: what stands in for Spark.
         in_turn: called at the beginning of each turn of the consumer's loop, on its thread.
         error: what ended it.
-        application, assignments, sink, loop, pipeline, paused: its parts, once they are built.
+        lane: what consumes, once it is built.
+        pipeline: the same.
+        application, sink: of the framework's lane.
+        client: of the plain one.
     """
 
-    assignments: Assignments
-    sink: LakeSink
-    loop: ConsumerLoop
     pipeline: Pipeline
-    paused: PausedPartitions
+    application: LakeApplication
+    sink: LakeSink
+    client: Consumer
 
     def __init__(
         self,
@@ -109,7 +115,7 @@ class ConnectorThread:
         *,
         timings: Timings,
         store: ObjectStore | None = None,
-        transform: Transform = lambda sdf: sdf,
+        transform: Transform | None = None,
         kafka: Mapping[str, Any] = types.MappingProxyType({}),
         before_write: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -121,7 +127,9 @@ class ConnectorThread:
         self.writer = ArrowWriter(before_write)
         self.in_turn: Callable[[], object] = lambda: None
         self.error: BaseException | None = None
-        self.application: LakeApplication | None = None
+        self.lane: Lane | None = None
+        self.is_heard: Callable[[Any], bool] = lambda _: False
+        self.by_tp: Callable[[], Mapping[Any, Any]] = dict  # what is known of the assigned partitions
         self._thread = threading.Thread(target=self._live, name=CONSUMER, daemon=True)
         self._thread.start()
 
@@ -132,22 +140,27 @@ class ConnectorThread:
     @property
     def waiting(self) -> set[int]:
         """The assigned partitions that are not claimed yet."""
-        return {tp.partition for tp in self.loop.unclaimed} if self.application else set()
+        return {tp.partition for tp in self._now.unclaimed} if self.lane else set()
 
     @property
     def partitions(self) -> set[int]:
         """The partitions that it consumes: assigned, and claimed."""
-        return {tp.partition for tp in self.assignments.tps} - self.waiting if self.application else set()
+        return {tp.partition for tp in self._now.tps} - self.waiting if self.lane else set()
 
     @property
     def waiting_rows(self) -> int:
         """How many rows are read and not in a batch yet."""
-        return sum(each.waiting for each in tuple(self.assignments.by_tp.values())) if self.application else 0
+        return sum(each.waiting for each in tuple(self.by_tp().values())) if self.lane else 0
 
     @property
     def is_paused(self) -> bool:
         """Whether it waits for its destination."""
-        return bool(self.application and self.application.consumer.backpressured_tps)
+        return bool(self.lane and (self._now.is_paused or self.pipeline.obstacle))
+
+    @property
+    def _now(self) -> Consumption:
+        assert self.lane is not None
+        return self.lane.consumption()
 
     def wait_until(self, happened: Callable[[], object], what: str = "it") -> None:
         """Wait until something has happened that takes this connector alive."""
@@ -172,14 +185,14 @@ class ConnectorThread:
 
     def end(self) -> BaseException | None:
         """Stop it as a signal does, whatever comes of it; the error that it ends with."""
-        self.wait_until(lambda: self.application is not None, "its start")
-        assert self.application is not None
-        self.application.request_stop()
+        self.wait_until(lambda: self.lane is not None, "its start")
+        assert self.lane is not None
+        self.lane.stop()
         return self.wait()
 
     def crash(self) -> None:
         """End it where it stands: nothing is flushed, nothing committed."""
-        if self.application is None or self.has_ended:
+        if self.lane is None or self.has_ended:
             return
         self.in_turn = _crash
         self.pipeline.fail(Crashed())  # type: ignore[arg-type] # met by a flush that waits
@@ -217,15 +230,27 @@ def _new_pipeline(**arguments: Any) -> Pipeline:
     return current().pipeline
 
 
-def _new_loop(**parts: Any) -> ConsumerLoop:
+def _new_sink(**parts: Any) -> LakeSink:
     here = current()
-    here.assignments, here.sink, here.paused = parts["assignments"], parts["sink"], parts["paused"]
-    here.loop = new_loop(**parts)
-    return here.loop
+    here.by_tp = lambda: parts["assignments"].by_tp
+    here.sink = LakeSink(**parts)
+    return here.sink
+
+
+def _run_lane(common: Common, lane: Lane) -> None:
+    current().lane = lane
+    app.service.lane.run_lane(common, lane)
+
+
+def _new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
+    here = current()
+    here.client = new_client(config, {**properties, **_OF_CLIENT, **here.kafka})
+    return here.client
 
 
 def _customised() -> Customised:
-    return dataclasses.replace(load_customised(), transform=current().transform)
+    loaded, transform = load_customised(), current().transform
+    return dataclasses.replace(loaded, transform=transform) if transform else loaded
 
 
 class _NoSpark:
@@ -246,17 +271,24 @@ class _NoSpark:
 class _Application(LakeApplication):
     def __init__(self, **arguments: Any) -> None:
         self._connector = current()
-        changed = {"session.timeout.ms": SESSION_MS, "max.poll.interval.ms": SESSION_MS, "log_level": 0}
-        arguments["consumer_extra_config"] |= changed | dict(self._connector.kafka)
-        super().__init__(**arguments)
-
-    def run(self, *arguments: Any, **named: Any) -> Any:
         self._connector.application = self
-        return super().run(*arguments, **named)
+        arguments["consumer_extra_config"] |= _OF_CLIENT | dict(self._connector.kafka)
+        super().__init__(**arguments)
 
     def _process_message(self, dataframe_composed: Any) -> None:
         self._connector.in_turn()
         super()._process_message(dataframe_composed)
+
+
+class _PlainLoop(PlainLoop):
+    def __init__(self, **parts: Any) -> None:
+        self._connector = current()
+        self._connector.by_tp = lambda: parts["sink"].partitions.by_tp
+        super().__init__(**parts)
+
+    def _turn(self) -> None:
+        self._connector.in_turn()
+        super()._turn()
 
 
 class Place:
@@ -285,9 +317,12 @@ class Place:
         for name, value in {
             "app.service.lake.new_store": lambda settings: current().store or app.service.stores.new_store(settings),
             "app.service.run.load_customised": _customised,
-            "app.service.build.LakeApplication": _Application,
-            "app.service.run.Pipeline": _new_pipeline,
-            "app.service.run.new_loop": _new_loop,
+            "app.service.run.run_lane": _run_lane,
+            "app.service.lane.Pipeline": _new_pipeline,
+            "app.service.framework_lane.LakeApplication": _Application,
+            "app.service.framework_lane.LakeSink": _new_sink,
+            "app.service.plain_lane.PlainLoop": _PlainLoop,
+            "app.service.plain_lane.new_client": _new_client,
         }.items():
             monkeypatch.setattr(name, value)
         monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -306,7 +341,7 @@ class Place:
         self,
         *bases: Mapping[str, str],
         store: ObjectStore | None = None,
-        transform: Transform = lambda sdf: sdf,
+        transform: Transform | None = None,
         kafka: Mapping[str, Any] = types.MappingProxyType({}),
         before_write: Callable[[int], None] = lambda _: None,
         timings: Timings | None = None,

@@ -150,7 +150,7 @@ class Crowd:
         return member
 
     def _new_process(self, name: str) -> Process:
-        return Member(name, commits_on_the_way=bool(self._started % 2), **self._world(name))
+        return Member(name, **self._world(name))
 
     def _world(self, name: str) -> dict[str, Any]:
         """What all processes have in common."""

@@ -23,7 +23,6 @@ from app.consumer.assignment import Assignments
 from app.consumer.loop import new_loop
 from app.consumer.paused_partitions import PausedPartitions
 from app.consumer.plain.partitions import Partitions
-from app.consumer.record_poll import RecordPoll
 from app.consumer.sink import LakeSink
 from app.errors import ConnectorError
 from app.journal.claims import Claims
@@ -337,14 +336,12 @@ class Member(Process):
 
     Args:
         name, scratch, clock, store, catalog, group: as for ``Process``.
-        commits_on_the_way: whether it commits batch by batch.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        commits_on_the_way: bool,
         scratch: Path,
         clock: Clock,
         store: MemoryStore,
@@ -380,16 +377,11 @@ class Member(Process):
             sink=self.sink,
             paused=paused,
             on_turn=lambda: None,
-            in_batches=commits_on_the_way,
             timings=timings,
         )
-        if commits_on_the_way:
-            loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)
         self.application.start(loop)
         _play(self.application, self.kafka)
         self.checkpoints = loop.checkpoints
-        if commits_on_the_way:
-            self.checkpoints.commit_interval = COMMIT_SECONDS
         self.checkpoints.revoke_flush_timeout = -1.0  # none: it would be told by a real clock
         self.checkpoints.sink_manager.register(self.sink)
         self.checkpoints.init_checkpoint()

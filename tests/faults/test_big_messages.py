@@ -14,9 +14,9 @@ MB = 1_000_000
 LIMIT = 2 * 2**20  # a quarter of the buffer
 # Of what is compressed with zstd the client takes no more than it would take in one answer.
 CLIENT = {"fetch.max.bytes": 1 * MB, "receive.message.max.bytes": 3 * MB}
-LANES: dict[str, Transform] = {
-    "many at once": lambda sdf: sdf,
-    "record by record": lambda sdf: sdf.apply(lambda value: value),
+LANES: dict[str, Transform | None] = {
+    "plain": None,
+    "framework": lambda sdf: sdf.apply(lambda value: value),
 }
 
 
@@ -43,7 +43,7 @@ def dead_letters(place: Place) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("transform", LANES.values(), ids=LANES.keys())
-def test_a_huge_message_leaves_its_beginning_and_its_size(place: Place, transform: Transform) -> None:
+def test_a_huge_message_leaves_its_beginning_and_its_size(place: Place, transform: Transform | None) -> None:
     place.produce(10)
     produce(place, "gzip", b'{"sender":"me' + b" " * 60 * MB)
     place.produce(10)
@@ -65,7 +65,7 @@ def test_a_huge_message_leaves_its_beginning_and_its_size(place: Place, transfor
 
 @pytest.mark.parametrize("transform", LANES.values(), ids=LANES.keys())
 def test_what_the_client_cannot_decompress_is_passed_over_message_by_message(
-    place: Place, transform: Transform
+    place: Place, transform: Transform | None
 ) -> None:
     place.produce(10)
     produce(place, "zstd", b" " * 8 * MB)

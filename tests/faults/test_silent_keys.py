@@ -72,6 +72,7 @@ class Watched:
     def _new_silence(self, **arguments: Any) -> TimeoutTracker:
         connector = current()
         flow = self._flows[connector] = Flow()
+        connector.is_heard = arguments["is_heard"]
         connector.in_turn = flow.tick
         return TimeoutTracker(**arguments, clock=flow.clock)
 
@@ -202,11 +203,11 @@ def test_a_kafka_that_is_away_makes_no_key_silent(mortal: Watched, lane: Transfo
 
     tp = TopicPartition(mortal.place.topic, 0)
     kafka.stop()
-    connector.wait_until(lambda: not connector.paused.is_heard(tp), "the client to notice")
+    connector.wait_until(lambda: not connector.is_heard(tp), "the client to notice")
     mortal.listen(3 * TIMEOUT, connector)
     kafka.start()
     assert mortal.told() == []
 
-    connector.wait_until(lambda: connector.paused.is_heard(tp), "the client to find the broker, without a message")
+    connector.wait_until(lambda: connector.is_heard(tp), "the client to find the broker, without a message")
     mortal.listen(TIMEOUT + 2, connector)
     assert mortal.told(1) == [b"a"]

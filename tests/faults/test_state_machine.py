@@ -330,7 +330,7 @@ class PlainFaults(Faults):
 
     def _new_process(self, name: str) -> Process:
         if self._started % 3 == 0:
-            return Member(name, commits_on_the_way=False, **self._world(name))
+            return Member(name, **self._world(name))
         return PlainMember(name, **self._world(name))
 
 

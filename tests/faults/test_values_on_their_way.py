@@ -77,9 +77,9 @@ def _fails_at_numbers(sdf: StreamingDataFrame) -> StreamingDataFrame:
     return sdf.set_headers(lambda *_: [("new", b"header")]).set_timestamp(lambda *_: 7)
 
 
-WAYS: dict[str, tuple[dict[str, str], Transform]] = {
-    "many at once": ({}, lambda sdf: sdf),
-    "one by one": ({"KAFKA_KEY_DESERIALIZER": "json"}, lambda sdf: sdf),
+WAYS: dict[str, tuple[dict[str, str], Transform | None]] = {
+    "many at once": ({}, None),
+    "one by one": ({"KAFKA_KEY_DESERIALIZER": "json"}, None),
     "through transform()": ({"KAFKA_KEY_DESERIALIZER": "bytes"}, _fails_at_numbers),
 }
 

@@ -13,14 +13,13 @@ from unittest.mock import patch
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from quixstreams import Application
 
 from app.config.settings import Settings, load_settings
-from app.consumer.application import LakeApplication
-from app.consumer.assignment import Assignments
-from app.consumer.broker import find_topics
+from app.consumer.broker import find_topics, new_admin
+from app.consumer.plain.client import BrokerPresence, new_client
 from app.errors import ConfigError, ConnectorError, RetryableError
 from app.model import TopicPartition as OurPartition
-from app.monitoring.metrics import Metrics
 from app.retry import until_it_works
 from app.service.build import new_application, open_group
 from app.service.kafka import kafka_connection
@@ -120,9 +119,8 @@ def settings_of(environment: Mapping[str, str], folder: Path) -> Settings:
         return load_settings()
 
 
-def application_of(settings: Settings, folder: Path) -> LakeApplication:
-    location = new_location(settings, new_store(settings), None)
-    return new_application(settings, location, Assignments(), Metrics(), folder)
+def application_of(settings: Settings, folder: Path) -> Application:
+    return new_application(Application, settings, new_location(settings, new_store(settings), None), folder)
 
 
 def topics_of(environment: Mapping[str, str], folder: Path, wait_seconds: float = 0.0) -> list[str]:
@@ -171,7 +169,7 @@ def test_all_clients_log_in(
         consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
         assert value in iter(lambda: polled(consumer), b"")
     assert application.topic(TOPIC).broker_config.num_partitions == 1
-    assert TOPIC in application.admin.list_topics(timeout=30).topics
+    assert TOPIC in new_admin(application.config.broker_address).list_topics(timeout=30).topics
 
 
 def polled(consumer: Any) -> bytes | None:
@@ -299,7 +297,7 @@ def test_clients_that_are_only_asked_get_new_tokens_too(secured: SecuredKafka, s
     # A new token comes at 80 % of 20 s, within the second of a poll: 3 s are left for a busy machine.
     signer.seconds = 20
     application = application_of(settings_of(msk(secured), tmp_path), tmp_path)
-    offsets = open_group(application, TOPIC, Timings()).offsets
+    offsets = open_group(application.config, new_admin(application.config.broker_address), TOPIC, Timings()).offsets
     before = offsets.of(OurPartition(TOPIC, 0))
     first = len(signer.regions)
 
@@ -331,7 +329,7 @@ def test_a_login_that_is_refused_later_is_told_and_loses_nothing(
 ) -> None:
     monkeypatch.setattr(secured.tokens, "seconds", 5)
     application = application_of(settings_of(oidc(secured), tmp_path), tmp_path)
-    consumer = application.consumer
+    consumer = new_client(application.config, BrokerPresence().properties)
     with closing(consumer), caplog.at_level(logging.ERROR, "app.consumer.login_errors"):
         consumer.assign([TopicPartition(TOPIC, 0, secured.kafka.count(TOPIC))])
         assert polled(consumer) is None

@@ -116,10 +116,24 @@ MUTANTS = (
     ),
     Mutant(
         "offsets are committed of rows that are not in the lake",
-        "app/consumer/sink.py",
+        "app/consumer/plain/sink.py",
         "        while self._sealed and self._is_delivered(self._sealed[0][0]):\n",
         "        while self._sealed:\n",
-        ("tests/unit/consumer/test_checkpoints_in_flight.py", "tests/unit/consumer/test_every_row_counts.py"),
+        ("tests/unit/consumer/plain/test_plain_loop.py",),
+    ),
+    Mutant(
+        "a partition is read before it is claimed",
+        "app/consumer/plain/loop.py",
+        "        client.assign([])  # nothing is read before it is claimed\n",
+        "        client.assign(tps)\n",
+        ("tests/unit/consumer/plain/test_plain_loop.py",),
+    ),
+    Mutant(
+        "messages of a generation that has ended are taken",
+        "app/consumer/plain/loop.py",
+        "        if partition is None or not partition.is_claimed or self._partitions.is_fenced:\n",
+        "        if partition is None or not partition.is_claimed:\n",
+        ("tests/unit/consumer/plain/test_plain_loop.py",),
     ),
     Mutant(
         "offsets of records without rows are committed before the log has them",

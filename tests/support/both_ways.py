@@ -14,7 +14,7 @@ from quixstreams.models import Topic
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal
 from app.consumer.exact_json import new_deserializer
-from app.consumer.rejections import MessageReader, refuse_too_big
+from app.consumer.plain.reader import MessageReader
 from app.convert.batch import BatchConverter
 from app.convert.chunks import FEW
 from app.convert.json_batch import WholeBatches
@@ -75,7 +75,7 @@ class StagingStep:
         types = parse_column_types(table.types) if table.types else {}
         rules = Rules(table.timestamp, frozenset(spec.columns), types)
         self.schema = MemorySchema()
-        self.reader = CountingReader(_json_topic(max_record_bytes))
+        self.reader = CountingReader(_json_topic(), max_record_bytes)
         converter = BatchConverter(
             spec=spec,
             table_root="data/t",
@@ -109,11 +109,8 @@ class StagingStep:
         return self._stager.stage(batch, path, lambda work: work())
 
 
-def _json_topic(max_record_bytes: int) -> Topic:
-    """A topic as ``LakeApplication.topic`` gives it."""
-    topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer=new_deserializer("str"))
-    refuse_too_big(topic, max_record_bytes)
-    return topic
+def _json_topic() -> Topic:
+    return Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer=new_deserializer("str"))
 
 
 def outcome_of(staged: Staged, schema: MemorySchema) -> Mapping[str, Any]:

@@ -48,7 +48,7 @@ HOMES = {
     "app.storage.s3.store": "app.service.stores",
     "app.storage.gcs.store": "app.service.stores",
     "app.storage.azure.store": "app.service.stores",
-    "app.spark.writer": "app.service.run app.service.spark app.commands.*",
+    "app.spark.writer": "app.service.lane app.service.run app.service.spark app.commands.*",
 }
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,6 @@ from app.consumer.broker import find_topics, open_topic
 from app.consumer.group import check_group_rights, check_members, check_topic_rights
 from app.formatting import counted
 from app.monitoring.http_server import listen
-from app.monitoring.metrics import Metrics
 from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
 from app.service.kafka import asking_for_topics
@@ -127,9 +127,9 @@ class _Attempts:
     # --- Kafka ------------------------------------------------------------------------------------------------------
 
     def _reach_broker(self) -> str:
-        self._application = new_application(
-            self._settings, self._location, Assignments(), Metrics(), self._scratch, may_create=False
-        )
+        most = self._settings.memory.max_record_bytes
+        kind = partial(LakeApplication, assignments=Assignments(), max_record_bytes=most, may_create=False)
+        self._application = new_application(kind, self._settings, self._location, self._scratch)
         self._visible = find_topics(
             self._application.config.broker_address,
             wait_seconds=_BROKER_SECONDS,
@@ -174,7 +174,9 @@ class _Attempts:
         if self._application is None or self._topic is None:
             return "loads; what it builds needs the topic"
         dataframe = self._application.dataframe(self._topic)
-        if self._application.built(dataframe, customised.build(dataframe, self._application)):
+        customised.build(dataframe, self._application)
+        self._application.built(is_untouched=customised.is_untouched)
+        if customised.is_untouched:
             return "changes nothing"
         topics = ", ".join(self._application.internal_topics)
         return f"builds a stream; its own topics are created where missing: {topics}" if topics else "builds a stream"

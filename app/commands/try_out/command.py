@@ -6,6 +6,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,6 @@ from quixstreams.context import message_context
 from app.bad_records.policy import BadRecords
 from app.commands.output import log_warnings_only, print_line
 from app.config.settings import Settings
-from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.exact_json import new_deserializer
 from app.consumer.loop import new_loop
@@ -26,7 +26,6 @@ from app.errors import ConfigError, ConnectorError
 from app.formatting import counted
 from app.lenient_json import to_json
 from app.model import Batch, Rejected
-from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
 from app.service.build import can_read_whole_batches, new_application, new_batch_limits, new_stager
 from app.service.customised import load_customised
@@ -97,17 +96,14 @@ class _Trial:
         with_offset = settings.model_copy(update={"metadata_columns": (*dict.fromkeys((*self._metadata, _OFFSET)),)})
         self._stager: Stager = new_stager(with_offset, location, self._spec, schema, bad_records)
         self._assignments = Assignments()
-        self._application: LakeApplication = new_application(
-            settings,
-            location,
-            self._assignments,
-            Metrics(),
-            scratch,
-            kind=OfflineApplication,
-            state_dir=scratch / "state",
+        kind = partial(
+            OfflineApplication,
             records=iter(records),
             on_sent=self._note_sent,
+            assignments=self._assignments,
+            max_record_bytes=settings.memory.max_record_bytes,
         )
+        self._application = new_application(kind, settings, location, scratch, state_dir=scratch / "state")
         self._sink = LakeSink(
             pipeline=self,
             assignments=self._assignments,
@@ -124,8 +120,9 @@ class _Trial:
         )
         application.current.keep_of(topic)
         dataframe = application.dataframe(topic)
-        transformed = load_customised().build(dataframe, application)
-        is_untouched = application.built(dataframe, transformed)
+        customised = load_customised()
+        transformed = customised.build(dataframe, application)
+        application.built(is_untouched=customised.is_untouched)
         transformed.sink(self._sink)
         loop = new_loop(
             application=application,
@@ -133,11 +130,10 @@ class _Trial:
             sink=self._sink,
             paused=PausedPartitions(application.consumer, NoJournals(), self._assignments),
             on_turn=lambda: None,
-            in_batches=False,
         )
         application.start(loop)
         application.run()
-        self._show(is_untouched=is_untouched)
+        self._show(is_untouched=customised.is_untouched)
         return 1 if self._counts["bad"] else 0
 
     # --- what the sink asks of the pipeline -------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError
@@ -39,24 +39,32 @@ class BrokerPresence:
             brokers = json.loads(statistics).get("brokers", {}).values()
             self.is_there = any(broker.get("state") == "UP" for broker in brokers)
 
+    @property
+    def properties(self) -> dict[str, Any]:
+        """For the client that is to say it."""
+        return {
+            "error_cb": told_of_refusals(self.failed),
+            "stats_cb": self.counted,
+            "statistics.interval.ms": 30_000,
+        }
 
-def new_client(config: ApplicationConfig, presence: BrokerPresence) -> Callable[[], Consumer]:
-    """Returns a function that makes the consumer, which connects at once.
+
+def new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
+    """Makes a consumer of the application's group.
 
     Args:
         config: of the Quix application: broker, group, and further properties of librdkafka.
-        presence: gets what the client says of its brokers.
+        properties: those that the others give way to.
     """
-    properties: dict[str, Any] = {
-        "partition.assignment.strategy": "range",  # eager: all partitions of a member move together
-        "statistics.interval.ms": 30_000,
-        **config.consumer_extra_config,
-        **config.broker_address.as_librdkafka_dict(),
-        "group.id": config.consumer_group,
-        "enable.auto.commit": False,
-        "auto.offset.reset": config.auto_offset_reset,
-        "logger": logger,
-        "error_cb": told_of_refusals(presence.failed),
-        "stats_cb": presence.counted,
-    }
-    return lambda: Consumer(properties)
+    return Consumer(
+        {
+            **config.consumer_extra_config,
+            **config.broker_address.as_librdkafka_dict(),
+            "partition.assignment.strategy": "range",  # eager: all partitions of a member move together
+            "group.id": config.consumer_group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": config.auto_offset_reset,
+            "logger": logger,
+            **properties,
+        }
+    )

@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import TooBigError, message_size, not_decompressed, not_deserialized
+from app.consumer.consumption import Consumption
 from app.consumer.errors import cannot_be_decompressed, consuming_failed
 from app.consumer.paused_partitions import Claiming, log_starts
 from app.consumer.plain.client import BrokerPresence
@@ -56,9 +57,6 @@ class PlainLoop:
         metrics: records offsets, pauses and losses.
         timings: deadlines of flushes.
 
-    Attributes:
-        is_stopping: whether a stop was requested.
-        left_rows_behind: whether some messages were not in the lake when the loop ended.
     """
 
     def __init__(
@@ -89,30 +87,45 @@ class PlainLoop:
         self._copy_again_at = 0.0
         self._claimed_again: deque[float] = deque(maxlen=_MOST_CLAIMS_AGAIN)  # when
         self._is_closing = False
-        self.is_stopping = False
-        self.left_rows_behind = False
+        self._is_stopping = False
 
     def stop(self) -> None:
         """End the loop after its present turn."""
-        self.is_stopping = True
+        self._is_stopping = True
 
-    def run(self) -> None:
-        """Consume until stopped.
+    def run(self) -> bool:
+        """Consume until stopped; returns whether all that was read is in the lake.
 
         Raises:
             ConnectorError: something failed for good, or Kafka says that the topic is another one.
         """
         self._client.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         try:
-            while not self.is_stopping:
+            while not self._is_stopping:
                 self._turn()
             self._flush(self._timings.stop_seconds)
             self._sink.note_delivered()
-            self.left_rows_behind = any(each.written < each.expected for each in self._partitions.claimed)
+            return all(each.written >= each.expected for each in self._partitions.claimed)
         finally:
             self._is_closing = True  # the last revocation has nothing to flush
             self._copy(asynchronous=False)
             self._client.close()
+
+    def consumption(self) -> Consumption:
+        """How consuming goes; safe from any thread."""
+        partitions, sink = self._partitions, self._sink
+        return Consumption(
+            tps=partitions.tps,
+            unclaimed=partitions.unclaimed,
+            fenced=partitions.fenced,
+            oldest=partitions.oldest_uncommitted,
+            consumed=sink.consumed,
+            due_in=sink.due_in,
+            held_bytes=sink.held_bytes,
+            is_full=sink.is_full,
+            is_paused=partitions.is_paused,
+            is_stopping=self._is_stopping,
+        )
 
     # --- rebalances, in a poll --------------------------------------------------------------------------------------
 

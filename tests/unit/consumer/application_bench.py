@@ -16,7 +16,6 @@ from app.consumer.application import LakeApplication
 from app.consumer.assignment import Assignments
 from app.consumer.loop import new_loop
 from app.consumer.paused_partitions import PausedPartitions
-from app.consumer.record_poll import RecordPoll
 from app.consumer.sink import LakeSink
 from app.journal.start_offset import Start
 from app.model import TopicPartition
@@ -43,7 +42,6 @@ class Bench:
         tmp_path: Path,
         choice: OnBadRecord = "fail",
         *,
-        commits_on_the_way: bool = False,
         clock: Clock | None = None,
         batch_size: int = 1_000,
         max_buffer_bytes: int = 10_000_000,
@@ -81,11 +79,8 @@ class Bench:
             sink=self.sink,
             paused=paused,
             on_turn=self._turn,
-            in_batches=commits_on_the_way,
             timings=timings,
         )
-        if commits_on_the_way:
-            loop._poll = RecordPoll(self.application, self.assignments, self.sink, paused, timings)
         self.application.start(loop)
         self.checkpoints: Any = loop.checkpoints
         self.checkpoints.sink_manager.register(self.sink)

@@ -185,21 +185,3 @@ def test_a_record_is_not_to_blame_where_kafka_takes_no_more_of_what_it_sends(len
     lenient.checkpoint()
     assert lenient.written == [0]
     assert not lenient.reported
-
-
-def test_many_messages_are_polled_with_what_the_framework_does_beside(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[int, float]] = []
-    consumed: list[bool] = []
-    answers = [["a message"], []]
-
-    def consume(num_messages: int, timeout: float) -> list[str]:
-        asked.append((num_messages, timeout))
-        return answers.pop(0)
-
-    monkeypatch.setattr(bench.application._consumer, "consume", consume)
-    monkeypatch.setattr(bench.application._run_tracker, "set_message_consumed", consumed.append)
-    assert bench.application.consume(100, 0.1) == ["a message"]
-    assert bench.application.consume(200, 0.1) == []
-    assert (asked, consumed) == ([(100, 0.1), (200, 0.1)], [True, False])

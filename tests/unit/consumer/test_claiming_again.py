@@ -22,9 +22,9 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=[False, True], ids=["flushes", "commits on the way"])
-def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock, request: pytest.FixtureRequest) -> Bench:
-    bench = Bench(monkeypatch, tmp_path, clock=clock, commits_on_the_way=request.param)
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock) -> Bench:
+    bench = Bench(monkeypatch, tmp_path, clock=clock)
     bench.assign()
     bench.turn()
     return bench

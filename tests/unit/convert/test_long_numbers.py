@@ -10,7 +10,7 @@ import pytest
 from quixstreams.models import Topic
 
 from app.consumer.exact_json import new_deserializer
-from app.consumer.rejections import MessageReader
+from app.consumer.plain.reader import MessageReader
 from app.model import Row
 from app.table.type_names import type_name
 from tests.fakes.kafka_message import KafkaMessage
@@ -85,6 +85,6 @@ def test_each_has_a_folder_of_its_own(tmp_path: Path, at_once: bool, first: str)
 @pytest.mark.parametrize("number", IDS)
 def test_keys_that_are_json_keep_them(number: int) -> None:
     json_alone = Topic("t", value_deserializer=new_deserializer("json"), key_deserializer=new_deserializer("json"))
-    read = MessageReader(json_alone).read(KafkaMessage(b"{}", str(number).encode()))
+    read = MessageReader(json_alone, 1_000).read(KafkaMessage(b"{}", str(number).encode()))
     assert isinstance(read, Row)
     assert repr(read.key) == repr(number)

@@ -13,7 +13,7 @@ from quixstreams.models import Topic
 
 from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
-from app.consumer.rejections import MessageReader, refuse_too_big
+from app.consumer.plain.reader import MessageReader
 from app.errors import ConfigError
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
 from app.service.build import new_bad_records, new_stager
@@ -63,8 +63,7 @@ class Life:
         self.schema = new_schema(settings, store, place)
         self.schema.open()
         topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer="str")
-        refuse_too_big(topic, settings.memory.max_record_bytes)
-        self._reader = MessageReader(topic)
+        self._reader = MessageReader(topic, settings.memory.max_record_bytes)
         self._at_once = at_once
         reader = self._reader.read if at_once else None
         self._stager = new_stager(settings, place, spec, self.schema, new_bad_records(settings), reader)

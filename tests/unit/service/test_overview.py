@@ -1,51 +1,58 @@
 """The state that the probes, the metrics and the status page show, from the parts of a running connector."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from quixstreams.sinks import SinkBackpressureError
 
 from app.config.settings import Settings
+from app.consumer.consumption import Consumption
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.document import FencedError
+from app.model import TopicPartition
 from app.monitoring.metrics import Live, Metrics, StateName
 from app.monitoring.probes import Health
 from app.service.overview import Parts, look, new_monitor, oversee, replica_name
+from tests.fakes.clock import Clock
 from tests.support.batches import TP
 from tests.support.environment import BROKER_ALONE, load
-from tests.unit.consumer.sink_bench import AWAY, OTHER, Bench
+
+OTHER = TopicPartition("readings", 1)
 
 
 class Connector:
-    """A running connector whose sink is real; the other parts say what a test wants."""
+    """A running connector; its parts say what a test wants."""
 
     def __init__(self) -> None:
-        self.bench = Bench()
-        self.metrics = Metrics(monotonic=self.bench.clock)
+        self.clock = Clock()
+        self.metrics = Metrics(monotonic=self.clock)
         self.java = SimpleNamespace(alive=True, is_up=True, jvm_pid=lambda: 17)
-        self.loop = SimpleNamespace(
-            has_claimed_all=True,
-            is_paused=False,
+        self.consumption = Consumption(
+            tps=[TP, OTHER],
             unclaimed=frozenset(),
-            checkpoints=SimpleNamespace(consumed=0, due_in=3.0),
+            fenced={},
+            oldest={},
+            consumed=0,
+            due_in=3.0,
+            held_bytes=0,
+            is_full=False,
+            is_paused=False,
+            is_stopping=False,
         )
-        self.application = SimpleNamespace(is_stopping=False, recovers_state=False, admin=None)
         self.pipeline = SimpleNamespace(failure=None, under_way=0)
-        self.health = Health(loop_seconds=60.0, clock=self.bench.clock)
-        parts: dict[str, Any] = {
-            "assignments": self.bench.assignments,
-            "sink": self.bench.sink,
-            "application": self.application,
-            "loop": self.loop,
+        self.health = Health(loop_seconds=60.0, clock=self.clock)
+        others: Any = {
+            "admin": None,
             "pipeline": self.pipeline,
             "bad_records": SimpleNamespace(skipped=0),
-            "health": self.health,
             "java": self.java,
-            "metrics": self.metrics,
         }
-        self.parts = Parts(**parts)
+        self.parts = Parts(lambda: self.consumption, health=self.health, metrics=self.metrics, **others)
+
+    def change(self, **what: Any) -> None:
+        """From now on the lane says so of itself."""
+        self.consumption = replace(self.consumption, **what)
 
     def look(self) -> Live:
         return look(self.parts, 1_000)
@@ -60,17 +67,11 @@ def connector() -> Connector:
     return Connector()
 
 
-def test_waiting_ends_with_the_outage_though_no_record_comes(connector: Connector) -> None:
-    """Only the next commit makes the last flush a good one, and an idle topic has none for long."""
-    bench = connector.bench
-    bench.consume(0)
-    bench.pipeline.obstacle = AWAY
-    with pytest.raises(SinkBackpressureError):
-        bench.sink.flush()
+def test_a_flush_that_did_not_go_through_is_waited_for(connector: Connector) -> None:
+    connector.change(is_held_up=True)
     assert (connector.look().state, connector.look().detail) == ("waiting", "the last flush did not go through")
 
-    bench.pipeline.obstacle = None
-    bench.pipeline.deliver_all()
+    connector.change(is_held_up=False)
     assert connector.state == "consuming"
 
 
@@ -84,18 +85,13 @@ def test_what_is_waited_for_is_named(connector: Connector) -> None:
 
 
 def test_a_partition_of_another_member_is_named(connector: Connector) -> None:
-    token = connector.bench.assignments.token(OTHER)
-    assert token is not None
-    connector.bench.assignments.fence(token, FencedError("taken over"))
+    connector.change(fenced={TP: "taken over"})
     live = connector.look()
-    assert (live.state, live.fenced) == ("waiting", {TP: "taken over", OTHER: "taken over"})
-    connector.bench.sink.unassign([TP, OTHER])
-    connector.bench.sink.assign([TP, OTHER])
-    assert connector.state == "consuming"
+    assert (live.state, live.fenced) == ("waiting", {TP: "taken over"})
 
 
 def test_partitions_that_are_being_claimed(connector: Connector) -> None:
-    connector.loop.has_claimed_all, connector.loop.unclaimed = False, frozenset({TP})
+    connector.change(unclaimed=frozenset({TP}))
     live = connector.look()
     assert (live.state, live.claiming, live.unclaimed) == ("waiting", 1, frozenset({TP}))
 
@@ -126,7 +122,7 @@ def test_java_that_is_gone(connector: Connector) -> None:
 
 def test_a_stop_comes_before_all_else(connector: Connector) -> None:
     connector.pipeline.failure = FatalError("uploading x", "access denied")
-    connector.application.is_stopping = True
+    connector.change(is_stopping=True)
     assert connector.state == "stopping"
 
 
@@ -163,12 +159,9 @@ def test_the_probe_of_readiness_follows_the_outage(connector: Connector, tmp_pat
     monitor = new_monitor(settings(tmp_path), connector.metrics, connector.health, connector.java)
     oversee(settings(tmp_path), monitor, connector.parts)
     assert connector.health.ready().ok
-    connector.bench.consume(0)
-    connector.bench.pipeline.obstacle = AWAY
-    with pytest.raises(SinkBackpressureError):
-        connector.bench.sink.flush()
+    connector.change(is_held_up=True)
     assert not connector.health.ready().ok
-    connector.bench.pipeline.deliver_all()
+    connector.change(is_held_up=False)
     assert connector.health.ready().ok
 
 
@@ -179,6 +172,6 @@ def test_the_connector_is_not_ready_while_an_answer_takes_too_long(
     monitor = new_monitor(settings(tmp_path), connector.metrics, connector.health, connector.java)
     oversee(settings(tmp_path), monitor, connector.parts)
     with connector.metrics.waits.answer("journal", "store", "writing the journal", patience=20):
-        connector.bench.clock.advance(seconds)
+        connector.clock.advance(seconds)
         assert connector.health.ready().ok == is_ready
     assert connector.health.ready().ok

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from quixstreams import Application
 
 from app.config.settings import Settings
-from app.consumer.assignment import Assignments
 from app.consumer.broker import open_topic
 from app.errors import ConfigError
-from app.monitoring.metrics import Metrics
 from app.service.build import new_application
 from app.service.kafka import asking_for_topics
 from app.service.lake import new_location
@@ -42,7 +41,7 @@ def settings_of(server: CannedServer, folder: Path) -> Settings:
 
 def ask(settings: Settings, folder: Path) -> None:
     location = new_location(settings, new_store(settings), None)
-    application = new_application(settings, location, Assignments(), Metrics(), folder)
+    application = new_application(Application, settings, location, folder)
     with asking_for_topics(settings):
         open_topic(application, "sensors", [], variable="input", right="Read")
 

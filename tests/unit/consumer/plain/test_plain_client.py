@@ -24,7 +24,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **extra: Any) -> dict[
         state_dir=tmp_path,
         loglevel=None,
     )
-    new_client(application.config, BrokerPresence())()
+    new_client(application.config, BrokerPresence().properties)
     return properties
 
 

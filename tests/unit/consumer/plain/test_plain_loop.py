@@ -81,7 +81,7 @@ class Bench:
                 step()
 
         self._left, self._then = 2, go_on
-        self.loop.run()
+        self.is_all_written = self.loop.run()
 
     def interval_is_over(self) -> None:
         self.clock.advance(5.1)
@@ -121,7 +121,7 @@ def test_what_is_read_is_in_the_lake_and_committed_at_the_end(bench: Bench) -> N
     assert bench.sealed == {P0: [0, 1, 2], P1: [0, 1]}
     assert bench.client.committed == {P0: 3, P1: 2}
     assert bench.client.is_closed
-    assert not bench.loop.left_rows_behind
+    assert bench.is_all_written
 
 
 def test_nothing_is_read_before_it_is_claimed_and_then_from_where_the_log_ends(bench: Bench) -> None:
@@ -433,7 +433,7 @@ def test_a_pipeline_that_failed_ends_the_loop_after_what_was_delivered_is_commit
 def test_a_stop_that_comes_too_late_for_some_rows_says_so(bench: Bench) -> None:
     bench.pipeline.on_wait = lambda: None
     bench.run()
-    assert bench.loop.left_rows_behind
+    assert not bench.is_all_written
     assert bench.client.committed == {P0: 0, P1: 0}
 
 

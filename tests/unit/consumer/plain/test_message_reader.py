@@ -1,23 +1,20 @@
 """Messages of the application's topic that are read one by one: the row, or why there is none."""
 
-from pathlib import Path
-
 import pytest
+from quixstreams.models import Topic
 
 from app.bad_records.refusals import Refusal
-from app.consumer.rejections import MessageReader
+from app.consumer.plain.reader import MessageReader
 from app.model import Row
 from tests.fakes.kafka_message import KafkaMessage
-from tests.fakes.offline_application import TOPIC, offline
 
 VALUE = b'{"a":1}'
 LIMIT = len(VALUE) + 10
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> MessageReader:
-    topic = offline(tmp_path, max_record_bytes=LIMIT).topic(TOPIC, value_deserializer="json", key_deserializer="str")
-    return MessageReader(topic)
+def reader() -> MessageReader:
+    return MessageReader(Topic("sensors", value_deserializer="json", key_deserializer="str"), LIMIT)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""How consuming goes at one moment, for probes, metrics and the status page."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from app.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """Reads of single values without locks: the consumer's thread goes on meanwhile.
+
+    Attributes:
+        tps: the assigned partitions.
+        unclaimed: those of them that wait for their claims.
+        fenced: those of them that must not be written any more, with the reasons.
+        oldest: of each partition with records that are not in the lake, when the first of them came into being, in
+            seconds since the epoch.
+        consumed: how many messages came.
+        due_in: seconds until the next commit is due, negative where it is late; ``None`` before consuming begins.
+        held_bytes: of all records in Python.
+        is_full: whether the buffer has reached its bound.
+        is_paused: whether consuming is paused.
+        is_stopping: whether a stop was requested.
+        is_held_up: whether the last flush failed, and its batches are not in the lake yet.
+        recovers_state: whether the state of ``transform()`` is being read from its changelog.
+    """
+
+    tps: Collection[TopicPartition]
+    unclaimed: frozenset[TopicPartition]
+    fenced: Mapping[TopicPartition, str]
+    oldest: Mapping[TopicPartition, float]
+    consumed: int
+    due_in: float | None
+    held_bytes: int
+    is_full: bool
+    is_paused: bool
+    is_stopping: bool
+    is_held_up: bool = False
+    recovers_state: bool = False

@@ -1,0 +1,35 @@
+"""Reads single messages of a batch by the topic's deserializers, where the batch cannot be read as a whole."""
+
+from typing import Any
+
+from quixstreams.models import Topic
+
+from app.bad_records.refusals import Refusal, TooBigError, as_it_came, message_size, no_object, not_deserialized
+from app.model import Message, Row
+
+
+class MessageReader:
+    """Reads messages one by one, with the same result as the framework's lane.
+
+    Args:
+        topic: has the deserializers.
+        max_record_bytes: the largest message that becomes a row.
+    """
+
+    def __init__(self, topic: Topic, max_record_bytes: int) -> None:
+        self._topic = topic
+        self._max_record_bytes = max_record_bytes
+
+    def read(self, message: Message) -> Row | Refusal:
+        """The message's row, or why it has none."""
+        size = message_size(message)
+        if size > self._max_record_bytes:
+            return not_deserialized(TooBigError(size, self._max_record_bytes), message)
+        try:
+            row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
+        except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
+            return not_deserialized(error, message)
+        if not isinstance(row.value, dict):
+            refused = no_object(row.value)
+            return Refusal(as_it_came(message, str(refused)), refused.hint)
+        return Row(row.value, row.key, row.timestamp, row.offset, row.headers, message)

@@ -1,0 +1,55 @@
+"""Builds the plain lane: the connector's own loop, where ``transform()`` is untouched.
+
+The Quix application opens the topic with its deserializers, and its configuration makes Kafka's client.
+"""
+
+from quixstreams import Application
+
+from app.consumer.broker import new_admin
+from app.consumer.plain.client import BrokerPresence, new_client
+from app.consumer.plain.loop import PlainLoop
+from app.consumer.plain.partitions import Partitions
+from app.consumer.plain.reader import MessageReader
+from app.consumer.plain.sink import MessageSink
+from app.model import TopicPartition
+from app.service.build import Member, new_application
+from app.service.lane import Common, Lane, open_input, open_way
+
+
+def new_plain_lane(common: Common) -> Lane:
+    """Application → topic → client → claims and pipeline → sink → loop."""
+    base = common.base
+    settings, timings, metrics = base.settings, base.timings, base.metrics
+    application = new_application(Application, settings, common.lake.location, base.scratch, timings)
+    admin = new_admin(application.config.broker_address)
+    topic, announcer = open_input(common, application, admin)
+    presence = BrokerPresence()
+    client = new_client(application.config, presence.properties)
+    partitions = Partitions(metrics, timings)
+    member = Member(partitions, client.memberid, admin)
+    reader = MessageReader(topic, settings.memory.max_record_bytes)
+    claims, pipeline = open_way(common, application, topic, member, reader.read)
+
+    def is_heard(tp: TopicPartition) -> bool:
+        return presence.is_there and partitions.is_read(tp)
+
+    sink = MessageSink(
+        pipeline=pipeline,
+        partitions=partitions,
+        limits=common.limits,
+        bad_records=common.bad_records,
+        commit_interval=settings.commit_interval,
+        observer=common.stream_timeouts.new_observer(is_heard, announcer),
+        timings=timings,
+    )
+    loop = PlainLoop(
+        client=client,
+        topic=topic.name,
+        sink=sink,
+        claims=claims,
+        presence=presence,
+        on_turn=common.health.turn,
+        metrics=metrics,
+        timings=timings,
+    )
+    return Lane(topic, admin, pipeline, loop.consumption, loop.stop, loop.run)

@@ -1,0 +1,82 @@
+"""Which lane consumes: the source of ``transform()`` and some settings decide."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.service.build import can_read_whole_batches
+from app.service.customised import Customised, load_customised
+from tests.support.environment import load
+
+
+def _bare(sdf: Any) -> Any:
+    return sdf
+
+
+def _with_docstring(stream: Any, app: Any) -> Any:
+    """Changes nothing."""
+    return stream
+
+
+def _filter(sdf: Any) -> Any:
+    return sdf[sdf["a"] > 1]
+
+
+def _side_branch(sdf: Any) -> Any:
+    sdf.print()
+    return sdf
+
+
+def _other_name(sdf: Any, app: Any) -> Any:
+    return app
+
+
+def _nested(sdf: Any) -> Any:
+    if sdf is not None:
+        return sdf
+    return None
+
+
+@functools.lru_cache
+def _decorated(sdf: Any) -> Any:
+    return sdf
+
+
+class _Method:
+    def transform(self, sdf: Any) -> Any:
+        return sdf
+
+
+def test_the_file_as_it_comes_is_untouched() -> None:
+    assert load_customised().is_untouched
+
+
+@pytest.mark.parametrize("transform", [_bare, _with_docstring])
+def test_returning_what_was_given_is_nothing(transform: Callable[..., Any]) -> None:
+    assert Customised(transform).is_untouched
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [_filter, _side_branch, _other_name, _nested, _decorated, _Method().transform, len],
+)
+def test_whatever_may_do_something_counts(transform: Callable[..., Any]) -> None:
+    assert not Customised(transform).is_untouched
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{}, {"KAFKA_KEY_DESERIALIZER": "string"}, {"KAFKA_KEY_DESERIALIZER": "STR"}, {"ON_BAD_RECORD": "skip"}],
+)
+def test_keys_as_text_and_json_values_come_many_at_once(variables: dict[str, str]) -> None:
+    assert can_read_whole_batches(load(**variables))
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"KAFKA_KEY_DESERIALIZER": "bytes"}, {"KAFKA_VALUE_DESERIALIZER": "quix"}, {"ON_BAD_RECORD": "fail"}],
+)
+def test_what_has_to_be_looked_at_one_by_one(variables: dict[str, str]) -> None:
+    assert not can_read_whole_batches(load(**variables))
