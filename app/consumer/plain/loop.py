@@ -268,7 +268,7 @@ class PlainLoop:
 
     def _take(self, tp: TopicPartition, messages: Sequence[Message], largest: int) -> None:
         partition = self._partitions.by_tp.get(tp)
-        if partition is None or not partition.is_claimed or self._partitions.is_fenced:
+        if partition is None or not partition.is_claimed:
             return  # it was revoked, or assigned again, while these messages were fetched
         offsets = list(map(_offset, messages))
         if offsets[0] < partition.expected or not all(map(lt, offsets, offsets[1:])):

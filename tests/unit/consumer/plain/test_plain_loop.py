@@ -124,6 +124,14 @@ def test_what_is_read_is_in_the_lake_and_committed_at_the_end(bench: Bench) -> N
     assert bench.is_all_written
 
 
+def test_what_was_fetched_before_a_rebalance_is_dropped_for_the_claim_says_where_to_begin(bench: Bench) -> None:
+    bench.claims.held_back = {P0}
+    late: Any = KafkaMessage(b'{"v":1}', at=7)
+    bench.client.consume = lambda *_: [late]  # type: ignore[method-assign]
+    bench.run()
+    assert P0 not in bench.sealed
+
+
 def test_nothing_is_read_before_it_is_claimed_and_then_from_where_the_log_ends(bench: Bench) -> None:
     bench.claims.held_back = {P0, P1}
     bench.claims.starts = {P0: Start(1)}
