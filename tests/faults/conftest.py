@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quixstreams.dataframe import StreamingDataFrame
 
 from app.storage.s3.client import Limits
 from app.storage.s3.store import S3Store
@@ -56,6 +57,17 @@ def site(shared_site: Site) -> Iterator[Site]:
 def table(site: Site) -> Table:
     """A new table."""
     return Table(site)
+
+
+def same(sdf: StreamingDataFrame) -> StreamingDataFrame:
+    """For the framework's lane: edited, and changes nothing."""
+    return sdf.update(lambda _: None)
+
+
+@pytest.fixture(params=["plain", "framework"])
+def each_lane(request: pytest.FixtureRequest, place: Place) -> None:
+    """The connectors of the place go by this lane."""
+    place.transform = same if request.param == "framework" else None
 
 
 @pytest.fixture

@@ -301,7 +301,7 @@ class Place:
         partitions: of the topic.
 
     Attributes:
-        timings: of the connectors that are started from now on.
+        timings, transform: of the connectors that are started from now on.
     """
 
     def __init__(self, kafka: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch, partitions: int = 1) -> None:
@@ -312,6 +312,7 @@ class Place:
         self.group = f"group-{uuid.uuid4().hex[:8]}"
         self.produced = 0
         self.timings = FAST
+        self.transform: Transform | None = None
         self._connectors: list[ConnectorThread] = []
         kafka.create_topic(self.topic, partitions)
         for name, value in {
@@ -365,7 +366,7 @@ class Place:
             load(settings | variables),
             timings=timings or self.timings,
             store=store,
-            transform=transform,
+            transform=transform or self.transform,
             kafka=kafka,
             before_write=before_write,
         )

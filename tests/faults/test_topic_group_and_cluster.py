@@ -198,7 +198,7 @@ class TestTwoTablesStartedTogether:
             check_members(*arguments)
             together.wait(60)  # nobody has joined yet
 
-        monkeypatch.setattr("app.service.run.check_members", check_and_wait)
+        monkeypatch.setattr("app.service.lane.check_members", check_and_wait)
         names = ["readings", "other"]
         members = [place.connector(TABLE_NAME=name) for name in names]
         place.produce(100)

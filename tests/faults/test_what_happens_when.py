@@ -13,6 +13,7 @@ from app.errors import RetryableError
 from dev.minio import LocalMinio
 from tests.fakes.journal_store import JournalStore
 from tests.fakes.moody_store import MoodyStore
+from tests.faults.conftest import same
 from tests.faults.connector_thread import PATIENCE, Place, Transform
 
 LATEST = {"AUTO_OFFSET_RESET": "latest"}
@@ -80,7 +81,7 @@ class TestExpiredRecords:
     def test_during_a_pause(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
         place.timings = replace(place.timings, pause_seconds=6.0)  # nothing is fetched meanwhile
         store = MoodyStore(place.store_folder)
-        first = place.connector(store=store)
+        first = place.connector(store=store, transform=same)
         place.produce(100)
         place.wait_until_committed(100, by=first)
         store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")

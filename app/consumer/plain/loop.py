@@ -104,6 +104,7 @@ class PlainLoop:
             while not self._is_stopping:
                 self._turn()
             self._flush(self._timings.stop_seconds)
+            self._sink.raise_failure()
             self._sink.note_delivered()
             return all(each.written >= each.expected for each in self._partitions.claimed)
         finally:

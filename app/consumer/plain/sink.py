@@ -126,8 +126,7 @@ class MessageSink:
         """
         if self.observer is not None:
             self.observer.turn(is_in_trouble=self.is_in_trouble)
-        if self._pipeline.failure is not None:
-            raise self._pipeline.failure
+        self.raise_failure()
         now = self._clock()
         gathered = self._gathered_rows + self._rows
         if now >= self._due_at:
@@ -145,6 +144,11 @@ class MessageSink:
         )
         if reason or self.limits.is_portion(self._bytes):
             self._seal(reason)
+
+    def raise_failure(self) -> None:
+        """Raise the error with which the pipeline failed, if it did."""
+        if self._pipeline.failure is not None:
+            raise self._pipeline.failure
 
     def wait_for_room(self, seconds: float) -> None:
         """Wait so long for the pipeline, because the buffer is full."""
