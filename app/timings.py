@@ -32,8 +32,6 @@ class Timings:
         hiccup_seconds: a shorter outage causes no pause.
         pause_seconds: how long consuming pauses when the destination does not take batches; the pipeline keeps trying.
         look_seconds: the interval at which a waiting flush checks the pipeline for errors.
-        full_seconds: how long to wait for room in a full buffer before a flush checks the pipeline. Together with the
-            deadline of a flush, it must be shorter than the client may go without a poll.
         fenced_seconds: how long Kafka may still assign a partition to this member after another member has closed its
             log; later, this member ends with an error. Also how long Kafka may take to confirm an assignment, before
             its partitions are claimed again.
@@ -57,7 +55,6 @@ class Timings:
     hiccup_seconds: float = 3.0
     pause_seconds: float = 5.0
     look_seconds: float = 0.25
-    full_seconds: float = 60.0
     fenced_seconds: float = 20.0
     claim_again_seconds: float = 600.0
     commit_pause_seconds: float = 1.0

@@ -83,7 +83,8 @@ SLOW: Mapping[str, Sequence[str]] = {
     "the same promise with another value; one of them is for every day": (
         "tests/e2e/test_no_secret_is_told.py::test_at_work[json]",
         "tests/faults/test_living_with_quixstreams.py::test_offsets_are_committed_once_their_coordinator_is_back[False]",
-        "tests/faults/test_odd_moments.py::test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten[given",
+        "tests/faults/test_odd_moments.py::test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten[plain-given",
+        "tests/faults/test_odd_moments.py::test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten[framework-given",
         "tests/faults/test_kill_points.py::test_java_dies_between_two_steps",  # and tests/e2e/test_outages.py
         "tests/faults/test_silent_keys.py::test_a_store_that_is_away_makes_no_key_silent[one by one]",
         "tests/faults/test_silent_keys.py::test_a_partition_that_waits_for_its_journal_has_no_silent_keys[one",

@@ -26,7 +26,7 @@ from app.consumer.internal_topics import check_internal_rights, create_internal_
 from app.consumer.login_errors import told_of_refusals
 from app.consumer.other_sinks import OtherSinks
 from app.consumer.rejections import CurrentMessage, refuse_too_big
-from app.errors import ConfigError, ConnectorError
+from app.errors import ConfigError
 from app.model import Message, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import DEFAULT, Timings
@@ -48,7 +48,6 @@ class Loop(Protocol):
     def committed(self, offsets: Mapping[tuple[str, int], int]) -> None: ...
     def consuming_failed(self, error: Exception, message: Message | None) -> bool: ...
     def processing_failed(self, error: Exception, row: Row | None) -> bool: ...
-    def failed(self) -> None: ...
     def stopping(self) -> None: ...
 
 
@@ -190,9 +189,6 @@ class LakeApplication(Application):
     def _run_dataframe(self, sink: Any = None) -> None:
         try:
             super()._run_dataframe(sink)
-        except ConnectorError:
-            self._loop.failed()
-            raise
         except (CheckpointProducerTimeout, KafkaProducerDeliveryError, BufferError) as error:
             raise producing_failed(error) from None
         except PartitionAssignmentError as error:  # while state was recovered

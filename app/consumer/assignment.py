@@ -10,7 +10,7 @@ from quixstreams.sinks import SinkBackpressureError
 from app.consumer.uncommitted import Uncommitted
 from app.errors import RetryableError
 from app.journal.document import FencedError, LogClosedError
-from app.model import BatchPart, Message, OffsetRange, Rejected, Row, TopicPartition
+from app.model import BatchPart, OffsetRange, Rejected, Row, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import DEFAULT, Timings
 
@@ -58,7 +58,6 @@ class Assignment:
         "_sealed_to",
         "expected",
         "fenced",
-        "messages",
         "rejected",
         "replayed_to",
         "rows",
@@ -71,7 +70,6 @@ class Assignment:
         self.tp = tp
         self.token = token
         self.rows: list[Row] = []
-        self.messages: list[Message] = []  # that are still to become rows, by rising offsets
         self.rejected: list[Rejected] = []
         # After back-pressure, and while state is rebuilt, rows up to this offset come again although a batch has them.
         # At any other time a lower offset is no repetition: a buffered join emits records late, and a topic may have
@@ -86,7 +84,7 @@ class Assignment:
     @property
     def waiting(self) -> int:
         """Records that wait to be sealed, rejected ones among them."""
-        return len(self.rows) + len(self.messages) + len(self.rejected)
+        return len(self.rows) + len(self.rejected)
 
     @property
     def is_ahead(self) -> bool:
@@ -98,17 +96,15 @@ class Assignment:
         self._sealed_to = max(self._sealed_to, self.expected - 1)
         return self._sealed_to
 
-    def seal(self) -> tuple[BatchPart, list[Row], list[Message], list[Rejected]]:
+    def seal(self) -> tuple[BatchPart, list[Row], list[Rejected]]:
         """Take out the waiting records; there is at least one."""
         rows, self.rows = self.rows, []
-        messages, self.messages = self.messages, []
         rejected, self.rejected = self.rejected, []
         offsets = [row.offset for row in rows] + [record.offset for record in rejected]
-        offsets += [message.offset() for message in messages[:1] + messages[-1:]]
         part = BatchPart(OffsetRange(self.tp, min(offsets), max(offsets)), self.token, self._next_number)
         self._sealed_to = max(self._sealed_to, part.offsets.last)
         self._next_number += 1
-        return part, rows, messages, rejected
+        return part, rows, rejected
 
     def replay(self, first: int, last: int) -> None:
         """Drop rows between these offsets: a former assignment wrote them. A join may emit earlier ones late."""
@@ -118,7 +114,6 @@ class Assignment:
     def rewind(self) -> None:
         """Drop the waiting records, and skip the sealed ones: the consumer reads again from its last commit."""
         self.rows = []
-        self.messages = []
         self.rejected = []
         self.replayed_to = self._sealed_to
 
@@ -128,15 +123,6 @@ class Assignment:
             return offset >= self._replayed_from
         self.replayed_to = self._replayed_from = -1
         return False
-
-    def add_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Take messages by rising offsets, except those that a batch already has; returns those taken."""
-        if messages[0].offset() <= self.replayed_to:
-            messages = [message for message in messages if message.offset() > self.replayed_to]
-        if messages:
-            self.replayed_to = -1
-            self.messages += messages
-        return messages
 
     def discard(self, offset: int) -> None:
         """Drop the waiting rows of a record that must not be written."""

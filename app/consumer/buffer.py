@@ -1,6 +1,5 @@
 """Holds the records of all assigned topic-partitions until they are sealed. For the consumer's thread."""
 
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -10,12 +9,10 @@ from quixstreams.models import HeadersTuples
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import TooBigError, no_object
 from app.consumer.assignment import Assignments
-from app.model import Batch, Message, Rejected, Row, TopicPartition, deep_size, headers_of
+from app.model import Batch, Message, Rejected, Row, TopicPartition, deep_size
 
-# Of a message and its value as objects of Python; and the value a second time as columns.
-_MESSAGE_OVERHEAD = 300
-_COPIES = 2
-_MEASURED_EVERY = 64  # message, as to its key and headers; or row, as to all of it
+_MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python
+_MEASURED_EVERY = 64  # row
 _ROW_OVERHEAD = 200  # the row's tuple, its timestamp and offset, its place in the list
 _MEASURED_FIRST = 32
 _SMOOTHING = 0.2
@@ -41,7 +38,6 @@ class Buffer:
         self._sizer = RowSizer()
         self._rows_of_record = 0
         self._message: Message | None = None
-        self._beside_value = _MESSAGE_OVERHEAD  # of a message, in bytes
         self.rows = 0
         self.bytes = 0
 
@@ -88,18 +84,6 @@ class Buffer:
             return None
         return message if (message.topic(), message.partition()) == (topic, partition) else None
 
-    def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
-        """Take messages of an assigned partition, by rising offsets."""
-        taken = self._assignments[tp].add_messages(messages)
-        if taken:
-            self._beside_value = _MESSAGE_OVERHEAD + _keys_and_headers(taken[::_MEASURED_EVERY])
-            self.rows += len(taken)
-            self.bytes += _COPIES * sum(map(len, taken)) + self._beside_value * len(taken)
-
-    def messages_in(self, room: int, message_bytes: int) -> int:
-        """How many messages like the last ones, with values of this size, take so many bytes here."""
-        return room // (_COPIES * message_bytes + self._beside_value)
-
     def begin_record(self, message: Message | None = None) -> None:
         """Note that the processing of a record begins; see ``LakeSink.begin_record``."""
         self._rows_of_record = 0
@@ -129,11 +113,6 @@ class Buffer:
             self._assignments[tp].discard(offset)
             self.count_waiting()
 
-    @property
-    def is_ahead(self) -> bool:
-        """Whether partitions were read beyond what is sealed, also where no row came."""
-        return any(assignment.is_ahead for assignment in self._assignments.values())
-
     def seal(self, number: int, reason: str | None) -> Batch | None:
         """Take out the waiting records as the portion of this number, with how far the partitions were read.
 
@@ -143,22 +122,17 @@ class Buffer:
         sealed = [assignment.seal() for assignment in news if assignment.waiting]
         if not (sealed or (news and reason)):
             return None
-        parts, rows, messages, rejected = zip(*sealed, strict=True) if sealed else ((), (), (), ())
+        parts, rows, rejected = zip(*sealed, strict=True) if sealed else ((), (), ())
         ends = {assignment.tp: assignment.seal_end() for assignment in news}
         size, self.rows, self.bytes = self.bytes, 0, 0
         records = tuple(chain.from_iterable(rejected))
+        messages = tuple(list[Message]() for _ in parts)
         return Batch(number, reason, parts, rows, size, records, messages, news[0].token, ends)
 
     def count_waiting(self) -> None:
         """Count again, after records were dropped or assignments began or ended."""
         before, self.rows = self.rows, sum(assignment.waiting for assignment in self._assignments.values())
         self.bytes = self.bytes * self.rows // before if before else 0
-
-
-def _keys_and_headers(messages: Sequence[Message]) -> int:
-    """Bytes of a message's key and headers, on average."""
-    sizes = (deep_size(message.key()) + deep_size(headers_of(message)) for message in messages)
-    return sum(sizes) // len(messages)
 
 
 class RowSizer:

@@ -6,7 +6,6 @@ from dataclasses import fields
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.processing import ProcessingContext
 
@@ -99,15 +98,6 @@ class Checkpoints(ProcessingContext):
         self.consumed += 1
         super().store_offset(topic, partition, offset)
 
-    def commit_ends(self, ends: Offsets) -> None:
-        """Copy to Kafka how far the partitions are in the lake. Nothing is read twice where that fails."""
-        if not ends:
-            return
-        try:
-            self.consumer.commit(offsets=_after(ends), asynchronous=False)
-        except KafkaException as error:
-            logger.warning("offsets of what is in the lake already are not committed (%s)", error.args[0].str())
-
     def commit_checkpoint(self, force: bool = False, revoking: bool = False) -> None:
         """See ``ProcessingContext.commit_checkpoint``; while partitions are revoked there is no second try.
 
@@ -164,7 +154,3 @@ class Checkpoints(ProcessingContext):
 def _raise_if_lasting(error: KafkaError) -> None:
     if error.code() not in PASSING_ERRORS:
         raise FatalError("committing offsets", error.str(), "Check the user's rights on the consumer group") from None
-
-
-def _after(offsets: Offsets) -> list[KafkaTopicPartition]:
-    return [KafkaTopicPartition(*tp, offset + 1) for tp, offset in offsets.items()]

@@ -168,11 +168,6 @@ class ConsumerLoop:
         self.checkpoints.last_chance = True
         self._sink.stopping()
 
-    def failed(self) -> None:
-        """Commit the batches in the lake after an error, unless ``transform()`` also sends records or keeps state."""
-        if not self._application.begins_at_commit:
-            self.checkpoints.commit_ends(self._sink.take_delivered())
-
     def consuming_failed(self, error: Exception, message: Message | None) -> bool:
         """See ``RejectedMessages.consuming_failed``."""
         return self._rejected.consuming_failed(error, message)

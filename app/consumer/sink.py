@@ -8,7 +8,7 @@ Invariants kept here:
 import logging
 import threading
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from quixstreams.models import HeadersTuples
@@ -67,11 +67,8 @@ class LakeSink(BaseSink):
         self._flushed_portion = 0
         self._failed_portion = 0  # the last one that a flush has waited for in vain
         self._gathered: deque[tuple[int, int]] = deque()  # portions of the current batch, each with its records
-        self._sealed: deque[tuple[int, Mapping[TopicPartition, int]]] = deque()  # portions, each with its ends
         self._gathering_since = self._quiet_since = self._clock()
         self._rows_at_last_turn = self._handed_over = 0
-        self._full_since: float | None = None
-        self._is_due = False  # a checkpoint waits for the writer to take what waits
         self._consumer_thread = threading.get_ident()
         self._revoking = False
         self._revocation = threading.Lock()  # held while a flush on another thread seals, and to end a revocation
@@ -161,7 +158,6 @@ class LakeSink(BaseSink):
         token = self._assignments.begin(tps)
         self._buffer.count_waiting()
         self._flushed_portion = self._last_portion  # earlier batches belong to former assignments
-        self._sealed.clear()
         self.left_rows_behind = False
         self.last_flush_ok = True  # a flush of a former assignment says nothing about this one
         if self._observer is not None:
@@ -178,16 +174,6 @@ class LakeSink(BaseSink):
         self._assignments.end(tps)
         self._buffer.count_waiting()
 
-    def add_messages(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
-        """Buffer messages of an assigned partition, by rising offsets; the pipeline converts them to rows."""
-        self._buffer.add_messages(tp, messages)
-        if self._observer is not None:
-            self._observer.messages_added(tp, messages)
-
-    def room_for(self, message_bytes: int) -> int:
-        """How many more messages of this size the buffer takes."""
-        return self._buffer.messages_in(self.limits.max_buffer_bytes - self.held_bytes, message_bytes)
-
     def turn(self) -> None:
         """Seal a batch if it is time to; called after each turn of the loop, when all rows of an offset are there.
 
@@ -199,8 +185,6 @@ class LakeSink(BaseSink):
         if self._pipeline.failure is not None:
             raise self._pipeline.failure
         self._assignments.end_if_fenced_for_long()
-        if not self.is_full:
-            self._full_since = None
         self._seal_if_worth_it()
 
     def _seal_if_worth_it(self) -> None:
@@ -214,7 +198,7 @@ class LakeSink(BaseSink):
         reason = self.limits.after_turn(
             gathered_rows=self._gathered_rows + self._buffer.rows,
             is_writer_idle=is_writer_idle,
-            is_checkpoint_due=self._is_due,
+            is_checkpoint_due=False,
             gathered_seconds=now - self._gathering_since,
             quiet_seconds=now - self._quiet_since,
         )
@@ -274,47 +258,6 @@ class LakeSink(BaseSink):
         """Give the shorter deadline to the flush that runs or comes next: the process was asked to stop."""
         self._wait.stopping()
 
-    def take_delivered(self) -> Mapping[TopicPartition, int]:
-        """How far the partitions are in the lake and in the log, of those that have come further since the last call.
-
-        Nothing for the rest of an assignment that is fenced: rows of it were dropped.
-        """
-        ends: dict[TopicPartition, int] = {}
-        while self._sealed and self._is_delivered(self._sealed[0][0]):
-            self._flushed_portion, of_portion = self._sealed.popleft()
-            self.last_flush_ok = True
-            ends |= of_portion
-        return ends
-
-    def begin_checkpoint(self) -> bool:
-        """Let the waiting rows be sealed because a checkpoint is due; ``False`` if only a flush can find the error.
-
-        This is cheaper than a flush, which waits until the pipeline is empty; then the pipeline waits for new rows.
-        """
-        if self._is_in_trouble or self._assignments.is_any_fenced:
-            return False
-        self._is_due = self._gathered_rows > 0 or self._buffer.rows > 0 or self._buffer.is_ahead
-        return True
-
-    def wait_for_room(self) -> bool:
-        """Wait a moment for the pipeline, because the buffer is full.
-
-        Returns:
-            Whether to go on; ``False`` if only a flush can find the error that keeps it full.
-        """
-        try:
-            return self._wait_for_room()
-        finally:
-            if self._observer is not None:
-                self._observer.waited()
-
-    def _wait_for_room(self) -> bool:
-        self._full_since = self._full_since or self._clock()
-        if self._is_in_trouble or self._clock() - self._full_since > self._timings.full_seconds:
-            return False
-        self._pipeline.wait_for_change(self._timings.look_seconds)
-        return True
-
     # --- inside -----------------------------------------------------------------------------------------------------
 
     @property
@@ -323,9 +266,6 @@ class LakeSink(BaseSink):
         while self._gathered and self._gathered[0][0] <= self._pipeline.closed_portion:
             self._gathered.popleft()
         return sum(records for _, records in self._gathered)
-
-    def _is_delivered(self, number: int) -> bool:
-        return self._pipeline.wait_delivered(number, 0.0) and not self._assignments.is_any_fenced
 
     @property
     def _is_in_trouble(self) -> bool:
@@ -340,20 +280,11 @@ class LakeSink(BaseSink):
         elif reason and self._gathered_rows:
             portion = Batch(self._last_portion + 1, reason)
         if reason:
-            self._is_due = False
             self._gathered.clear()
             self._gathering_since = self._clock()
         if portion:
             self._last_portion = portion.number
-            self._note_sealed(portion)
             self._pipeline.submit(portion)
-
-    def _note_sealed(self, portion: Batch) -> None:
-        """Keep the portion's ends; those of delivered ones become one, for nobody may take them for long."""
-        while len(self._sealed) > 1 and self._is_delivered(self._sealed[1][0]):
-            (_, first), (number, second) = self._sealed.popleft(), self._sealed.popleft()
-            self._sealed.appendleft((number, {**first, **second}))
-        self._sealed.append((portion.number, portion.ends))
 
 
 def _too_late() -> RetryableError:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from quixstreams import Application
 from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
 from quixstreams.state.exceptions import StateTransactionError
 
@@ -135,26 +134,6 @@ def test_a_failed_pipeline_ends_the_loop_at_the_next_turn(bench: Bench) -> None:
     with pytest.raises(FatalError, match="uploading s3://lake/x"):
         bench.turn()
     assert bench.turns == 0
-
-
-def test_what_is_in_the_lake_is_committed_though_a_later_batch_failed_for_good(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A start that fails at the same place again would write it once more each time."""
-    broken = FatalError("uploading s3://lake/x", "403", "Check the rights")
-    bench = Bench(monkeypatch, tmp_path, batch_size=1)
-    bench.assign()
-
-    def consume(*_: object) -> None:
-        bench.turn(record(0), record(1), record(2))
-        bench.pipeline.delivered, bench.pipeline.failure = 2, broken
-        bench.turn(record(3))
-
-    monkeypatch.setattr(Application, "_run_dataframe", consume)
-    with pytest.raises(FatalError, match="403"):
-        bench.application._run_dataframe()
-    assert bench.written == [0, 1, 2]
-    assert bench.commits == [{TP: 2}]
 
 
 def test_a_stop_before_the_loop_consumes_nothing(bench: Bench) -> None:

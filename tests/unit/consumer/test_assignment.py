@@ -28,7 +28,7 @@ def test_two_processes_have_different_tokens() -> None:
 def test_rows_that_come_late_are_within_the_offsets_of_their_batch() -> None:
     life = Assignment(TP, "token")
     life.rows += [row({}, 5), row({}, 6), row({}, 2)]
-    part, _, _, _ = life.seal()
+    part, _, _ = life.seal()
     assert (part.offsets.first, part.offsets.last) == (2, 6)
 
 

@@ -274,41 +274,6 @@ def test_under_load_batches_grow_instead_of_multiplying() -> None:
     assert len(bench.sealed) == 1
 
 
-def test_a_full_buffer_ends_no_batch() -> None:
-    """What fills it is in the pipeline; there is room again as soon as that is converted."""
-    bench = Bench(max_buffer_bytes=1_000)
-    bench.add(0)
-    bench.pipeline.held_bytes = 1_000
-    for is_idle in (False, True):
-        bench.pipeline.is_idle = is_idle
-        assert bench.sink.wait_for_room()
-    assert bench.sealed == []
-
-
-def test_a_full_buffer_is_waited_for_a_minute_each_time() -> None:
-    bench = Bench(max_buffer_bytes=1_000)
-    for _ in range(3):
-        bench.pipeline.held_bytes = 1_000
-        assert bench.sink.wait_for_room()
-        bench.clock.now += 59.0
-        assert bench.sink.wait_for_room()
-        bench.pipeline.held_bytes = 0
-        bench.sink.turn()
-        bench.clock.now += 100.0
-    bench.pipeline.held_bytes = 1_000
-    assert bench.sink.wait_for_room()
-    bench.clock.now += 61.0
-    assert not bench.sink.wait_for_room()
-
-
-def test_keys_and_headers_take_memory_too() -> None:
-    plain, heavy = Bench(), Bench()
-    plain.sink.add_messages(TP, [KafkaMessage(b"{}")])
-    heavy.sink.add_messages(TP, [KafkaMessage(b"{}", b"k" * 5_000, raw_headers=[("h", b"x" * 5_000)])])
-    assert plain.sink.room_for(2) - heavy.sink.room_for(2) > 0
-    assert heavy.sink._buffer.bytes - plain.sink._buffer.bytes > 10_000
-
-
 def test_the_key_of_a_message_that_is_kept_takes_memory_beside_that_of_its_row() -> None:
     plain, heavy = Bench(), Bench()
     for bench, key in ((plain, b"k"), (heavy, b"k" * 5_000)):
@@ -337,19 +302,6 @@ def test_an_eighth_of_the_buffer_is_a_portion_of_a_batch_even_if_the_writer_is_b
     assert not bench.sink.is_full
 
 
-def test_a_checkpoint_ends_a_batch_of_which_all_rows_are_in_the_pipeline() -> None:
-    bench = Bench(batch_size=1_000_000, max_buffer_bytes=1_000)
-    bench.add(0, value={"text": "x" * 200})
-    bench.sink.turn()
-    assert bench.pipeline.batches[0].reason is None
-    assert bench.sink.begin_checkpoint()
-    bench.sink.turn()
-    assert [(portion.reason, portion.records) for portion in bench.pipeline.batches] == [(None, 1), ("checkpoint", 0)]
-    assert bench.sink.begin_checkpoint()
-    bench.sink.turn()
-    assert len(bench.pipeline.batches) == 2, "a batch without rows needs no end"
-
-
 def test_rows_of_a_batch_that_the_pipeline_has_ended_count_no_more() -> None:
     bench = Bench(batch_size=3, max_buffer_bytes=8_000, gather_seconds=1.0, target_file_bytes=2**24)
     bench.add(0, 1, 2, value={"text": "x" * 500})
@@ -371,7 +323,6 @@ def test_a_flush_waits_for_the_portions_of_its_batch() -> None:
     bench.after(0.0, bench.pipeline.deliver_all)
     bench.sink.flush()
     assert [portion.reason for portion in bench.pipeline.batches] == [None, "checkpoint"]
-    assert bench.sink.take_delivered() == {TP: 0}
 
 
 def test_records_without_rows_are_in_the_next_portion_with_their_offset_alone() -> None:

@@ -115,11 +115,3 @@ def test_news_of_an_ended_assignment_say_nothing_about_the_present_one(bench: Be
     bench.sink.flush()
     bench.clock.advance(60)
     bench.sink.turn()
-
-
-def test_batches_do_not_count_as_delivered_once_rows_of_them_were_dropped(bench: Bench) -> None:
-    """Else a process that ends for another reason commits the offsets of the dropped rows."""
-    bench.consume(0, 1, 2)
-    bench.pipeline.deliver_all()
-    bench.assignments.fence(token(bench), FencedError(REASON))
-    assert bench.sink.take_delivered() == {}

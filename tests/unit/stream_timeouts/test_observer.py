@@ -35,7 +35,8 @@ class Bench(sink_bench.Bench):
         tracker = TimeoutTracker(
             timeout_ms=TIMEOUT * 1000, max_bytes=10**6, is_heard=lambda _: True, notify=self.told.append, clock=clock
         )
-        super().__init__(batch_size=10**6, clock=clock, observer=KeyObserver(tracker, self.raw_keys, self._count_turn))
+        self.observer = KeyObserver(tracker, self.raw_keys, self._count_turn)
+        super().__init__(batch_size=10**6, clock=clock, observer=self.observer)
 
     def _count_turn(self) -> None:
         self.turns += 1
@@ -68,9 +69,9 @@ def test_rows_keep_their_keys_awake(bench: Bench) -> None:
 
 
 def test_messages_keep_their_keys_awake(bench: Bench) -> None:
-    bench.sink.add_messages(TP, [KafkaMessage(b"{}", key, at) for at, key in enumerate([b"a", None, b"b", b"a"])])
+    bench.observer.messages_added(TP, [KafkaMessage(b"{}", key, at) for at, key in enumerate([b"a", None, b"b", b"a"])])
     bench.listen(6)
-    bench.sink.add_messages(TP, [KafkaMessage(b"{}", b"b", 9)])
+    bench.observer.messages_added(TP, [KafkaMessage(b"{}", b"b", 9)])
     bench.listen(6)
     assert bench.told == [b"a"]
 
@@ -168,7 +169,7 @@ def test_waiting_for_room_does_not_count(bench: Bench) -> None:
     bench.row(b"a")
     bench.listen(9)
     for _ in range(100):
-        bench.sink.wait_for_room()
+        bench.observer.waited()
     bench.clock.advance(0.5)
     bench.sink.turn()
     assert bench.told == []
