@@ -8,7 +8,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
@@ -179,31 +179,6 @@ def test_columns_keep_their_types_and_values(writer: SparkWriter, tmp_path: Path
     assert types == {name: str(column.type).replace("item:", "element:") for name, column in TYPED.items()}
     for name in TYPED:  # as text, for NaN is not equal to itself
         assert repr(stored[name].to_pylist()) == repr(table[name].to_pylist()), name
-
-
-def test_types_that_spark_has_not_become_the_next_wider_one(writer: SparkWriter, tmp_path: Path) -> None:
-    moment = MOMENT.replace(microsecond=123000)
-    table = pa.table(
-        {
-            "millis": pa.array([moment], pa.timestamp("ms", "UTC")),
-            "unsigned": pa.array([2**64 - 1], pa.uint64()),
-            "duration": pa.array([timedelta(days=1)], pa.duration("us")),
-            "nested": pa.array([{"unsigned": [5]}], pa.struct([("unsigned", pa.list_(pa.uint64()))])),
-            "zoned": pa.array([MOMENT.astimezone(timezone(timedelta(hours=2)))]),
-        }
-    )
-
-    [file] = _write(writer, tmp_path, table)
-
-    assert _read(file).to_pylist() == [
-        {
-            "millis": moment,
-            "unsigned": 2**64 - 1,
-            "duration": 86_400_000_000,
-            "nested": {"unsigned": [5]},
-            "zoned": MOMENT,
-        }
-    ]
 
 
 NAMES = (
@@ -474,12 +449,6 @@ def test_java_gets_no_secret(shown_java: tuple[dict[str, str], BaseProcess]) -> 
     assert not [name for name in SECRETS if name in seen["environment"]]
     assert "secret" not in seen["command"].lower()
     assert seen["ours"] == "set()", "PySpark's secret for the gateway does not stay in our environment"
-
-
-def test_hadoop_does_not_ask_the_system_for_our_name(shown_java: tuple[dict[str, str], BaseProcess]) -> None:
-    """It fails where the number of the user has no name, as with ``docker run --user 54321``."""
-    seen, _ = shown_java
-    assert seen["user"] == "connector (auth:SIMPLE)"
 
 
 def test_nobody_without_the_secret_gets_an_answer_at_any_port(shown_java: tuple[dict[str, str], BaseProcess]) -> None:

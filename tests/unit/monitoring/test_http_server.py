@@ -4,7 +4,6 @@ import select
 import socket
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPResponse
 
@@ -109,38 +108,6 @@ def test_every_answer_forbids_what_a_browser_might_do_with_it(connection: HTTPCo
         assert answer.headers["Server"].strip() == "lake-sink"  # and no version
 
 
-def test_the_body_of_a_request_is_not_taken_for_another_request(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
-        smuggled = b"GET /sick HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        head = f"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(smuggled)}\r\n\r\n"
-        client.sendall(head.encode() + smuggled)
-        answer = client.makefile("rb").read()
-    assert answer.count(b"HTTP/1.1 ") == 1
-
-
-@pytest.mark.parametrize(
-    "request_line",
-    [
-        b"GARBAGE\r\n\r\n",
-        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 10_000,
-    ],
-    ids=["no request", "a long line", "many lines"],
-)
-def test_what_is_no_request_is_refused(port: int, request_line: bytes) -> None:
-    client = socket.create_connection(("127.0.0.1", port), timeout=10)
-    with client, suppress(ConnectionError):  # it was closed before all was sent
-        client.sendall(request_line)
-        assert b" 200 " not in client.makefile("rb").read()
-    assert status(port) == 200
-
-
-def test_many_clients_at_once_are_all_served(port: int) -> None:
-    with ThreadPoolExecutor(100, "client") as clients:
-        codes = list(clients.map(lambda _: status(port), range(300)))
-    assert codes == [200] * 300
-
-
 @pytest.mark.parametrize(
     "said",
     [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n"],
@@ -170,17 +137,6 @@ def is_closed(client: socket.socket) -> bool:
     except ConnectionError:
         pass
     return True
-
-
-def test_probes_are_answered_while_hundreds_of_clients_trickle(port: int) -> None:
-    with ExitStack() as slow:
-        address = ("127.0.0.1", port)
-        clients = [slow.enter_context(socket.create_connection(address, timeout=20)) for _ in range(400)]
-        for byte in b"GET / HTTP/1.1\r\n":
-            for client in clients:
-                with suppress(ConnectionError):  # it had to give way
-                    client.send(bytes([byte]))
-            assert status(port) == 200
 
 
 def test_a_probe_is_answered_beside_clients_that_send_many_requests_and_read_no_answer(port: int) -> None:
