@@ -57,7 +57,6 @@ SLOW: Mapping[str, Sequence[str]] = {
     ),
     "hundreds of megabytes, or minutes of Java": (
         "tests/e2e/test_hostile_topic.py",
-        "tests/e2e/test_audit_of_a_table.py",
         "tests/integration/test_big_records.py",
         "tests/integration/test_dictionaries.py",
         "tests/faults/test_full_disk.py::test_a_disk_that_fills_up_amid",

@@ -20,7 +20,6 @@ from app.table.schema import TableSchema
 from dev.minio import LocalMinio
 from dev.reading_spark import reading_spark
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.services.minio_rights import restricted_keys
 from tests.services.spark import kept_variables
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
@@ -163,25 +162,6 @@ def test_old_files_get_the_table_s_types_and_all_else_stays(lake: Bucket, spark:
 
     assert lake.rewrite() == [f"nothing to do: the schema of each of 4 files in s3://{lake.name}/{ROOT} is the table's"]
     assert lake.versions() == after
-
-
-def test_listing_reading_and_writing_are_the_rights_it_needs(lake: Bucket) -> None:
-    lake.put_schema(TABLE)
-    key = lake.put("year=2024/month=05/data_a.parquet", old_file(0))
-    rights = {
-        "Effect": "Allow",
-        "Action": ["s3:ListBucket", "s3:GetObject", "s3:PutObject"],
-        "Resource": [f"arn:aws:s3:::{lake.name}", f"arn:aws:s3:::{lake.name}/data/*"],
-    }
-    keys = restricted_keys(lake.server, {"Version": "2012-10-17", "Statement": [rights]})
-
-    lake.rewrite(
-        AWS_ACCESS_KEY_ID=keys["access_key"],
-        AWS_SECRET_ACCESS_KEY=keys["secret_key"],
-        AWS_SESSION_TOKEN=keys["session_token"],
-    )
-
-    assert lake.read(key)["v"].type == pa.float64()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)])

@@ -359,11 +359,11 @@ def test_a_lost_java_process_is_told_once_and_every_later_write_fails_at_once(
     process = context.Process(target=_lose_java, args=(tmp_path, how, told))
     process.start()
     try:
-        (_, first), (_, second), lost, alive = (told.get(timeout=120) for _ in range(4))
+        (_, first), (_, second), lost, alive = (told.get(timeout=300) for _ in range(4))
         assert cause in str(first)
         assert (second, lost, alive) == (first, ("lost", str(first)), ("alive", False))
     finally:
-        process.join(30)
+        process.join(120)
         process.kill()
     assert process.exitcode == 0
 
@@ -397,9 +397,9 @@ def test_a_java_that_is_killed_at_the_start_may_start_the_next_time(
     process = context.Process(target=_start_with_a_java_that_dies, args=(tmp_path, by, told))
     process.start()
     try:
-        found, message = told.get(timeout=120)
+        found, message = told.get(timeout=300)
     finally:
-        process.join(30)
+        process.join(120)
         process.kill()
     assert found == kind
     assert cause in message
@@ -425,7 +425,7 @@ def _show_java(scratch: Path, seen: "Queue[dict[str, str]]", done: "Queue[None]"
             "user": str(SparkContext._jvm.org.apache.hadoop.security.UserGroupInformation.getLoginUser()),  # type: ignore[union-attr]
         }
     )
-    done.get(timeout=120)
+    done.get(timeout=600)
 
 
 @pytest.fixture(scope="module")
@@ -458,7 +458,7 @@ def test_nobody_without_the_secret_gets_an_answer_at_any_port(shown_java: tuple[
     assert int(seen["gateway"]) in [port for _, port in listening]
     assert {address for address, _ in listening} == {"127.0.0.1"}
     for _, port in listening:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as stranger:
             if port == int(seen["gateway"]):
                 stranger.sendall(b"c\nz:java.lang.System\ngetProperty\nsuser.home\ne\n")
                 assert b"Authentication error" in stranger.recv(1000)

@@ -37,7 +37,7 @@ def broken() -> Response:
 
 @pytest.fixture
 def connection(port: int) -> Iterator[HTTPConnection]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     yield connection
     connection.close()
 
@@ -49,7 +49,7 @@ def ask(connection: HTTPConnection, method: str, path: str, **headers: str) -> t
 
 
 def status(port: int, path: str = "/") -> int:
-    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         return ask(connection, "GET", path)[0].status
     finally:
@@ -94,7 +94,7 @@ def test_the_probes_answer_whatever_the_host(connection: HTTPConnection) -> None
 
 
 def test_a_request_may_name_no_host(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         assert client.makefile("rb").readline().split()[1] == b"200"
 
@@ -143,14 +143,14 @@ def test_a_probe_is_answered_beside_clients_that_send_many_requests_and_read_no_
     requests = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50
     with ExitStack() as clients:
         for _ in range(300):
-            client = clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             client.sendall(requests)
         assert status(port, "/alive") == 200
 
 
 def test_a_request_has_its_time_as_a_whole(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     monkeypatch.setattr(http_server, "_PATIENCE_SECONDS", 0.2)
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client, suppress(ConnectionError):
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client, suppress(ConnectionError):
         client.sendall(b"GET / HTTP/1.1\r\n")
         for _ in range(1_000):
             if select.select([client], [], [], 0.01)[0]:  # the server has ended it
@@ -161,7 +161,7 @@ def test_a_request_has_its_time_as_a_whole(monkeypatch: pytest.MonkeyPatch, port
 
 def test_an_answer_has_its_time_as_a_whole(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
     monkeypatch.setattr(http_server, "_PATIENCE_SECONDS", 0.2)
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(b"GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n")
         size = 0
         with suppress(ConnectionError):
@@ -206,7 +206,7 @@ def knows_ipv6() -> bool:
 def test_other_interfaces(host: str, asked: str) -> None:
     listener = listen(host, 0)
     serve(listener, {"/": lambda: PlainTextResponse("here")}, {}, AllowedHosts())
-    connection = HTTPConnection(asked, listener.getsockname()[1], timeout=20)
+    connection = HTTPConnection(asked, listener.getsockname()[1], timeout=60)
     assert ask(connection, "GET", "/")[1] == b"here"
     assert ask(connection, "GET", "/", Host="evil.example")[0].status == 421, "it comes in on the loopback"
     connection.close()
