@@ -3,7 +3,6 @@
 import signal
 import tempfile
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -98,15 +97,6 @@ def pytest_report_header(config: pytest.Config) -> str:
     # MinIO's images are no longer published: stores run natively either way
     stores = "S3 from MinIO, Google Cloud Storage from fake-gcs-server, Azure from Azurite (native processes)"
     return f"services: Kafka {KAFKA_VERSION} ({how}), {stores}"
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    ended = (report for report in terminalreporter.getreports("") if report.when == "teardown")
-    noted = (pair for report in ended for pair in report.user_properties)
-    tried = sum((Counter({what: count}) for what, count in noted if what.startswith("parity ")), Counter[str]())
-    if tried:
-        cases, records = tried["parity cases"], tried["parity records"]
-        terminalreporter.write_line(f"parity: {cases:,} cases with {records:,} records through both sinks")
 
 
 @pytest.fixture(autouse=True)

@@ -15,16 +15,13 @@ import pytest
 
 TARGETS = ("unit", "standard", "slow", "alone")
 
-UNIT = ("tests/unit/", "tests/bench/", "tests/dev/", "tests/documents/", "tests/fakes/", "tests/model/")
+UNIT = ("tests/unit/", "tests/bench/", "tests/dev/", "tests/documents/", "tests/model/")
 
 # By the reason why they are slow, or why the others are enough for every day.
 SLOW: Mapping[str, Sequence[str]] = {
     "builds an image and runs it": ("tests/container/",),
     "hundreds of batches through this sink and through the one that quixstreams ships": ("tests/parity/",),
-    "needs a browser": (
-        "tests/e2e/test_status_page_in_browser.py",
-        "tests/integration/test_status_page_states.py",
-    ),
+    "needs a browser": ("tests/integration/test_status_page_states.py",),
     "downloads and runs a peer of the benchmark": ("tests/integration/test_bench_iceberg.py",),
     "kills members for minutes": ("tests/faults/test_crash_loop.py",),
     "waits in real time; the store is away every day": (
@@ -42,14 +39,10 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_every_row.py::test_every_row_arrives_once[100000-130000-3]",
     ),
     "the checks of the command one by one; all of them together are for every day": (
-        "tests/e2e/test_check.py::test_a_missing_bucket_that_may_be_created",
         "tests/e2e/test_check.py::test_in_a_folder",
-        "tests/e2e/test_check.py::test_partition_columns_that_are_likely",
         "tests/e2e/test_check.py::test_what_transform_builds",
         "tests/e2e/test_check.py::test_nobody_is_there",
-        "tests/e2e/test_check.py::test_a_table_in_another_bucket",
         "tests/e2e/test_check.py::test_a_type_that_contradicts",
-        "tests/e2e/test_check.py::test_rights_that_the_keys_lack",
         "tests/e2e/test_check.py::test_the_table_lies_where",
         "tests/e2e/test_check.py::test_a_wrong_login",
     ),
@@ -64,7 +57,6 @@ SLOW: Mapping[str, Sequence[str]] = {
     ),
     "hundreds of megabytes, or minutes of Java": (
         "tests/e2e/test_hostile_topic.py",
-        "tests/e2e/test_audit_of_a_table.py",
         "tests/integration/test_big_records.py",
         "tests/integration/test_dictionaries.py",
         "tests/faults/test_full_disk.py::test_a_disk_that_fills_up_amid",

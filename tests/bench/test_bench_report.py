@@ -1,7 +1,5 @@
 """The benchmark's report: what it says must follow from the runs, and what was not measured must not look measured."""
 
-import json
-import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,11 +7,10 @@ import pytest
 
 from bench.bars import COLD, CPU, WARM, Verdict, verdicts
 from bench.laps import Lap
-from bench.report import Report, as_markdown, as_picture
+from bench.report import Report, as_markdown
 from bench.run import Run
-from bench.sinks import CONNECTOR, all_sinks
+from bench.sinks import all_sinks
 
-SVG = "{http://www.w3.org/2000/svg}"
 RUN = Run(
     messages=2_000_000,
     cold_seconds=20.0,
@@ -98,50 +95,3 @@ def test_what_was_not_measured_has_no_ratio(runs: dict[str, Sequence[Run]]) -> N
     verdict = _verdict([_lap(5_000_000, connector=[RUN], **runs)], "iceberg-2", WARM)
 
     assert (verdict.ratio, verdict.reached) == (None, None)
-
-
-def test_the_report_shows_every_lap_and_ratio() -> None:
-    text = as_markdown(_report(_lap(2_000_000, connector=[RUN], dependency_1000=[_slower(5)])))
-
-    lines = {" ".join(line.replace("|", " ").split()) for line in text.splitlines()}
-    assert "## 2,000,000 messages" in lines
-    assert "**this connector** 100,000 200,000 15.0 8.0 1,200 4.0 64 48.0" in lines
-    beside = "2,000,000 msg/s cold 100,000"
-    assert f"QuixTSDataLakeSink, 1,000 a batch {beside} 20,000 **5.00** 6.0 **no**" in lines
-    assert "iceberg-2 2,000,000 msg/s warm 200,000 - - 1.6 not measured" in lines
-
-
-def test_a_sink_that_was_not_run_is_named_with_its_reason_and_without_figures() -> None:
-    reason = "the jars could not be downloaded.\nA long story"
-    report = _report(_lap(2_000_000, connector=[RUN]), not_run={"Kafka Connect, Iceberg sink, 1 task": reason})
-
-    text = as_markdown(report)
-
-    assert "- Kafka Connect, Iceberg sink, 1 task: the jars could not be downloaded." in text
-    assert "A long story" not in text
-    assert "Kafka Connect" not in as_picture(report)
-
-
-def test_the_data_are_json_with_every_run() -> None:
-    data = json.loads(json.dumps(_report(_lap(2_000_000, connector=[RUN, RUN])).as_data()))
-
-    runs = data["laps"][0]["runs"][CONNECTOR]
-    assert [run["cold_rate"] for run in runs] == [100_000.0, 100_000.0]
-    assert data["settings"][CONNECTOR] == "`BATCH_SIZE=1000`, `COMMIT_INTERVAL=5`"
-    assert {bar["ratio"] for bar in data["bars"]} == {None}
-
-
-def test_the_picture_has_the_fastest_sink_first_and_bars_to_scale() -> None:
-    lap = _lap(2_000_000, connector=[_slower(2)], iceberg_2=[RUN], iceberg_1=[replace(RUN, warm_rate=None)])
-    drawing = ET.fromstring(as_picture(_report(lap)))  # noqa: S314 - our own
-
-    texts = [text.text for text in drawing.iter(f"{SVG}text")]
-    assert texts[0] == "Messages per second, 2,000,000 messages of 182 bytes"
-    ours = texts.index("this connector")
-    assert texts.index("Kafka Connect, Iceberg sink, 2 tasks") < ours
-    assert texts[ours + 1 : ours + 3] == ["50,000", "100,000"]
-    assert texts[texts.index("Kafka Connect, Iceberg sink, 1 task") + 2] == "not measured"
-    widths = {
-        rect.get("class", ""): float(rect.get("width", 0)) for rect in drawing.iter(f"{SVG}rect") if rect.get("y")
-    }
-    assert widths["warm ours"] == pytest.approx(2 * widths["cold ours"], abs=0.2)

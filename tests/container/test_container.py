@@ -127,17 +127,6 @@ def test_sigterm_ends_it_while_it_still_waits_for_kafka(image: Image, s3_server:
         assert sink.stop() == 0, sink.log()
 
 
-def test_wrong_settings_end_it_with_code_2_and_a_list_of_all_of_them(image: Image) -> None:
-    settings = {"S3_BUCKET": "", "BATCH_SIZE": "many", "AUTO_OFFSET_RESET": "middle", "AWS_SECRET_ACCESS_KEY": "hush"}
-    with Container(image, settings) as sink:
-        assert sink.wait() == 2
-        log = sink.log()
-    for variable in ("S3_BUCKET", "BATCH_SIZE", "AUTO_OFFSET_RESET"):
-        assert variable in log
-    assert "Traceback" not in log
-    assert "hush" not in log
-
-
 @pytest.mark.parametrize(("port", "code"), [("0", 0), ("", 1), ("18099", 1)])
 def test_the_health_check_fails_where_nobody_answers_unless_the_server_is_off(
     image: Image, port: str, code: int

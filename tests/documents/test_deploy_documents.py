@@ -114,19 +114,6 @@ def test_the_probes_ask_the_port_that_is_served() -> None:
         assert CONTAINER[probe]["httpGet"]["port"] == port["name"]
 
 
-@pytest.mark.parametrize(
-    ("path", "is_served"),
-    [
-        (CONTAINER["livenessProbe"]["httpGet"]["path"], "/health/live"),
-        (CONTAINER["readinessProbe"]["httpGet"]["path"], "/health/ready"),
-        (POD["metadata"]["annotations"]["prometheus.io/path"], "/metrics"),
-    ],
-)
-def test_the_paths_that_are_asked_are_documented(path: str, is_served: str) -> None:
-    assert path == is_served
-    assert f"| `{path}` |" in (REPO / "docs" / "operations.md").read_text()
-
-
 def test_memory_is_told_to_the_connector_and_is_enough() -> None:
     [told] = [one["valueFrom"] for one in CONTAINER["env"] if one["name"] == "Quix__Deployment__Limits__Memory"]
     assert told == {"resourceFieldRef": {"containerName": "sink", "resource": "limits.memory", "divisor": "1Mi"}}

@@ -1,7 +1,6 @@
 """The README and the pages of ``docs/``: commands that work, links that lead somewhere, a complete index."""
 
 import argparse
-import os
 import re
 import shlex
 import subprocess
@@ -205,11 +204,6 @@ def test_every_command_works(line: Line, monkeypatch: pytest.MonkeyPatch) -> Non
             assert [known for known in ELSEWHERE if tuple(words[: len(known)]) == known], "nothing checks this command"
 
 
-@pytest.mark.parametrize("known", ELSEWHERE, ids=" ".join)
-def test_what_nothing_runs_is_still_in_a_page(known: tuple[str, ...]) -> None:
-    assert [line for line in IN_BLOCKS if tuple(line.words[: len(known)]) == known]
-
-
 @pytest.mark.parametrize("line", IN_BLOCKS, ids=lambda line: f"{name(line.page)}: {line.text}")
 def test_every_file_of_a_command_exists(line: Line) -> None:
     named = [word for word in line.words if re.search(r"\.(ya?ml|json|example)$", word)]
@@ -270,47 +264,6 @@ def test_every_metric_has_a_row() -> None:
 def test_every_operation_that_is_tried_again_has_a_row() -> None:
     cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))
     assert sorted(re.findall(r"`([a-z]+)`", cells)) == sorted(OPERATIONS)
-
-
-def served_metrics() -> set[str]:
-    """The names of all samples of a connector whose Java runs, as a scraper sees them."""
-    metrics = Metrics()
-    partition = TopicPartition("sensors", 0)
-    metrics.begins(partition, 0)
-    metrics.reaches({partition: 1})
-    identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True)
-    live = Live(commit_due_in=1.0, java_pid=os.getpid())
-    text = Exposition(lambda: identity, metrics, lambda: live).text().decode()
-    return set(re.findall(r"^(\w+)[{ ]", text, re.MULTILINE))
-
-
-def metrics_of(expr: str) -> set[str]:
-    """The names of the metrics in an expression of PromQL."""
-    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", " ", expr)
-    bare = re.sub(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", bare)
-    words = set(re.findall(r"(?<![\w:])[a-zA-Z_][\w:]*(?![\w:]*\s*\()", bare))
-    aggregations = {"sum", "max", "min", "count", "group"}  # followed by their labels, not by a bracket
-    return words - aggregations - {"and", "or", "unless", "bool", "offset"}
-
-
-def test_the_alerts_name_metrics_that_the_connector_exports() -> None:
-    rules = [rule for group in yaml.safe_load((DOCS / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
-    recorded = {rule["record"] for rule in rules if "record" in rule}
-    named = set().union(*(metrics_of(rule["expr"]) for rule in rules))
-    assert recorded <= named
-    assert named - recorded - {"up"} <= served_metrics()  # Prometheus makes that one
-
-
-@pytest.mark.parametrize(
-    ("expr", "named"),
-    [
-        ('max by (job) (a_b{state=~"x|y"}) == 1 unless on (job) c:d:sum > 0', {"a_b", "c:d:sum"}),
-        ("increase(a[1h]) + rate (b[5m]) > 5", {"a", "b"}),
-        ("time() - a * on (job) group_left (table) b and c", {"a", "b", "c"}),
-    ],
-)
-def test_the_metrics_of_an_expression_are_found(expr: str, named: set[str]) -> None:
-    assert metrics_of(expr) == named
 
 
 def test_every_alert_has_a_row() -> None:

@@ -17,10 +17,10 @@ class Auditor:
         blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
         self._environment = {**os.environ, **blank, **settings}
 
-    def text(self, *arguments: str) -> tuple[int, str]:
-        """The exit code and the answer."""
+    def json(self) -> tuple[int, list[dict[str, Any]]]:
+        """The exit code and what is told of each topic-partition."""
         ended = subprocess.run(
-            [sys.executable, str(REPO / "main.py"), "audit", *arguments],
+            [sys.executable, str(REPO / "main.py"), "audit", "--json"],
             env=self._environment,
             capture_output=True,
             text=True,
@@ -28,9 +28,4 @@ class Auditor:
             check=False,
         )
         assert ended.stderr == "", ended.stderr
-        return ended.returncode, ended.stdout
-
-    def json(self, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
-        """The exit code and what is told of each topic-partition."""
-        code, answer = self.text("--json", *arguments)
-        return code, json.loads(answer)["partitions"]
+        return ended.returncode, json.loads(ended.stdout)["partitions"]

@@ -1,11 +1,9 @@
 """Records that cannot become rows: beside the lake in the dead letter, or the end of the process, as the user wants."""
 
-from pathlib import Path
-
 from dev.broker import Bytes
 from tests.e2e.lake import Lake, Tally
 from tests.e2e.records import records
-from tests.e2e.scenario import Scenario, customised
+from tests.e2e.scenario import Scenario
 
 GOOD = 500
 
@@ -61,18 +59,3 @@ def test_a_bad_record_stops_the_connector_where_the_user_wants_it(scenario: Scen
         assert "Traceback" not in connector.log
         assert scenario.lake.tally_by_duckdb() == Tally.of(range(GOOD))
         assert scenario.committed() == [GOOD]
-
-
-def test_a_transform_that_fails_names_the_record(scenario: Scenario, tmp_path: Path) -> None:
-    failing = "def transform(sdf):\n    return sdf.apply(lambda value: {**value, 'ratio': 1 / (value['n'] - 500)})\n"
-    scenario.produce(records(GOOD + 10))
-    connector = scenario.connector(root=customised(tmp_path / "tree", failing), ON_BAD_RECORD="fail")
-
-    assert connector.wait() == 1
-
-    [error] = [line for line in connector.complaints() if " ERROR " in line]
-    assert f"{scenario.topic}[0] at offset {GOOD}: " in error
-    assert "transform() raised ZeroDivisionError" in error
-    assert "app/transform.py" in error
-    assert scenario.lake.tally_by_duckdb() == Tally.of(range(GOOD))
-    assert scenario.committed() == [GOOD]

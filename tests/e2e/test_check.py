@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,10 +22,8 @@ from tests.e2e.connector import REPO
 from tests.e2e.scenario import Scenario, customised, s3_store
 from tests.fakes.catalog_contract import Table
 from tests.fakes.catalog_server import CatalogServer
-from tests.services.minio_rights import restricted_keys
 
 SECRET = "do-not-show-me"
-POLICY = REPO / "docs/deploy/iam-policy.json"
 _LINE = re.compile(r"^(ok|FAIL|--) +(\w+) +(.*)$", re.MULTILINE)
 
 
@@ -236,43 +233,6 @@ def test_a_wrong_login_a_missing_bucket_and_no_java(check: Checker, s3_server: L
     assert bucket not in [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
 
 
-def test_a_missing_bucket_that_may_be_created_is_tried_out_like_any_other(
-    check: Checker, s3_server: LocalMinio
-) -> None:
-    bucket = f"missing-{uuid.uuid4().hex[:8]}"
-    checked = check("--without", "spark", S3_BUCKET=bucket, CREATE_BUCKET="true", HIVE_COLUMNS="place,day")
-
-    assert checked.code == 0, checked.output
-    assert "HIVE_COLUMNS" not in checked.output
-    assert checked.told["store"][0] == checked.told["table"][0] == "ok"
-    assert bucket in [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
-
-
-def test_partition_columns_that_are_likely_mistakes_are_told(check: Checker) -> None:
-    checked = check("--without", "spark", HIVE_COLUMNS="place,Year,meta.region")
-
-    assert checked.code == 0, checked.output
-    assert checked.output.count("HIVE_COLUMNS: ") == 2
-    assert "Did you mean year?" in checked.output
-    assert 'sdf["region"] = sdf["meta"]["region"]' in checked.output
-
-
-@pytest.mark.parametrize("missing", ["s3:PutObject", "s3:DeleteObject"])
-def test_rights_that_the_keys_lack(check: Checker, s3_server: LocalMinio, bucket: str, missing: str) -> None:
-    policy: dict[str, Any] = json.loads(POLICY.read_text().replace("my-lake", bucket))
-    for statement in policy["Statement"]:
-        statement["Action"] = [action for action in statement["Action"] if action != missing]
-    keys = restricted_keys(s3_server, policy)
-    failure = check(
-        AWS_ACCESS_KEY_ID=keys["access_key"],
-        AWS_SECRET_ACCESS_KEY=keys["secret_key"],
-        AWS_SESSION_TOKEN=keys["session_token"],
-    ).failures("store")["store"]
-
-    assert "/_check-" in failure
-    assert f"Allow {missing} on arn:aws:s3:::{bucket}" in failure
-
-
 def test_the_table_lies_where_the_catalog_has_it(
     check: Checker, catalog: CatalogServer, scenario: Scenario, s3_server: LocalMinio, bucket: str
 ) -> None:
@@ -294,20 +254,3 @@ def test_a_type_that_contradicts_the_table_and_silence_that_nobody_would_hear_of
 
     assert "column 'speed' is string in the table and double in COLUMN_TYPES" in failures["table"]
     assert "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py" in failures["silence"]
-
-
-def test_a_table_in_another_bucket(check: Checker, catalog: CatalogServer, scenario: Scenario, bucket: str) -> None:
-    catalog.tables[f"default.{scenario.topic}"] = Table("s3://another/place", [], {})
-    checked = check()
-
-    failure = checked.failures("catalog")["catalog"]
-    assert f"the catalog has it at s3://another/place, which is not in s3://{bucket}" in failure
-    assert checked.told["table"] == ("--", f"{scenario.topic}  skipped: needs the catalog")
-
-
-def test_wrong_settings_are_still_code_2(check: Checker) -> None:
-    checked = check(BATCH_SIZE="many")
-
-    assert checked.code == 2
-    assert "BATCH_SIZE" in checked.output
-    assert checked.told == {}

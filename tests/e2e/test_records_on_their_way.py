@@ -85,19 +85,6 @@ def test_keys_of_any_type_and_records_of_any_shape(scenario: Scenario, tmp_path:
     assert all("year" not in row for row in rows.values())
 
 
-def test_values_as_text_become_columns_in_a_transform(scenario: Scenario, tmp_path: Path) -> None:
-    root = customised(
-        tmp_path / "tree", "def transform(sdf):\n    return sdf.apply(lambda text: {'text': text, 'size': len(text)})\n"
-    )
-    scenario.produce((b"\x00\xff", f"line {n}", None, 0) for n in range(100))
-    connector = scenario.connector(root=root, KAFKA_VALUE_DESERIALIZER="str", KAFKA_KEY_DESERIALIZER="bytes")
-    scenario.wait_until_committed(100, by=connector)
-    assert connector.stop() == 0
-
-    rows = scenario.lake.query("SELECT text, size, __key FROM {source} ORDER BY text")
-    assert rows == sorted((f"line {n}", len(f"line {n}"), b"\x00\xff") for n in range(100))
-
-
 def test_a_batch_may_be_larger_than_the_buffer(scenario: Scenario) -> None:
     rows = 100_000
     scenario.produce(records(rows))

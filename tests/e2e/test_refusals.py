@@ -2,7 +2,6 @@
 
 import re
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,15 +11,8 @@ import pytest
 from dev.minio import LocalMinio
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.scenario import Scenario, s3_store
-from tests.fakes.catalog_server import CatalogServer
 
 SECRET = "do-not-show-me"
-
-
-@pytest.fixture
-def catalog() -> Iterator[CatalogServer]:
-    with CatalogServer() as server:
-        yield server
 
 
 def _refusal(connector: ConnectorProcess, exit_code: int) -> str:
@@ -91,22 +83,3 @@ def test_a_missing_bucket_is_created_only_if_a_setting_says_so(
 
     found = [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
     assert (bucket in found) == create
-
-
-def test_wrong_keys_of_the_store(scenario: Scenario, s3_server: LocalMinio, bucket: str) -> None:
-    store = s3_store(s3_server, bucket)
-
-    message = _refusal(scenario.connector(store, AWS_SECRET_ACCESS_KEY=SECRET), exit_code=1)
-
-    assert f"s3://{bucket}" in message
-    assert "AWS_SECRET_ACCESS_KEY" in message
-    assert s3_server.access_key not in message
-
-
-def test_a_port_that_is_taken(scenario: Scenario, catalog: CatalogServer) -> None:
-    port = catalog.url.rpartition(":")[2].partition("/")[0]
-
-    message = _refusal(scenario.connector(HTTP_PORT=port), exit_code=2)
-
-    assert message.startswith(f"opening HTTP_PORT={port} on HTTP_HOST=127.0.0.1: ")
-    assert "Choose another port" in message

@@ -1,10 +1,9 @@
-"""Keys that fall silent, told by the real process: on a topic, and to a function of the user's."""
+"""Keys that fall silent, told by the real process on a topic."""
 
 import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,19 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dev.broker import QUIET
 from tests.e2e.connector import PATIENCE
-from tests.e2e.scenario import Scenario, customised
-
-CUSTOMISED = """
-import logging
-
-
-def transform(sdf):
-    return sdf.apply(lambda value: value | {"seen": True})
-
-
-def on_stream_timeout(key):
-    logging.getLogger(__name__).warning("%s does not send any more", key.decode())
-"""
+from tests.e2e.scenario import Scenario
 
 
 @pytest.fixture
@@ -60,12 +47,3 @@ def test_an_event_for_each_silence_of_a_key(scenario: Scenario, events: Consumer
     assert events.poll(1) is None
     assert connector.log.count("Stream 'sensor-a' timed out (silence ") == 2
     assert not connector.complaints()
-
-
-def test_the_function_of_a_customised_connector(scenario: Scenario, tmp_path: Path) -> None:
-    root = customised(tmp_path / "customised", CUSTOMISED)
-    connector = scenario.connector(root=root, STREAM_TIMEOUT_MS="1500")
-    connector.wait_until_ready()
-    scenario.produce([("sensor-a", '{"n": 1}', None, None)])
-    connector.wait_for_log(r"WARNING app\.transform: sensor-a does not send any more")
-    assert connector.stop() == 0

@@ -66,43 +66,13 @@ def case(make: Callable[[], Case]) -> Callable[[], Case]:
 
 
 @case
-def a_commit_each_interval() -> Case:
-    return Case(World(replica()))
-
-
-@case
 def a_commit_each_hour() -> Case:
     return Case(World(replica(interval=HOUR), every=60), end=4 * HOUR)
 
 
 @case
-def an_idle_topic() -> Case:
-    return Case(World(replica("a", Partition(rate=0)), every=60), end=4 * HOUR)
-
-
-@case
 def an_idle_topic_after_a_transaction() -> Case:
     return Case(World(replica("a", Partition(rate=0, end=1_001)), every=60), end=4 * HOUR)
-
-
-@case
-def records_after_hours_of_silence_and_a_commit_each_hour() -> Case:
-    partition = Partition(rate=0)
-    world = World(replica("a", partition, interval=HOUR), every=60)
-
-    def produce() -> None:
-        partition.end += 5
-
-    world.at(5 * HOUR + MINUTE, produce)
-    return Case(world, end=7 * HOUR)
-
-
-@case
-def a_start_of_half_a_minute() -> Case:
-    one = replica(state="starting")
-    world = World(one)
-    world.at(30, one.begin_consuming)
-    return Case(world)
 
 
 @case
@@ -155,16 +125,6 @@ def a_spare_replica_that_gets_a_partition_after_hours() -> Case:
 @case
 def a_backlog_that_shrinks() -> Case:
     return Case(World(replica("a", Partition(end=50_000_000, rate=100), most=3_000), every=60), end=4 * HOUR)
-
-
-@case
-def records_of_last_year() -> Case:
-    return Case(World(replica("a", Partition(age=365 * 24 * HOUR)), every=60), end=4 * HOUR)
-
-
-@case
-def a_spare_replica() -> Case:
-    return Case(World(replica("a"), replica_without_partitions("b")))
 
 
 @case
@@ -245,19 +205,6 @@ def one_of_three_replicas_hangs() -> Case:
 
 
 @case
-def one_of_two_deployments_in_a_job_hangs() -> Case:
-    stuck = replica("a")
-    world = World(stuck, replica("b", group="orders", table=OTHER_TABLE))
-    world.at(10 * MINUTE, turned(stuck, is_hung=True))
-    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkStuck": ["a"]})
-
-
-@case
-def a_connector_that_never_committed() -> Case:
-    return Case(World(replica("a", is_hung=True), replica("b")), breaks=0, fires={"LakeSinkStuck": ["a"]})
-
-
-@case
 def a_connector_that_never_committed_what_was_there_before() -> Case:
     waiting = Partition(rate=0, end=2_000)
     return Case(World(replica("a", waiting, is_hung=True)), breaks=0, fires={"LakeSinkStuck": ["a"]})
@@ -269,14 +216,6 @@ def a_commit_each_hour_that_does_not_come() -> Case:
     world = World(one, every=60)
     world.at(2 * HOUR, turned(one, is_hung=True))
     return Case(world, end=4 * HOUR, breaks=2 * HOUR, fires={"LakeSinkStuck": ["a"]})
-
-
-@case
-def a_connector_cut_off_from_kafka_with_nothing_to_read_before() -> Case:
-    one = replica("a", Partition(rate=0))
-    world = World(one, replica("b"))
-    world.at(10 * MINUTE, turned(one, is_cut_off=True))
-    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkKafkaAway": ["a"]})
 
 
 @case
@@ -295,11 +234,6 @@ def a_store_that_stays_away() -> Case:
     world.at(10 * MINUTE, turned(one, state="paused"))
     fires = {"LakeSinkStuck": ["a"], "LakeSinkNotConsuming": ["a"]}
     return Case(world, breaks=10 * MINUTE, fires=fires)
-
-
-@case
-def a_start_that_does_not_end() -> Case:
-    return Case(World(replica(state="starting"), replica("b")), breaks=0, fires={"LakeSinkNotConsuming": ["a"]})
 
 
 @case
@@ -330,14 +264,6 @@ def one_of_three_replicas_is_down() -> Case:
 
 
 @case
-def one_of_two_deployments_is_gone() -> Case:
-    gone = replica("a")
-    world = World(gone, replica("b", group="orders", table=OTHER_TABLE))
-    world.at(10 * MINUTE, turned(gone, is_known=False))
-    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkDeploymentAbsent": ["s3://lake/data/sensors"]})
-
-
-@case
 def a_second_deployment_with_the_same_group_and_topic_is_gone() -> Case:
     gone = replica("a", table=OTHER_TABLE)
     world = World(gone, replica("b"))
@@ -352,11 +278,6 @@ def the_only_connector_is_down() -> Case:
     world.at(10 * MINUTE, turned(one, is_up=False))
     absent = {"LakeSinkDeploymentAbsent": ["s3://lake/data/sensors"], "LakeSinkAbsent": [""]}
     return Case(world, breaks=10 * MINUTE, fires={"LakeSinkDown": ["a"], **absent})
-
-
-@case
-def no_connector_was_ever_there() -> Case:
-    return Case(World(), breaks=0, fires={"LakeSinkAbsent": [""]})
 
 
 @case
@@ -406,15 +327,6 @@ def bad_records_before_a_restart() -> Case:
     world = World(one, replica("b"))
     world.at(10 * MINUTE, lambda: one.count_bad_records(dead_letters=2, rescued=1))
     world.at(20 * MINUTE, lambda: one.start(20 * MINUTE))
-    fires = {"LakeSinkDeadLetters": ["a"], "LakeSinkRescuedValues": ["a"]}
-    return Case(world, breaks=10 * MINUTE, fires=fires)
-
-
-@case
-def bad_records() -> Case:
-    one = replica()
-    world = World(one, replica("b"))
-    world.at(10 * MINUTE, lambda: one.count_bad_records(dead_letters=2, rescued=1))
     fires = {"LakeSinkDeadLetters": ["a"], "LakeSinkRescuedValues": ["a"]}
     return Case(world, breaks=10 * MINUTE, fires=fires)
 

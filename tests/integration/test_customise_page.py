@@ -11,7 +11,6 @@ import pytest
 import quixstreams
 
 from app.config.variables import Variables
-from tests.e2e.connector import REPO
 from tests.services.customise_page import PAGE, TESTS, TRIED, Example
 
 SINK = "core/quix_ts_datalake_sink.py"
@@ -68,12 +67,6 @@ def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_image_installs_what_requirements_txt_says() -> None:
-    dockerfile = (REPO / "Dockerfile").read_text()
-    assert re.search(r"^COPY requirements\.txt ", dockerfile, re.MULTILINE)
-    assert re.search(r"install .*--requirement \S*/requirements\.txt", dockerfile)
 
 
 # --- who knows the dependency's sink --------------------------------------------------------------------------------

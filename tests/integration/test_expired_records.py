@@ -43,7 +43,7 @@ class Topic:
 
     def recreate(self) -> None:
         self.admin.delete_topics([self.name])[self.name].result(30)
-        while self.name in self.admin.list_topics(timeout=10).topics:
+        while self.name in self.admin.list_topics(timeout=60).topics:
             pass
         self.create()
 

@@ -179,12 +179,12 @@ def polled(consumer: Any) -> bytes | None:
 
 def test_the_scope_is_asked_for(secured: SecuredKafka, tmp_path: Path) -> None:
     secured.tokens.scopes.clear()
-    topics_of(oidc(secured), tmp_path)
+    topics_of(oidc(secured), tmp_path, wait_seconds=60.0)
     assert set(secured.tokens.scopes) == {SCOPE}
 
 
 def test_the_region_is_that_of_the_cluster(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
-    topics_of(msk(secured), tmp_path)
+    topics_of(msk(secured), tmp_path, wait_seconds=60.0)
     assert set(signer.regions) == {"eu-west-1"}
 
 
@@ -276,13 +276,13 @@ def test_a_wrong_login_names_its_variable(
 def test_a_token_of_another_key_is_refused(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
     signer.token = "x" * 40
     with pytest.raises(ConfigError, match=r"invalid_token.*The brokers refuse the token\. Check KAFKA_OAUTH_SCOPE"):
-        topics_of(msk(secured), tmp_path)
+        topics_of(msk(secured), tmp_path, wait_seconds=60.0)
 
 
 def test_missing_credentials_of_aws_are_named(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
     signer.failure = AttributeError("'NoneType' object has no attribute 'access_key'")
     with pytest.raises(ConfigError, match=r"no token for the login: no credentials of AWS were found\. Check the role"):
-        topics_of(msk(secured), tmp_path)
+        topics_of(msk(secured), tmp_path, wait_seconds=60.0)
 
 
 def test_kerberos_says_that_this_client_is_built_without(secured: SecuredKafka, tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def _fail_after(seconds: float) -> Callable[[RetryableError | None], None]:
 def test_a_login_that_is_refused_later_is_told_and_loses_nothing(
     secured: SecuredKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(secured.tokens, "seconds", 5)
+    monkeypatch.setattr(secured.tokens, "seconds", 20)  # renewed after 16: time enough for the first login
     application = application_of(settings_of(oidc(secured), tmp_path), tmp_path)
     consumer = new_client(application.config, BrokerPresence().properties)
     with closing(consumer), caplog.at_level(logging.ERROR, "app.consumer.login_errors"):

@@ -14,10 +14,8 @@ from pyspark.sql import SparkSession
 from app.convert.partition_values import partition_columns
 from app.model import BatchPart, OffsetRange, OutputFile, Row, StagedFile, TopicPartition
 from app.spark.writer import SparkWriter
-from app.storage.local.store import LocalStore
-from app.table.compatibility import open_table
 from app.table.layout import PartitionSpec, data_key, too_long
-from app.table.null_folder import HIVE_NULL, QUIX_NULL
+from app.table.null_folder import HIVE_NULL
 from tests.services.spark import started_spark
 
 PLAIN = (
@@ -123,32 +121,3 @@ def test_the_text_read_is_the_text_written(table: Path, read: Reader) -> None:
 
 def test_a_value_of_300_bytes_has_no_folder() -> None:
     assert too_long("table", {"x": "v" * 300}, "data_1.parquet") is not None
-
-
-def test_a_table_begun_by_spark_keeps_its_null_folder(writer: SparkWriter, tmp_path: Path) -> None:
-    session = SparkSession.builder.getOrCreate()
-    frame = session.sql("SELECT * FROM VALUES (1L, 'a'), (2L, NULL) AS t(n, x)")
-    frame.write.partitionBy("x").parquet(str(tmp_path / "data" / "t"))
-    assert _null_folder(tmp_path) == HIVE_NULL
-
-
-def test_a_table_begun_by_the_sink_of_quixstreams_keeps_its_null_folder(tmp_path: Path) -> None:
-    for folder in ("x=a", "x=__None__"):
-        path = tmp_path / "data" / "t" / folder / "data_0123456789abcdef.parquet"
-        path.parent.mkdir(parents=True)
-        pq.write_table(pa.table({"n": [1]}), path)
-    assert _null_folder(tmp_path) == QUIX_NULL
-
-
-def _null_folder(lake: Path) -> str:
-    spec = open_table(
-        LocalStore(lake),
-        None,
-        table_root="data/t",
-        hive_columns=("x",),
-        timestamp_column="ts_ms",
-        null_partition="auto",
-        partition_order=("x",),
-        default_null="none of its own",
-    )
-    return spec.null_value

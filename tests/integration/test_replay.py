@@ -145,24 +145,10 @@ def test_the_dead_letter_may_be_in_a_bucket(
     assert "Contents" not in client.list_objects_v2(Bucket=bucket)
 
 
-def test_sending_twice_sends_twice(kafka: Broker, tmp_path: Path, topic: str) -> None:
-    write_letter(tmp_path, [rejected(topic, 1)])
-    assert [replay(kafka, tmp_path).returncode for _ in range(2)] == [0, 0]
-    assert kafka.count(topic) == 2
-
-
 def test_a_dry_run_sends_nothing(kafka: Broker, tmp_path: Path, topic: str) -> None:
     write_letter(tmp_path, [rejected(topic, 1)])
     assert replay(kafka, tmp_path, "--dry-run").returncode == 0
     assert kafka.count(topic) == 0
-
-
-def test_a_topic_that_is_gone_is_told(kafka: Broker, tmp_path: Path) -> None:
-    write_letter(tmp_path, [rejected("gone", 1)])
-    ended = replay(kafka, tmp_path)
-    assert ended.returncode == 2
-    expected = "ERROR! finding topic gone: it does not exist. Create it, or name another with --to\n"
-    assert ended.stderr == expected
 
 
 def test_a_record_that_the_broker_refuses_keeps_its_file(kafka: Broker, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +16,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from app.catalog.registrar import Registrar
-from app.commands.rewrite.replaced_files import ReplacedFiles
-from app.commands.rewrite.rewrite_file import Rewriter, SkippedError
-from app.model import OffsetRange
-from app.storage.s3.store import S3Store
-from app.table.location import TableLocation
 from app.table.schema import TableSchema
 from dev.minio import LocalMinio
 from dev.reading_spark import reading_spark
-from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.fakes.memory_schema import MemorySchema
-from tests.services.minio_rights import restricted_keys
 from tests.services.spark import kept_variables
-from tests.support.batches import properties
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 
 MAIN = Path(__file__).parents[2] / "main.py"
 ROOT = "data/readings"
-BIG = 2**53 + 1
 TABLE = TableSchema({"n": pa.int64(), "v": pa.float64(), "s": pa.struct([("a", pa.float64()), ("b", pa.string())])})
 
 
@@ -175,53 +164,6 @@ def test_old_files_get_the_table_s_types_and_all_else_stays(lake: Bucket, spark:
     assert lake.versions() == after
 
 
-def test_listing_reading_and_writing_are_the_rights_it_needs(lake: Bucket) -> None:
-    lake.put_schema(TABLE)
-    key = lake.put("year=2024/month=05/data_a.parquet", old_file(0))
-    rights = {
-        "Effect": "Allow",
-        "Action": ["s3:ListBucket", "s3:GetObject", "s3:PutObject"],
-        "Resource": [f"arn:aws:s3:::{lake.name}", f"arn:aws:s3:::{lake.name}/data/*"],
-    }
-    keys = restricted_keys(lake.server, {"Version": "2012-10-17", "Statement": [rights]})
-
-    lake.rewrite(
-        AWS_ACCESS_KEY_ID=keys["access_key"],
-        AWS_SECRET_ACCESS_KEY=keys["secret_key"],
-        AWS_SESSION_TOKEN=keys["session_token"],
-    )
-
-    assert lake.read(key)["v"].type == pa.float64()
-
-
-def test_only_the_named_folders_are_rewritten_and_what_does_not_fit_is_rescued(lake: Bucket) -> None:
-    lake.put_schema(TABLE)
-    keys = [lake.put(f"year=2024/month=0{month}/data_a.parquet", {"v": [BIG, 1]}) for month in (4, 5, 6)]
-
-    said = lake.rewrite("--folder", "year=2024/month=05", "--folder", "/year=2024/month=06/")
-
-    assert said[-1] == "2 files rewritten, 0 skipped, 0 left as they are, 0 to do; 2 values to _rescued_data"
-    assert lake.read(keys[0])["v"].to_pylist() == [BIG, 1]
-    for key in keys[1:]:
-        rescued = f'{{"v":{BIG}}}'
-        assert lake.read(key).to_pylist() == [
-            {"v": None, "_rescued_data": rescued},
-            {"v": 1.0, "_rescued_data": None},
-        ]
-    schema = lake.client.get_object(Bucket=lake.name, Key=f"{ROOT}/_journal/schema.json")["Body"].read()
-    assert TableSchema.from_document(json.loads(schema)).columns["_rescued_data"] == pa.string()
-
-
-def test_a_table_of_another_tool_gets_one_schema_that_holds_all_its_files(lake: Bucket) -> None:
-    first = lake.put("year=2024/month=04/a.parquet", {"v": pa.array([1], pa.int32()), "w": [1.5]})
-    lake.put("year=2024/month=05/b.parquet", {"v": pa.array([1.5], pa.float32()), "w": [1]})
-
-    assert lake.rewrite()[-1].startswith("2 files rewritten")
-
-    kinds = {"v": pa.float64(), "w": pa.float64()}
-    assert {field.name: field.type for field in lake.read(first).schema} == kinds
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_a_stop_leaves_a_table_that_is_readable_and_that_the_next_run_finishes(
     lake: Bucket, number: signal.Signals, code: int, tmp_path: Path
@@ -262,26 +204,3 @@ def test_a_stop_leaves_a_table_that_is_readable_and_that_the_next_run_finishes(
     assert note not in versions
     assert all(lake.read(key).schema.field("v").type == pa.float64() for key in keys)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_others_change_meanwhile_stays_theirs(lake: Bucket, tmp_path: Path) -> None:
-    key = lake.put("year=2024/month=01/data_a.parquet", old_file(0))
-
-    class Meddling(ArrowWriter):
-        def write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
-            lake.put("year=2024/month=01/data_a.parquet", new_file(7))
-            return super().write_whole(source, columns, out, offsets)
-
-    store = S3Store(lake.server.target(lake.name), max_workers=1)
-    registrar = Registrar(None, TableLocation(store.uri, ROOT), properties("year", "month"), "readings", None)
-    rewriter = Rewriter(
-        store=store,
-        writer=Meddling(),
-        schema=MemorySchema(TABLE),
-        replaced=ReplacedFiles(store, ROOT, registrar, (), None),
-        fixed=frozenset(),
-        scratch=tmp_path,
-    )
-    with pytest.raises(SkippedError, match="somebody else"):
-        rewriter.rewrite(key)
-    assert lake.read(key).to_pylist() == pa.table(new_file(7)).to_pylist()

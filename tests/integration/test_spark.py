@@ -8,7 +8,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
@@ -179,31 +179,6 @@ def test_columns_keep_their_types_and_values(writer: SparkWriter, tmp_path: Path
     assert types == {name: str(column.type).replace("item:", "element:") for name, column in TYPED.items()}
     for name in TYPED:  # as text, for NaN is not equal to itself
         assert repr(stored[name].to_pylist()) == repr(table[name].to_pylist()), name
-
-
-def test_types_that_spark_has_not_become_the_next_wider_one(writer: SparkWriter, tmp_path: Path) -> None:
-    moment = MOMENT.replace(microsecond=123000)
-    table = pa.table(
-        {
-            "millis": pa.array([moment], pa.timestamp("ms", "UTC")),
-            "unsigned": pa.array([2**64 - 1], pa.uint64()),
-            "duration": pa.array([timedelta(days=1)], pa.duration("us")),
-            "nested": pa.array([{"unsigned": [5]}], pa.struct([("unsigned", pa.list_(pa.uint64()))])),
-            "zoned": pa.array([MOMENT.astimezone(timezone(timedelta(hours=2)))]),
-        }
-    )
-
-    [file] = _write(writer, tmp_path, table)
-
-    assert _read(file).to_pylist() == [
-        {
-            "millis": moment,
-            "unsigned": 2**64 - 1,
-            "duration": 86_400_000_000,
-            "nested": {"unsigned": [5]},
-            "zoned": MOMENT,
-        }
-    ]
 
 
 NAMES = (
@@ -384,11 +359,11 @@ def test_a_lost_java_process_is_told_once_and_every_later_write_fails_at_once(
     process = context.Process(target=_lose_java, args=(tmp_path, how, told))
     process.start()
     try:
-        (_, first), (_, second), lost, alive = (told.get(timeout=120) for _ in range(4))
+        (_, first), (_, second), lost, alive = (told.get(timeout=300) for _ in range(4))
         assert cause in str(first)
         assert (second, lost, alive) == (first, ("lost", str(first)), ("alive", False))
     finally:
-        process.join(30)
+        process.join(120)
         process.kill()
     assert process.exitcode == 0
 
@@ -422,9 +397,9 @@ def test_a_java_that_is_killed_at_the_start_may_start_the_next_time(
     process = context.Process(target=_start_with_a_java_that_dies, args=(tmp_path, by, told))
     process.start()
     try:
-        found, message = told.get(timeout=120)
+        found, message = told.get(timeout=300)
     finally:
-        process.join(30)
+        process.join(120)
         process.kill()
     assert found == kind
     assert cause in message
@@ -450,7 +425,7 @@ def _show_java(scratch: Path, seen: "Queue[dict[str, str]]", done: "Queue[None]"
             "user": str(SparkContext._jvm.org.apache.hadoop.security.UserGroupInformation.getLoginUser()),  # type: ignore[union-attr]
         }
     )
-    done.get(timeout=120)
+    done.get(timeout=600)
 
 
 @pytest.fixture(scope="module")
@@ -476,12 +451,6 @@ def test_java_gets_no_secret(shown_java: tuple[dict[str, str], BaseProcess]) -> 
     assert seen["ours"] == "set()", "PySpark's secret for the gateway does not stay in our environment"
 
 
-def test_hadoop_does_not_ask_the_system_for_our_name(shown_java: tuple[dict[str, str], BaseProcess]) -> None:
-    """It fails where the number of the user has no name, as with ``docker run --user 54321``."""
-    seen, _ = shown_java
-    assert seen["user"] == "connector (auth:SIMPLE)"
-
-
 def test_nobody_without_the_secret_gets_an_answer_at_any_port(shown_java: tuple[dict[str, str], BaseProcess]) -> None:
     seen, _ = shown_java
     listening = _listening(seen["pid"])
@@ -489,7 +458,7 @@ def test_nobody_without_the_secret_gets_an_answer_at_any_port(shown_java: tuple[
     assert int(seen["gateway"]) in [port for _, port in listening]
     assert {address for address, _ in listening} == {"127.0.0.1"}
     for _, port in listening:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as stranger:
             if port == int(seen["gateway"]):
                 stranger.sendall(b"c\nz:java.lang.System\ngetProperty\nsuser.home\ne\n")
                 assert b"Authentication error" in stranger.recv(1000)

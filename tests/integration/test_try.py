@@ -173,21 +173,6 @@ def test_a_partition_column_that_no_record_has_is_told_with_a_remedy(column: str
     assert hint in told
 
 
-def test_the_remedy_for_a_path_into_an_object_works(tmp_path: Path) -> None:
-    text = 'def transform(sdf):\n    sdf["region"] = sdf["meta"]["region"]\n    return sdf\n'
-    tree = customised(tmp_path / "tree", text)
-    done = run(tree, "try", records='{"ts_ms": 1704067200000, "meta": {"region": "eu"}}\n', HIVE_COLUMNS="region")
-    assert done.stdout.startswith("row   line 1  region=eu  ")
-    assert done.stderr == ""
-
-
-def test_whole_numbers_of_any_size_are_shown_as_the_connector_writes_them() -> None:
-    done = run(REPO, "try", records='{"id": 18446744073709551623, "n": 18446744073709551624}\n', HIVE_COLUMNS="id")
-    assert done.returncode == 0, done.stderr
-    assert "id=18446744073709551623" in done.stdout
-    assert '{"n":18446744073709551624}' in done.stdout.replace('\\"', '"')
-
-
 def test_a_function_that_would_end_the_process_refuses_its_record(tmp_path: Path) -> None:
     text = "import sys\n\ndef check(value):\n    if value['n'] == 2: sys.exit(3)\n    return value\n\n"
     tree = customised(tmp_path / "tree", text + "def transform(sdf):\n    return sdf.apply(check)\n")

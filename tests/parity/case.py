@@ -36,7 +36,6 @@ class Case:
         name: in the words of the test's output.
         batches: of records; whatever is no ``Record`` is the value of one.
         hive_columns: as in ``HIVE_COLUMNS``.
-        shows: titles of the differences that occur, beside those that occur always.
     """
 
     name: str
@@ -46,7 +45,6 @@ class Case:
     sort_column: str = ""
     stats_columns: str = ""
     auto_discover: bool = True
-    shows: frozenset[str] = frozenset()
     numbered: tuple[tuple[Record, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,6 +1,12 @@
 """JSON texts as odd as they come, byte by byte: most are JSON, some only nearly, and some of them are ordinary."""
 
+import json
+from typing import Any
+
 from hypothesis import strategies as st
+
+from tests.fakes.kafka_message import KafkaMessage
+from tests.support.batches import NOON
 
 _AROUND = [0, 1, 10**5, 2**31, 2**53, 2**63, 2**64, 10**18, 10**19, 10**20, 1_705_320_000, 1_705_320_000_000]
 INTEGERS = st.one_of(
@@ -131,3 +137,39 @@ def alike(value: bytes) -> bytes:
 
 
 ALIKE = st.one_of(VALUES, st.one_of(NUMBERS, TEXTS), st.sampled_from([b"1", b"2.5", b'"x"', b"true"])).map(alike)
+
+
+# An ordinary topic: a few columns, each of one kind, some of them missing.
+PLAIN = st.fixed_dictionaries(
+    {"a": st.sampled_from([0, 1, 2, 2**53 + 1]), "s": st.sampled_from(["x", "y"])},
+    optional={
+        "ts_ms": st.sampled_from([NOON, NOON + 3_600_000, None]),
+        "b": st.sampled_from([1.5, 2.0, 3, None]),
+        "p": st.sampled_from(["u", "v", "w"]),
+        "n": st.sampled_from([{"x": 1}, {"x": 2, "y": ["z"]}, {}, None]),
+        "l": st.sampled_from([[1], [], [1, None], None]),
+    },
+).map(lambda value: json.dumps(value).encode())
+# 3,000 bytes are more than a record may have in these tests.
+_NO_RECORDS = st.sampled_from([None, b"", b"\xff", b"{", b"[]", b"null", b'{"s":"' + b"x" * 3_000 + b'"}'])
+_KEYS = st.sampled_from([b"k", b"k2", b"7", b"", None, b"\xff", b"l" * 300, b"k" * 3_000])
+_TIMESTAMPS = st.sampled_from([NOON, NOON, NOON + 86_400_000, -1, 0, 253_402_300_799_999, NOON * 10**6, -(2**63)])
+_HEADERS = st.sampled_from([None, [], [("h", b"\xff")], [("h", b"1"), ("h", None)], [("h", b"v")] * 1_000])
+
+
+def batches(values: st.SearchStrategy[bytes], most: int = 3) -> st.SearchStrategy[list[list[KafkaMessage]]]:
+    """Batches of messages, most of them with such values, of three partitions and with offsets that rise."""
+    value = st.one_of(values, values, values, values, values, values, values, _NO_RECORDS)
+    message = st.tuples(value, _KEYS, st.integers(0, 2), _TIMESTAMPS, _HEADERS)
+    return st.lists(st.lists(message, min_size=1, max_size=10), min_size=1, max_size=most).map(_numbered)
+
+
+def _numbered(drawn: list[list[tuple[Any, ...]]]) -> list[list[KafkaMessage]]:
+    offsets = iter(range(10**6))
+    return [
+        [
+            KafkaMessage(value, key, next(offsets), partition, timestamp_ms=timestamp, raw_headers=headers)
+            for value, key, partition, timestamp, headers in batch
+        ]
+        for batch in drawn
+    ]

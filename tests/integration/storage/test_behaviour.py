@@ -185,19 +185,6 @@ def test_listing_asks_no_further_than_it_is_read(place: Place, file: Path) -> No
     assert next(listing).key == "a/1"
 
 
-def test_a_place_that_goes_away_refuses_uploads_and_listings(place: Place, file: Path) -> None:
-    place.store.connect("")
-    place.store.probe_conditions("t/")
-    place.remove()
-
-    with pytest.raises(FatalError, match=r"uploading .*t/f\.parquet") as upload:
-        place.store.upload(file, "t/f.parquet")
-    with pytest.raises(FatalError, match=r"listing .*t/"):
-        list(place.store.list("t/"))
-    assert place.store.uri in str(upload.value)
-    assert "restart" in upload.value.hint
-
-
 def test_a_missing_file_is_fatal_and_leaves_nothing(place: Place, tmp_path: Path) -> None:
     with pytest.raises(FatalError, match=r"uploading .*t/f.parquet.*gone\.parquet"):
         place.store.upload(tmp_path / "gone.parquet", "t/f.parquet")

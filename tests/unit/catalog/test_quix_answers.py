@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.catalog.base import NotTakenError
 from app.catalog.quix import QuixCatalog
 from app.errors import FatalError, RetryableError
 from app.table.catalog_table import CatalogTable
@@ -18,9 +19,21 @@ def test_what_passes_is_retryable_and_quotes_the_catalog(
     error = error_of_registering(catalog)
 
     assert isinstance(error, RetryableError)
+    assert isinstance(error, NotTakenError) == (status in (425, 429)), "then surely nothing was registered"
     assert f"the catalog answered {status}" in error.cause
     assert "database" in error.cause
     assert error.retry_after is None
+
+
+def test_after_a_lost_answer_nobody_knows_what_was_registered(server: CatalogServer, catalog: QuixCatalog) -> None:
+    created(catalog)
+    server.trouble(Trouble(lost=True))
+
+    error = error_of_registering(catalog)
+
+    assert isinstance(error, RetryableError)
+    assert not isinstance(error, NotTakenError)
+    assert len(server.files("sensors")) == 1
 
 
 @pytest.mark.parametrize(
@@ -79,7 +92,9 @@ def test_a_redirect_is_not_followed_and_is_named(server: CatalogServer, catalog:
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("body", [b"<html>Please log in</html>", b"[]", b'"ok"', b"{", b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"<html>Please log in</html>", b"[]", b'"ok"', b"{", b"\xff", b"[" * 10**6], ids=range(6)
+)
 def test_an_answer_that_is_no_json_object_has_registered_nothing(
     server: CatalogServer, catalog: QuixCatalog, body: bytes
 ) -> None:

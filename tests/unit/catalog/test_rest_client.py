@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.catalog.base import NotTakenError
 from app.catalog.quix import QuixCatalog
 from app.catalog.rest_client import Patience
 from app.errors import ConfigError, FatalError, RetryableError
@@ -27,7 +28,7 @@ def test_a_catalog_that_is_not_there_is_retryable_and_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
 
-    with pytest.raises(RetryableError, match=f"catalog at http://127.0.0.1:{port}/api.*refused.*CATALOG_URL"):
+    with pytest.raises(NotTakenError, match=f"catalog at http://127.0.0.1:{port}/api.*refused.*CATALOG_URL"):
         QuixCatalog(f"http://127.0.0.1:{port}/api", "token", "default", "sensors").check()
 
 

@@ -31,7 +31,7 @@ def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         env={**clean, "KAFKA_BOOTSTRAP_SERVERS": "", "S3_BUCKET": "", "STORAGE_URL": "", **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 
@@ -61,7 +61,7 @@ def test_a_stop_while_packages_are_loaded_is_no_success_of_a_command(
     tmp_path: Path, arguments: list[str], loading: str, code: int, number: signal.Signals
 ) -> None:
     """An audit that ends with 0 and prints nothing would read as a table without faults."""
-    (tmp_path / f"{loading}.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    (tmp_path / f"{loading}.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(600)\n")
     process = subprocess.Popen(
         [sys.executable, str(MAIN), *arguments],
         env={**os.environ, **ENOUGH, "PYTHONPATH": str(tmp_path)},
@@ -72,7 +72,7 @@ def test_a_stop_while_packages_are_loaded_is_no_success_of_a_command(
     assert process.stdout is not None
     assert process.stdout.readline() == "loading\n"
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == code
     assert "Traceback" not in errors
 

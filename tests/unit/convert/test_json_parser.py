@@ -6,11 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from app.convert.json_parser import has_field, parse
 
@@ -39,24 +36,6 @@ def _bare(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: bare for name, each in value.items() if (bare := _bare(each)) is not None} or None
     return [_bare(each) for each in value] if isinstance(value, list) else value
-
-
-def _as_columns_hold_it(value: Any, kind: pa.DataType) -> Any:
-    if isinstance(value, dict) and pa.types.is_struct(kind):
-        return {name: _as_columns_hold_it(each, kind.field(name).type) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_as_columns_hold_it(each, kind.value_type) for each in value]
-    return float(value) if kind == pa.float64() and isinstance(value, int) else value
-
-
-def assert_read_alike_or_not_at_all(*messages: bytes) -> None:
-    found = parsed(*messages)
-    if found is None:
-        return
-    for record, message in zip(found, messages, strict=True):
-        wanted = _bare(orjson.loads(message)) or {}
-        known = {name: _as_columns_hold_it(each, COLUMNS[name]) for name, each in wanted.items() if name in COLUMNS}
-        assert repr({name: record.get(name) for name in known}) == repr(known), message
 
 
 # --- what is parsed -------------------------------------------------------------------------------------------------
@@ -171,40 +150,6 @@ def test_numbers_that_a_double_does_not_hold_as_they_are(number: str) -> None:
 )  # fmt: skip
 def test_values_of_another_kind_than_their_column(text: str) -> None:
     assert parsed(b'{"i":7}', text.encode()) is None
-
-
-TOKENS = st.sampled_from(
-    ['{"i":', '{"d":', '{"s":', '{"o":', '{"l":', '"a":', "{", "}", "[", "]", ",", ":", '"', "\\", "1", "-0", "1.5",
-     "9007199254740993", '"x"', "null", "true", "NaN", " ", "\n", "\0", '"i":1', "{}", '{"i":1}', '{"d":2.5}', "ü"]
-)  # fmt: skip
-
-
-@given(st.lists(st.lists(TOKENS, max_size=6).map(lambda tokens: "".join(tokens).encode()), min_size=1, max_size=3))
-@example([b'{"i":1}{"i":2}\x00}', b'{"i":3}'])
-def test_any_bytes_are_read_alike_or_not_at_all(messages: list[bytes]) -> None:
-    assert_read_alike_or_not_at_all(*messages)
-
-
-NUMBERS = st.one_of(st.integers(), st.integers(-(2**54), 2**54), st.floats(allow_nan=False, allow_infinity=False))
-RECORDS = st.fixed_dictionaries(
-    {},
-    optional={
-        "i": st.integers(-(2**63), 2**63 - 1),
-        "d": NUMBERS,
-        "s": st.text(max_size=4),
-        "b": st.booleans(),
-        "o": st.fixed_dictionaries({}, optional={"a": st.none(), "d": NUMBERS}),
-        "l": st.lists(st.one_of(st.none(), st.integers(-5, 5)), max_size=3),
-        "m": st.lists(NUMBERS, max_size=2),
-    },
-)
-
-
-@given(st.lists(RECORDS, min_size=1, max_size=4))
-def test_any_records_are_read_alike_or_not_at_all(records: list[dict[str, Any]]) -> None:
-    for ascii_only in (True, False):
-        texts = [json.dumps(record, ensure_ascii=ascii_only).encode("utf-8", "replace") for record in records]
-        assert_read_alike_or_not_at_all(*texts)
 
 
 # --- nesting --------------------------------------------------------------------------------------------------------

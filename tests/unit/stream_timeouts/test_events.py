@@ -130,12 +130,6 @@ def test_a_stop_does_not_wait_for_a_kafka_that_does_not_answer(
     assert caplog.messages == ["stream timeouts: 2 events did not reach topic acme-timeouts"]
 
 
-def test_a_stop_without_losses_says_nothing(topic: EventTopic, caplog: pytest.LogCaptureFixture) -> None:
-    topic.send(b"a")
-    topic.close()
-    assert caplog.messages == []
-
-
 # --- the function of the user ---------------------------------------------------------------------------------------
 
 
@@ -163,12 +157,3 @@ def test_a_function_that_fails_is_told_with_the_key_and_spoils_nothing(
     assert "sensor-a" in message
     assert "no such device" in message
     assert "test_events.py:" in message
-
-
-def test_a_function_is_enough() -> None:
-    told: list[bytes] = []
-    announcer = Announcer(None, told.append)
-    announcer.notify(b"a")
-    announcer.turn()
-    announcer.close()
-    assert told == [b"a"]

@@ -125,11 +125,6 @@ def test_the_catalog_gets_the_same_path_with_the_new_size_and_bounds(table: Tabl
     assert file.column_stats["v"] == {"type": "numeric", "min": 1.0, "max": 2.0, "null_count": 0, "value_count": 2}
 
 
-def test_a_catalog_is_no_must(table: Table) -> None:
-    table.rewriter(with_catalog=False).rewrite(KEY)
-    assert table.read()[0]["v"] == 1.0
-
-
 def test_the_schema_gets_the_column_for_rescued_values_before_the_first_file_has_it(table: Table) -> None:
     table.write({"v": [BIG, 1]})
     table.writer = Meddling(lambda: table.schema.asked and pytest.fail("too early"))
@@ -289,13 +284,6 @@ class TestNextRun:
         sidecar = pq.ParquetFile(table.path.parent / ".vidx" / table.path.name).read()
         assert sorted(sidecar["v"].to_pylist()) == [1.0, 2.0]
 
-    def test_after_a_refusal_of_the_catalog_it_tells_it(self, table: Table) -> None:
-        table.catalog.refuse = lambda: FatalError("registering", "403")
-        with pytest.raises(FatalError):
-            table.rewriter().rewrite(KEY)
-        assert table.finish() == 1
-        assert table.catalog.keys == [KEY]
-
     def test_a_file_that_was_not_replaced_is_left_to_whoever_is_at_it(self, table: Table) -> None:
         class Store(LocalStore):
             def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
@@ -346,15 +334,6 @@ class TestNextRun:
         assert table.finish() == 0
         assert list(notes(table.store, ROOT)) == []
         assert table.catalog.keys == [KEY]
-
-    def test_a_run_has_one_note_for_all_its_files(self, table: Table) -> None:
-        rewriter = table.rewriter()
-        for _ in range(3):
-            table.write({"v": [1]})
-            rewriter.rewrite(KEY)
-            assert len(table.notes()) == 1
-        rewriter.close()
-        assert table.notes() == []
 
     def test_after_all_went_well_or_somebody_was_quicker_there_is_nothing_to_finish(self, table: Table) -> None:
         for _ in range(2):
