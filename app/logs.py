@@ -77,6 +77,7 @@ _REPETITIVE = (
     "app.consumer.broker",
     "app.consumer.login_errors",
     "app.consumer.msk_token",
+    "app.consumer.plain.client",
     "quixstreams.checkpointing.checkpoint",
     "quixstreams.kafka.consumer",
     "quixstreams.kafka.producer",
@@ -108,6 +109,7 @@ def set_up_logging(level: str, log_format: LogFormat = "text") -> None:
     """Log to standard error at this level, the libraries' own noise at WARNING and above."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(log_format))
+    handler.addFilter(_without_trace_of_a_library)
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
@@ -126,6 +128,13 @@ def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace:
     """Log an uncaught exception in the format of all other lines."""
     if isinstance(error, Exception):  # neither Ctrl-C nor SystemExit
         logger.error("not caught: %r. Please report this as a bug", error, exc_info=(kind, error, trace))
+
+
+def _without_trace_of_a_library(record: logging.LogRecord) -> bool:
+    """Botocore logs a stack trace beside an error that it raises."""
+    if record.name.partition(".")[0] in _CHATTY and not logging.getLogger().isEnabledFor(logging.DEBUG):
+        record.exc_info = None
+    return True
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

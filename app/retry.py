@@ -74,11 +74,12 @@ def until_it_works(
     """
     pause = timings.first_retry_seconds
     waiting_since: float | None = None
-    logged = ""
+    doing = logged = ""
     while True:
         try:
             result = work()
         except RetryableError as error:
+            doing = error.doing
             if waiting_since is None:
                 waiting_since = timings.clock()
             if str(error) != logged:  # the cause may change during the wait
@@ -93,6 +94,6 @@ def until_it_works(
             pause = min(pause * 2, timings.longest_retry_seconds)
         else:
             if waiting_since is not None:
-                logger.info("it works again after %.0f s", timings.clock() - waiting_since)
+                logger.info("%s: it works again after %.0f s", doing, timings.clock() - waiting_since)
                 on_wait(None)
             return result

@@ -50,7 +50,8 @@ name = matching(_NAME, f"must be made of {NAME_RULE}")
 _path = matching(rf"/*{_NAME}(/{_NAME})*/*", f"must be a path such as lake/raw, each component made of {NAME_RULE}")
 bucket = matching(
     r"[A-Za-z0-9][A-Za-z0-9._-]{2,254}",
-    'must be the bucket\'s name alone, such as my-lake: 3 to 255 letters, digits, ".", "_" and "-"; a path goes into '
+    'must be the bucket\'s name alone, as in s3://my-lake or S3_BUCKET=my-lake: 3 to 255 letters, digits, ".", "_" and '
+    '"-"; a path goes into '
     "S3_PREFIX",
 )
 container = matching(

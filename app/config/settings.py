@@ -51,7 +51,7 @@ class SettingsError(ConfigError):
 
     def __str__(self) -> str:
         count = "1 setting is" if len(self.problems) == 1 else f"{len(self.problems)} settings are"
-        return "\n".join([f"{count} wrong:", *(f"  - {line}" for line in (*self.problems, *self.remarks))])
+        return "\n".join([f"{count} wrong:", *(f"  - {line}" for line in self.problems), *self.remarks])
 
 
 class Settings(Variables):

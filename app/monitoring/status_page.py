@@ -71,6 +71,7 @@ def render(view: View) -> str:
     history, width_of = view.history, window(view.history.span(view.monotonic))
     width = width_of / _POINTS
     rows, situation, values = _values(view, _REFRESH_SECONDS)
+    is_held_up = view.live.state != "consuming"
     return _STATUS.render(
         **values,
         warned=view.warned,
@@ -83,8 +84,8 @@ def render(view: View) -> str:
         lags=lay_out(history.lags(view.monotonic, width), width_of),
         memory=_memory(view),
         memory_parts=_memory_parts(view),
-        catch_up=_catch_up(situation.progress, is_held_up=view.live.state != "consuming"),
-        shrinks=_shrinks(situation.progress),
+        catch_up=_catch_up(situation.progress, is_held_up=is_held_up),
+        shrinks=_shrinks(situation.progress, is_held_up=is_held_up),
         due=_due(view.live),
         rows=rows[:_WORST_PARTITIONS],
     )
@@ -180,8 +181,8 @@ def _catch_up(done: Progress, *, is_held_up: bool) -> str:
     return "unknown" if done.catch_up_seconds is None else formatting.duration(done.catch_up_seconds)
 
 
-def _shrinks(done: Progress) -> str:
-    if done.is_up_to_date:
+def _shrinks(done: Progress, *, is_held_up: bool) -> str:
+    if done.is_up_to_date and not (done.lag and is_held_up):
         return "no record waits longer than a commit takes"
     if done.shrinks_by is None:
         return "the lag's change is not known yet"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from app.formatting import counted
 from app.model import Batch, BatchPart, StoredFile, TopicPartition
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile
 from app.pipeline.upload import UploadItem
@@ -114,7 +115,7 @@ class BatchInFlight:
 
 def _log(batch: DeliveredBatch) -> None:
     odd = f", {batch.dead_letters:,} in the dead letter" if batch.dead_letters else ""
-    odd += f", {batch.rescued:,} values rescued" if batch.rescued else ""
+    odd += f", {counted(batch.rescued, 'value')} rescued" if batch.rescued else ""
     odd += f", {batch.dropped:,} files of revoked partitions dropped" if batch.dropped else ""
     logger.info(
         "batch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",

@@ -25,19 +25,24 @@ class BrokerPresence:
 
     def failed(self, error: KafkaError) -> None:
         """The client's callback for errors."""
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            logger.error("Kafka consumer: %s", error.str())
+        elif self.is_there:
             self.is_there = False
-        logger.error("Kafka consumer: %s", error.str())
+            logger.warning("Kafka is away: no broker answers. Consuming goes on once one does; no record is lost")
 
     def heard(self) -> None:
-        """A message came."""
-        self.is_there = True
+        """A message came, or a broker answers."""
+        if not self.is_there:
+            self.is_there = True
+            logger.info("Kafka is there again")
 
     def counted(self, statistics: str) -> None:
         """The client's callback for statistics."""
         if not self.is_there:
             brokers = json.loads(statistics).get("brokers", {}).values()
-            self.is_there = any(broker.get("state") == "UP" for broker in brokers)
+            if any(broker.get("state") == "UP" for broker in brokers):
+                self.heard()
 
     @property
     def properties(self) -> dict[str, Any]:

@@ -50,6 +50,7 @@ _RULES = ErrorRules(
             "Check S3_BUCKET, STORAGE_URL and AWS_ENDPOINT_URL; create the bucket, or set CREATE_BUCKET=true; then "
             "restart",
         ),
+        "InvalidBucketName": Rule(ConfigError, "Check S3_BUCKET and STORAGE_URL"),
         "InvalidAccessKeyId": Rule(FatalError, "Check AWS_ACCESS_KEY_ID, and AWS_ENDPOINT_URL for whose key it is"),
         "SignatureDoesNotMatch": Rule(FatalError, "Check AWS_SECRET_ACCESS_KEY"),
         "InvalidToken": Rule(FatalError, _SESSION_HINT),

@@ -58,7 +58,7 @@ def test_wrong_settings_are_shown_with_what_may_have_led_to_them() -> None:
     first, missing, remark = str(caught.value).splitlines()
     assert first == "1 setting is wrong:"
     assert missing.startswith("  - S3_BUCKET: must be set")
-    assert remark == "  - S3_BUKET is set and not known: did you mean S3_BUCKET?"
+    assert remark == "S3_BUKET is set and not known: did you mean S3_BUCKET?"
 
 
 class TestQuotes:
