@@ -196,8 +196,7 @@ RELIANCES = (
     Reliance(
         StreamingDataFrame.sink,
         "0b444bb01d506528",
-        "add() is called in the context of the message it came from; of its processing context it uses the sink "
-        "manager alone, which BatchCheckpoints shares with the Checkpoints that dataframes are made with",
+        "add() is called in the context of the message it came from",
     ),
 )
 
