@@ -29,7 +29,7 @@ _PASSING = frozenset(
 _HINTS = {
     errno.EACCES: "Give the user this process runs as the right to read and write there",
     errno.EPERM: "Give the user this process runs as the right to read and write there",
-    errno.ENOENT: "Check that path, or the variable that names it; restart once it is there",
+    errno.ENOENT: "It was deleted meanwhile, or a variable names a wrong path; restart once it is there",
     errno.EROFS: "The file system is mounted read-only; mount it writable",
 }
 
