@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.consumer.broker import new_admin
@@ -257,9 +257,22 @@ def _ask_as_a_start(servers: str, asked: Connection) -> None:
     time.sleep(10)  # Kafka is back, and late answers come in
 
 
+def _wait_for_a_coordinator(servers: str) -> None:
+    """Ask until there is one: the first question makes a new broker create the topic of committed offsets."""
+    deadline = time.monotonic() + PATIENCE
+    with closing(Consumer({"bootstrap.servers": servers, "group.id": "sink", **QUIET})) as one:
+        while True:
+            try:
+                one.committed([KafkaTopicPartition("readings", 0)], timeout=30)
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                return
+
+
 def test_answers_that_come_late_after_an_outage_do_not_end_a_process_that_has_started(other_kafka: LocalKafka) -> None:
-    with closing(Consumer({"bootstrap.servers": other_kafka.bootstrap_servers, "group.id": "sink", **QUIET})) as one:
-        one.committed([KafkaTopicPartition("readings", 0)], timeout=30)  # from then on there are coordinators
+    _wait_for_a_coordinator(other_kafka.bootstrap_servers)
     processes = multiprocessing.get_context("spawn")
     told, asked = processes.Pipe(duplex=False)
     other_kafka.pause()
