@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, Self
 from app.formatting import escape_control
 from app.model import TopicPartition
 
-System = Literal["Kafka", "topic", "store", "catalog", "Spark"]  # that the connector works with
+System = Literal["Kafka", "topic", "store", "catalog", "registry", "Spark"]  # that the connector works with
 
 
 class ConnectorError(Exception):

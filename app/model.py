@@ -7,6 +7,7 @@ from datetime import datetime
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
 KEY_COLUMN = "__key"  # where a table has the Kafka key
 
@@ -64,12 +65,17 @@ def headers_of(message: Message) -> list[tuple[str, bytes]] | None:
     try:
         headers: Any = _headers(message)
     except SystemError:
-        headers = _headers(message)
-        readable = [(_UNREADABLE_NAME if _has_null(header) else header[0], header[1]) for header in headers]
-        message.set_headers(readable)
-        return readable
+        return replace_unreadable_names(message)
     known: list[tuple[str, bytes]] | None = headers
     return known
+
+
+def replace_unreadable_names(message: Message) -> list[tuple[str, bytes]]:
+    """Replace the names of headers that are not UTF-8, once Kafka's client has raised ``SystemError`` for one."""
+    headers: Any = _headers(message)
+    readable = [(_UNREADABLE_NAME if _has_null(header) else header[0], header[1]) for header in headers]
+    message.set_headers(readable)
+    return readable
 
 
 def _has_null(header: Any) -> bool:
@@ -99,6 +105,23 @@ class Row(NamedTuple):
     offset: int
     headers: Headers | None = None
     message: Message | None = None
+
+
+SchemaId = int | UUID
+"""The id of a schema in a registry."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema of a registry.
+
+    ``kind`` is ``AVRO``, ``JSON`` or ``PROTOBUF``. ``references`` are the schemas that ``text`` names; each stands
+    behind those that it names itself.
+    """
+
+    kind: str
+    text: str
+    references: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """What tests, demo and bench do with a Kafka cluster, however it was started."""
 
+import ctypes
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -64,6 +65,20 @@ class Broker:
             self._wait_for_leaders(admin, topic, total)
         except KafkaException as error:
             raise ServiceError(f"adding partitions to {topic}: {error.args[0].str()}") from error
+
+    def delete_records(self, before: list[TopicPartition]) -> None:
+        """Delete the records before these offsets, as retention does.
+
+        The client's ``delete_records()`` releases a reference to the list that it does not own, up to release 2.15.0.
+        Without one more, the list would be freed while it is in use, and the process would crash at any later time.
+
+        Raises:
+            KafkaException: the broker refuses.
+        """
+        admin = self._admin()  # has to live until it answers
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(before))
+        for deleted in admin.delete_records(before).values():
+            deleted.result(ADMIN_TIMEOUT)
 
     def produce(self, topic: str, records: Iterable[Record]) -> int:
         """Produce all records and return how many they were, once the broker has acknowledged each of them.

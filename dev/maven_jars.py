@@ -2,6 +2,7 @@
 
 import importlib.util
 import subprocess
+import tarfile
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -28,12 +29,14 @@ class Jars:
         name: of the folder; change it when the modules change.
         alone: modules as ``organisation:name:version``, without what they depend on.
         with_all_they_need: modules that bring their dependencies with them.
+        unpacked: archives as ``organisation:name:version:classifier``, of which the folder gets the content.
         megabytes: what is downloaded, for the person who waits.
     """
 
     name: str
     alone: Sequence[str] = ()
     with_all_they_need: Sequence[str] = ()
+    unpacked: Sequence[str] = ()
     megabytes: int = 0
 
 
@@ -69,6 +72,10 @@ def _download(jars: Jars, target: Path) -> None:
             f"the jars of {jars.name} could not be downloaded. Behind a proxy, name it to Java: "
             f"JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'. Ivy said:\n{end}"
         )
+    for archive in target.glob("*.tar.gz"):
+        with tarfile.open(archive) as packed:
+            packed.extractall(target, filter="data")
+        archive.unlink()
 
 
 def _trust(folder: Path) -> list[str]:
@@ -91,10 +98,11 @@ def _modules(jars: Jars) -> str:
     lines = [
         *(_dependency(module, "run-&gt;master") for module in jars.alone),
         *(_dependency(module, "run-&gt;master,runtime") for module in jars.with_all_they_need),
+        *(_archive(module) for module in jars.unpacked),
     ]
     return "\n".join(
         [
-            '<ivy-module version="2.0">',
+            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/extra">',
             f'<info organisation="dev" module="{jars.name}"/>',
             '<configurations><conf name="run"/></configurations>',
             "<dependencies>",
@@ -105,9 +113,16 @@ def _modules(jars: Jars) -> str:
     )
 
 
-def _dependency(module: str, configuration: str) -> str:
+def _dependency(module: str, configuration: str, artifact: str = "") -> str:
     organisation, name, revision = module.split(":")
-    return f'<dependency org="{organisation}" name="{name}" rev="{revision}" conf="{configuration}"/>'
+    attributes = f'org="{organisation}" name="{name}" rev="{revision}" conf="{configuration}"'
+    return f"<dependency {attributes}>{artifact}</dependency>"
+
+
+def _archive(module: str) -> str:
+    of, _, classifier = module.rpartition(":")
+    artifact = f'<artifact name="{of.split(":")[1]}" type="tar.gz" ext="tar.gz" m:classifier="{classifier}"/>'
+    return _dependency(of, "run-&gt;master", artifact)
 
 
 def _ivy_jar() -> Path:

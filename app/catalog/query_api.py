@@ -9,7 +9,7 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from app.catalog.quix import entry, portions
-from app.catalog.rest_client import Patience, RestClient, Service
+from app.catalog.rest_client import Credentials, Patience, RestClient, Service
 from app.errors import ConnectorError
 from app.model import StoredFile
 
@@ -35,7 +35,7 @@ class QueryApi:
 
     def __init__(self, url: str, token: str | None, namespace: str, table: str, most_waiting: int = 100) -> None:
         base = url.rstrip("/")
-        self._client = RestClient(_SERVICE, base, token)
+        self._client = RestClient(_SERVICE, base, Credentials(token))
         self._path = f"/tables/{quote(table, safe='')}/files-added"
         self._namespace = namespace
         self._doing = f"notifying the query API at {base} of new files of table {namespace}.{table}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from app.catalog.base import TooLargeError
-from app.catalog.rest_client import Answer, Patience, RestClient, Service
+from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.formatting import counted
 from app.model import StoredFile
@@ -57,7 +57,7 @@ class QuixCatalog:
         patience: Patience = _PATIENCE,
     ) -> None:
         base = url.rstrip("/")
-        self._client = RestClient(_SERVICE, base, token)
+        self._client = RestClient(_SERVICE, base, Credentials(token))
         self._patience = patience
         self._most_bytes = MOST_BYTES
         self._path = f"/namespaces/{quote(namespace, safe='')}/tables/{quote(table, safe='')}"

@@ -1,5 +1,6 @@
-"""Sends JSON over HTTP with a bearer token, and translates the errors."""
+"""Sends JSON over HTTP with a bearer token or a password, and translates the errors."""
 
+import base64
 import json
 import os
 import time
@@ -33,6 +34,35 @@ class Service:
     name: str
     url_variable: str
     token_variable: str
+    ca_variable: str = "REQUESTS_CA_BUNDLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a client shows: a token, or a user with a password; files of certificates and of their key.
+
+    ``ca`` has the authorities that the server's certificate must be of; ``None`` leaves them to the system.
+    """
+
+    token: str | None = None
+    user: str | None = None
+    password: str | None = None
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+    @property
+    def secret(self) -> str | None:
+        return self.token or self.password
+
+    @property
+    def authorization(self) -> str | None:
+        """The header, if there is one."""
+        if self.token:
+            return f"Bearer {self.token}"
+        if self.user is None:
+            return None
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password or ''}".encode()).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,30 +111,34 @@ class RestClient:
     Args:
         service: what it is called.
         url: base address, without a trailing slash.
-        token: bearer token; ``None`` sends none.
+        credentials: of its users.
 
     Raises:
         ConfigError: a token that cannot be sent.
     """
 
-    def __init__(self, service: Service, url: str, token: str | None) -> None:
+    def __init__(self, service: Service, url: str, credentials: Credentials) -> None:
+        token = credentials.token
         if token and not fits_header(token):
             cause = f"{service.token_variable} holds a blank or another character that no token has"
             raise ConfigError(f"preparing {service.name} at {url}", cause, "Set it again, without quotes and line ends")
         self._service = service
         self._url = url
-        self._token = token
+        self._secret = credentials.secret
         self._session = requests.Session()
         # With trust_env a netrc file replaces our token. It also covers the proxies and the private
         # authorities of companies, so those are taken from where everybody sets them by hand.
         self._session.trust_env = False
         self._session.proxies.update(get_environ_proxies(url, no_proxy=None))
-        self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
+        of_machine = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+        self._session.verify = credentials.ca or of_machine or True
+        if credentials.certificate and credentials.key:
+            self._session.cert = credentials.certificate, credentials.key
         self._session.headers["Accept"] = "application/json"
         # A small compressed answer may need more memory than there is.
         self._session.headers["Accept-Encoding"] = "identity"
-        if token:
-            self._session.headers["Authorization"] = f"Bearer {token}"
+        if credentials.authorization:
+            self._session.headers["Authorization"] = credentials.authorization
 
     def ask(
         self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None, *, patience: Patience
@@ -142,7 +176,8 @@ class RestClient:
         except TimeoutError:
             raise RetryableError(doing, f"the answer was not complete within {patience.whole:g} s") from None
         except OSError as error:  # requests raises it for a missing CA bundle
-            raise FatalError(doing, str(error), "Check REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE") from error
+            variables = dict.fromkeys([self._service.ca_variable, "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+            raise FatalError(doing, str(error), f"Check {', '.join(variables)}") from error
 
     def _judged(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
         status = response.status_code
@@ -157,7 +192,7 @@ class RestClient:
             hint = f"It points to {location}: set {self._service.url_variable} to the address that answers itself"
             raise answer.refused(doing, hint)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise answer.refused(doing, f"{'Check' if self._token else 'Set'} {self._service.token_variable}")
+            raise answer.refused(doing, f"{'Check' if self._secret else 'Set'} {self._service.token_variable}")
         if response.ok and len(body) > limit:
             raise FatalError(
                 doing, f"the answer is larger than {limit >> 20} MiB", f"Check {self._service.url_variable}"
@@ -167,7 +202,7 @@ class RestClient:
     def _translated(self, error: requests.RequestException, doing: str, patience: Patience) -> ConnectorError:
         variable = self._service.url_variable
         if isinstance(error, requests.exceptions.SSLError) and "EOF" not in str(error):
-            hint = f"Check https:// in {variable}; for a private authority set REQUESTS_CA_BUNDLE to its file"
+            hint = f"Check https:// in {variable}; for a private authority set {self._service.ca_variable} to its file"
             return FatalError(doing, last_words(error), hint)
         if isinstance(error, requests.ConnectTimeout):
             return NotTakenError(doing, f"no connection within {patience.connect:g} s", f"Check {variable}")
@@ -180,10 +215,10 @@ class RestClient:
         return FatalError(doing, last_words(error), f"Check {variable}")
 
     def _start_of(self, body: bytes) -> str:
-        """The first words of a body on one line, without the token should the other side repeat it."""
+        """The first words of a body on one line, without the secret should the other side repeat it."""
         text = body[:_REFUSAL_LIMIT].decode(errors="replace")
-        if self._token:
-            text = text.replace(self._token, "***")
+        if self._secret:
+            text = text.replace(self._secret, "***")
         text = " ".join(text.split())
         return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 

@@ -5,22 +5,19 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from app.config.fields import Contradictions, env
-from app.config.kafka_login import KafkaLoginVariables
+from app.config.schema_registry import SchemaRegistryVariables
 
-Deserializer = Literal["str", "string", "bytes", "double", "int", "integer", "json", "quix"]
 OffsetReset = Literal["earliest", "latest"]
 BadRecords = Literal["dead-letter", "skip", "fail"]
 OffAtZero = AfterValidator(lambda number: number if number and number > 0 else None)
 
 
-class KafkaVariables(KafkaLoginVariables):
+class KafkaVariables(SchemaRegistryVariables):
     """The topic, the consumer, and what to do with its records."""
 
     input_topic: str = env("input", "sensor-data")
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")
-    key_deserializer: Deserializer = env("KAFKA_KEY_DESERIALIZER", "str")
-    value_deserializer: Deserializer = env("KAFKA_VALUE_DESERIALIZER", "json")
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
     stream_timeout_ms: Annotated[int | None, OffAtZero] = env("STREAM_TIMEOUT_MS", None)

@@ -157,6 +157,16 @@ def is_pem(text: str) -> bool:
     return "-----BEGIN " in text
 
 
+def deserializer(text: str) -> str:
+    """Parse the name of a deserializer; Protobuf is none."""
+    if text.lower() == "protobuf":
+        raise ValueError(
+            "must not be protobuf: reading it needs classes that are compiled from the schema. Write Avro, JSON Schema "
+            "or JSON at the producer, or set bytes here and deserialize in transform()"
+        )
+    return text
+
+
 def pem_or_path(text: str) -> str:
     r"""Parse the path of a file that can be read, or a text in PEM, whose line ends may be written as ``\n``."""
     if is_pem(text):

@@ -28,6 +28,7 @@ class TableVariables(StoreVariables):
     table_name: Annotated[str | None, parsed(parse.name)] = env("TABLE_NAME", None)
     partitions: Annotated[tuple[str, ...], NoDecode, parsed(parse.partitions)] = env("HIVE_COLUMNS", "")
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
+    timestamp_as: Annotated[str | None, parsed(parse.name)] = env("TIMESTAMP_AS", None)
     null_partition: Annotated[str, parsed(parse.null_folder)] = env("NULL_PARTITION", "auto")
     parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
@@ -52,6 +53,9 @@ class TableVariables(StoreVariables):
             yield variable, f'must be set, because the topic\'s name "{self.table}" cannot name a table: it {problem}'
         if self.column_types.get(RESCUED_COLUMN, pa.string()) != pa.string():
             yield "COLUMN_TYPES", f"must leave out {RESCUED_COLUMN}, which is always text"
+        taken = (self.timestamp_column, *self.partitions, *self.column_types)
+        if self.timestamp_as and self.timestamp_as in {name.removeprefix("~") for name in taken}:
+            yield "TIMESTAMP_AS", "must name a column that no other setting names"
         if self.timestamp_column in TIME_COLUMNS and self.timestamp_column in self.partitions:
             yield (
                 "TIMESTAMP_COLUMN",

@@ -1,6 +1,6 @@
 """Converts a batch's records into one table, in the column types that all members share, with their partition values.
 
-Converts many messages at once (``json_batch``), and one by one those that it refuses. Rows from ``transform()`` are
+Converts many messages at once (``whole_batches``), and one by one those that it refuses. Rows from ``transform()`` are
 always converted one by one. Both ways keep the order of the batch and give the same result: the first value of a column
 decides its type.
 """
@@ -9,25 +9,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import itemgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import BadRowsError, ReadMessage, Refusal, not_written
 from app.convert.chunks import FEW, Chunk, Pace, Rows, chunks, in_one
-from app.convert.json_batch import OneByOneError, WholeBatches
 from app.convert.kafka_columns import lost_metadata, metadata_columns
-from app.convert.partition_values import partition_columns, refuse_too_long
+from app.convert.partition_values import moments_of, partition_columns, refuse_too_long
 from app.convert.rows import Conversion, Rules, convert, most_scalars
 from app.convert.values import Rescue
+from app.convert.whole_batches import OneByOneError, WholeBatches
 from app.model import KEY_COLUMN, Batch, Rejected, Row, TopicPartition
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
 
 _HINT = "Correct it in app/transform.py or at its producer"
 
-Patiently = Callable[[Callable[[], TableSchema]], TableSchema]
+Patiently = Callable[[Callable[[], Any]], Any]
 
 
 class Schema(Protocol):
@@ -95,6 +95,7 @@ class BatchConverter:
         metadata: names of ``METADATA_COLUMNS``.
         bad_records: the policy for rows that cannot be written.
         whole_batches, read_message: convert messages, many at once and one by one; batches of rows need neither.
+        ask_with: sets how the schema registry is asked, if there is one.
         few: the number of messages below which converting at once is not worth it.
     """
 
@@ -109,6 +110,7 @@ class BatchConverter:
         bad_records: BadRecords,
         whole_batches: WholeBatches | None = None,
         read_message: ReadMessage | None = None,
+        ask_with: Callable[[Patiently], None] | None = None,
         few: int = FEW,
     ) -> None:
         self._spec = spec
@@ -119,6 +121,7 @@ class BatchConverter:
         self._bad_records = bad_records
         self._whole_batches = whole_batches
         self._read_message = read_message
+        self._ask_with = ask_with
         self._few = few
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
@@ -126,11 +129,13 @@ class BatchConverter:
 
         Args:
             batch: rows, messages, and records that were rejected already.
-            patiently: repeats a call while the store refuses it.
+            patiently: repeats a call while the store or the schema registry does not answer.
 
         Raises:
             DataError: a row cannot be written, and ``ON_BAD_RECORD`` is ``fail``.
         """
+        if self._ask_with:
+            self._ask_with(patiently)
         before = self._schema.current
         most = most_scalars(before)
         work = _Work(batch, patiently, most)
@@ -223,7 +228,9 @@ class BatchConverter:
     def _conversion(self, work: _Work, lines: _Lines, known: TableSchema) -> Conversion:
         """The rows as a table in the types that all members share; without columns if no row has a value."""
         tps = self._tps(work, lines.parts) if self._metadata else []
-        extra = metadata_columns(self._metadata, lines.rows, tps)
+        extra = dict(metadata_columns(self._metadata, lines.rows, tps))
+        if self._rules.timestamp_as:
+            extra[self._rules.timestamp_as] = moments_of(lines.rows, self._spec)
         lost = lost_metadata(self._metadata, lines.rows)
         while True:
             conversion = convert(lines.rows, known, self._rules, extra, most=work.most_scalars, lost=lost)
@@ -240,7 +247,8 @@ class BatchConverter:
         return [work.batch.parts[part].offsets.tp for part in parts]
 
     def _extend(self, work: _Work, wanted: TableSchema) -> TableSchema:
-        return work.patiently(lambda: self._schema.extend(wanted))
+        extended: TableSchema = work.patiently(lambda: self._schema.extend(wanted))
+        return extended
 
     def _refusals(self, batch: Batch, lines: _Lines, reasons: Mapping[int, str]) -> Iterator[tuple[int, Refusal]]:
         for index, reason in reasons.items():

@@ -172,6 +172,8 @@ def accepts(kind: pa.DataType, found: pa.DataType) -> bool:
         )
     if pa.types.is_list(kind) and pa.types.is_list(found):
         return accepts(kind.value_type, found.value_type)
+    if pa.types.is_decimal(found):  # of Avro
+        return bool(pa.types.is_decimal(kind))
     if pa.types.is_integer(found):
         return kind in (pa.int64(), pa.int32(), pa.float64())
     return bool(_canonical(found) == kind)

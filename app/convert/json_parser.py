@@ -12,7 +12,7 @@ Such messages are then converted record by record. These differences are detecte
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from operator import itemgetter
 from typing import Literal
 
@@ -22,6 +22,8 @@ import pyarrow.json
 
 from app.convert.columns import accepts, recast
 from app.convert.values import MAX_DEPTH, scalar_count
+from app.convert.wire_format import payload
+from app.model import Headers
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
@@ -36,6 +38,37 @@ _AT_ONCE = 2**20  # brackets: each takes 8 bytes
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _FIRST, _LAST = itemgetter(0), itemgetter(-1)
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
+
+
+class JsonMessages:
+    """Parses messages whose values are JSON.
+
+    Args:
+        have_schemas: whether the id of a schema stands before the JSON, or in a header.
+    """
+
+    def __init__(self, *, have_schemas: bool = False) -> None:
+        self._have_schemas = have_schemas
+
+    def parse(
+        self,
+        values: Sequence[bytes],
+        headers: Sequence[Headers | None],
+        wanted: Mapping[str, pa.DataType],
+        fixed: Container[str],  # noqa: ARG002 - text of JSON is not changed before its type is known
+    ) -> Mapping[str, pa.Array] | None:
+        """The fields, or ``None``; a column is parsed as text if its type is not one that Arrow parses."""
+        kinds = {name: kind if is_native(kind) else pa.string() for name, kind in wanted.items()}
+        if self._have_schemas:
+            try:
+                values = [payload(value, its).data for value, its in zip(values, headers, strict=True)]
+            except ValueError:
+                return None
+        return parse(values, kinds)
+
+    def has_field(self, values: Sequence[bytes], _: Sequence[Headers | None], name: str) -> bool:
+        """Whether a field of this name may occur in any of the values; ``False`` is certain."""
+        return has_field(values, name)  # the few bytes before the JSON do not matter
 
 
 def is_native(kind: pa.DataType) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.refusals import BadRowsError
-from app.convert.time_columns import time_parts
+from app.convert.time_columns import moments, time_parts
 from app.convert.values import is_empty
 from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
 from app.table.layout import TIME_COLUMNS, PartitionSpec, file_name, too_long
@@ -37,20 +37,25 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array
     strings: dict[str, pa.Array] = {}
     reasons: dict[int, str] = {}
     if any(column in TIME_COLUMNS for column in spec.columns):
-        moments = _values(rows, spec.timestamp_column, spec)
-        reasons.update(_without_any_timestamp(rows, moments, spec.timestamp_column))
+        timestamps = _values(rows, spec.timestamp_column, spec)
+        reasons.update(_without_any_timestamp(rows, timestamps, spec.timestamp_column))
         try:
-            strings.update(time_parts(moments))
+            strings.update(time_parts(timestamps))
         except BadRowsError as error:
             reasons.update(error.reasons)
     for column in (column for column in spec.columns if column not in TIME_COLUMNS):
         try:
-            strings[column] = _texts(_values(rows, column, spec), column)
+            strings[column] = texts_of(_values(rows, column, spec), column)
         except BadRowsError as error:
             reasons = error.reasons | reasons
     if reasons:
         raise BadRowsError(dict(sorted(reasons.items())))
     return [fill_null(strings[column], spec.null_value) for column in spec.columns]
+
+
+def moments_of(rows: Sequence[Row], spec: PartitionSpec) -> pa.Array:
+    """The moment of each row; null where its timestamp cannot be used."""
+    return moments(_values(rows, spec.timestamp_column, spec))
 
 
 def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
@@ -66,10 +71,10 @@ def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
         return [row.value.get(column) for row in rows]
 
 
-def _without_any_timestamp(rows: Sequence[Row], moments: Sequence[Any], column: str) -> dict[int, str]:
+def _without_any_timestamp(rows: Sequence[Row], timestamps: Sequence[Any], column: str) -> dict[int, str]:
     """The reasons for rows without any timestamp, by row; an explicit null counts as a timestamp."""
     reason = f"it has no {column!r}, and its Kafka message has no timestamp"
-    without = (index for index, moment in enumerate(moments) if moment is None and column not in rows[index].value)
+    without = (index for index, each in enumerate(timestamps) if each is None and column not in rows[index].value)
     return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
 
 
@@ -79,7 +84,7 @@ def fill_null(strings: pa.Array, null_value: str) -> pa.Array:
     return pc.if_else(pc.fill_null(empty, True), null_value, strings)
 
 
-def _texts(values: Sequence[Any], column: str) -> pa.Array:
+def texts_of(values: Sequence[Any], column: str) -> pa.Array:
     """Text of each value as the folder shows it, null for no value."""
     with suppress(UnicodeEncodeError, pa.ArrowException):  # not all are text
         return pa.array(values, pa.string())

@@ -55,12 +55,14 @@ class Rules:
         timestamp_column: gets the Kafka timestamp if a record lacks it.
         partition_columns: are in the folders' names, not in the files.
         fixed: the types that the user has set, by column; the type in the schema takes precedence.
+        timestamp_as: the column with the moment of the timestamp column, if there is one.
         chunk_rows: see ``coerce_array``.
     """
 
     timestamp_column: str
     partition_columns: frozenset[str]
     fixed: Mapping[str, pa.DataType] = field(default_factory=dict)
+    timestamp_as: str | None = None
     chunk_rows: int = CHUNK_ROWS
 
 

@@ -1,4 +1,4 @@
-"""Computes the time columns ``year``, ``month``, ``day`` and ``hour`` of each row from its timestamp.
+"""Computes the time columns ``year``, ``month``, ``day`` and ``hour`` of each row, and its moment, from its timestamp.
 
 Each value is converted by itself: no row changes the meaning of another. A timestamp has one of these forms:
 
@@ -24,10 +24,12 @@ from app.convert.shown_values import shown
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ZONE = re.compile(r"[T ]\d.*([Zz]|[+-]\d\d(:?\d\d)?)$")
-_SECOND = timedelta(seconds=1)
-_FIRST_SECOND = -62_135_596_800  # 0001-01-01T00:00:00Z
-_LAST_SECOND = 253_402_300_799  # 9999-12-31T23:59:59Z
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST = -62_135_596_800 * 10**6  # 0001-01-01T00:00:00Z
+_LAST = 253_402_300_800 * 10**6 - 1  # 9999-12-31T23:59:59.999999Z
+_MICROS_A_SECOND, _MICROS_AN_HOUR = 10**6, 3_600 * 10**6
 _INT64 = range(-(2**63), 2**63)
+MOMENT = pa.timestamp("us", "UTC")
 _LONGEST_TEXT = 64  # characters; ISO 8601 with nanoseconds and seconds in the zone's offset has 44
 
 
@@ -37,35 +39,54 @@ def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
     Raises:
         BadRowsError: values that are no timestamps, or outside the years 1 to 9999; all of them.
     """
-    seconds = _seconds(values)
-    unusable = pc.invert(pc.fill_null(_is_inside(seconds), False))
+    micros = _micros(values)
+    unusable = pc.invert(pc.fill_null(_is_inside(micros), False))
     rows = pc.indices_nonzero(unusable).to_pylist() if pc.any(unusable).as_py() else []
     reasons = {row: _reason(values[row]) for row in rows if values[row] is not None}
     if reasons:
         raise BadRowsError(reasons)
-    return _parts(seconds)
+    return _parts(micros)
+
+
+def moments(values: Sequence[Any]) -> pa.Array:
+    """The moment of each value; null for ``None``, and for values that are no usable timestamps."""
+    micros = _micros(values)
+    return pc.if_else(_is_inside(micros), micros, None).cast(MOMENT)
 
 
 def time_parts_of_column(column: pa.Array) -> Mapping[str, pa.Array] | None:
-    """The same for a column of numbers or text without nulls; ``None`` if some are no usable timestamps."""
-    if pa.types.is_integer(column.type):
-        seconds = _epoch_seconds(column.cast(pa.int64()))
+    """The time columns of a column without nulls; ``None`` if some are no usable timestamps."""
+    micros = _micros_of_column(column)
+    return None if micros is None else _parts(micros)
+
+
+def moments_of_column(column: pa.Array) -> pa.Array | None:
+    """The moments of a column without nulls; ``None`` if some are no usable timestamps."""
+    micros = _micros_of_column(column)
+    return None if micros is None else micros.cast(MOMENT)
+
+
+def _micros_of_column(column: pa.Array) -> pa.Array | None:
+    if pa.types.is_temporal(column.type):
+        micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None))).cast(pa.int64())
+    elif pa.types.is_integer(column.type):
+        micros = _epoch_micros(column.cast(pa.int64()))
     elif pa.types.is_floating(column.type):
-        seconds = _epoch_seconds_of_doubles(column)
+        micros = _epoch_micros_of_doubles(column)
     elif pa.types.is_string(column.type):
-        seconds = _seconds_of_texts(column.to_pylist())
+        micros = _micros_of_texts(column.to_pylist())
     else:
         return None
-    return _parts(seconds) if pc.all(pc.fill_null(_is_inside(seconds), False)).as_py() else None
+    return micros if pc.all(pc.fill_null(_is_inside(micros), False)).as_py() else None
 
 
-def _is_inside(seconds: pa.Array) -> pa.Array:
-    return pc.and_(pc.greater_equal(seconds, _FIRST_SECOND), pc.less_equal(seconds, _LAST_SECOND))
+def _is_inside(micros: pa.Array) -> pa.Array:
+    return pc.and_(pc.greater_equal(micros, _FIRST), pc.less_equal(micros, _LAST))
 
 
-def _parts(seconds: pa.Array) -> Mapping[str, pa.Array]:
+def _parts(micros: pa.Array) -> Mapping[str, pa.Array]:
     # Many rows share an hour: the calendar is asked once for each that occurs.
-    hours = _floor_divide(seconds, 3600).dictionary_encode()
+    hours = _floor_divide(micros, _MICROS_AN_HOUR).dictionary_encode()
     stamps = pc.multiply(hours.dictionary, 3600).cast(pa.timestamp("s"))
     digits = {"year": pc.year(stamps), "month": pc.month(stamps), "day": pc.day(stamps), "hour": pc.hour(stamps)}
     return {
@@ -74,59 +95,66 @@ def _parts(seconds: pa.Array) -> Mapping[str, pa.Array]:
     }
 
 
-def _seconds(values: Sequence[Any]) -> pa.Array:
-    """Epoch seconds of each value, rounded down (int64); null where it is ``None`` or no timestamp.
+def _micros(values: Sequence[Any]) -> pa.Array:
+    """Microseconds of each value since the epoch, rounded down (int64); null where it is ``None`` or no timestamp.
 
     Each type is converted by itself: Arrow would take a list of several for one type, and change some of the values.
     """
     kinds = set(map(type, values)) - {type(None)}
     if len(kinds) == 1:
         return _converter(kinds.pop())(values)
-    seconds: list[int | None] = [None] * len(values)
+    micros: list[int | None] = [None] * len(values)
     for kind in kinds:
         rows = [row for row, value in enumerate(values) if type(value) is kind]
         converted = _converter(kind)([values[row] for row in rows]).to_pylist()
-        for row, second in zip(rows, converted, strict=True):
-            seconds[row] = second
-    return pa.array(seconds, pa.int64())
+        for row, each in zip(rows, converted, strict=True):
+            micros[row] = each
+    return pa.array(micros, pa.int64())
 
 
 def _converter(kind: type) -> Callable[[Sequence[Any]], pa.Array]:
     if kind is not bool and issubclass(kind, Integral):
-        return _seconds_of_integers
+        return _micros_of_integers
     if issubclass(kind, Real) and not issubclass(kind, Rational):  # float, and the floats of NumPy
-        return _seconds_of_floats
+        return _micros_of_floats
     if issubclass(kind, str):
-        return _seconds_of_texts
+        return _micros_of_texts
     if issubclass(kind, datetime):
-        return _seconds_of_datetimes
+        return _micros_of_datetimes
     if issubclass(kind, date):
-        return _seconds_of_dates
+        return _micros_of_dates
     return lambda values: pa.nulls(len(values), pa.int64())
 
 
-def _seconds_of_integers(values: Sequence[Any]) -> pa.Array:
+def _micros_of_integers(values: Sequence[Any]) -> pa.Array:
     try:
         numbers = pa.array(values, pa.int64())
     except (OverflowError, pa.ArrowInvalid):  # nanoseconds beyond the year 2262 need more than 64 bits
-        return pa.array([None if value is None else _seconds_of_integer(int(value)) for value in values], pa.int64())
-    return _epoch_seconds(numbers)
+        return pa.array([None if value is None else _micros_of_integer(int(value)) for value in values], pa.int64())
+    return _epoch_micros(numbers)
 
 
-def _epoch_seconds(numbers: pa.Array) -> pa.Array:
-    seconds = numbers
+def _epoch_micros(numbers: pa.Array) -> pa.Array:
+    micros = pc.multiply(numbers, _MICROS_A_SECOND)
     sizes = pc.min_max(numbers).as_py()
     largest = max(abs(sizes["min"]), abs(sizes["max"]))
     for bound, per_second in reversed(_UNITS):
         if largest > bound:
             beyond = pc.or_(pc.greater(numbers, bound), pc.less(numbers, -bound))
-            seconds = pc.if_else(beyond, _floor_divide(numbers, per_second), seconds)
-    return seconds
+            micros = pc.if_else(beyond, _scaled(numbers, per_second), micros)
+    return micros
 
 
-def _seconds_of_integer(value: int) -> int | None:
-    seconds = value // next((per_second for bound, per_second in _UNITS if abs(value) > bound), 1)
-    return seconds if seconds in _INT64 else None
+def _scaled(numbers: pa.Array, per_second: int) -> pa.Array:
+    if per_second > _MICROS_A_SECOND:
+        return _floor_divide(numbers, per_second // _MICROS_A_SECOND)
+    return pc.multiply(numbers, _MICROS_A_SECOND // per_second)
+
+
+def _micros_of_integer(value: int) -> int | None:
+    per_second = next((per_second for bound, per_second in _UNITS if abs(value) > bound), 1)
+    micros = value * _MICROS_A_SECOND // per_second
+    return micros if micros in _INT64 else None
 
 
 def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
@@ -136,22 +164,25 @@ def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
     return pc.subtract(quotient, rounded_up.cast(pa.int64()))
 
 
-def _seconds_of_floats(values: Sequence[Any]) -> pa.Array:
-    return _epoch_seconds_of_doubles(
+def _micros_of_floats(values: Sequence[Any]) -> pa.Array:
+    return _epoch_micros_of_doubles(
         pa.array([None if value is None else float(value) for value in values], pa.float64())
     )
 
 
-def _epoch_seconds_of_doubles(numbers: pa.Array) -> pa.Array:
+def _epoch_micros_of_doubles(numbers: pa.Array) -> pa.Array:
     seconds = numbers
     for bound, per_second in reversed(_UNITS):
         beyond = pc.greater(pc.abs(numbers), float(bound))
         seconds = pc.if_else(beyond, pc.divide(numbers, float(per_second)), seconds)
     usable = pc.and_(pc.is_finite(seconds), pc.less(pc.abs(seconds), 1e12))  # what is beyond is beyond int64 soon
-    return pc.floor(pc.if_else(usable, seconds, None)).cast(pa.int64())
+    seconds = pc.if_else(usable, seconds, None)
+    whole = pc.floor(seconds)
+    rest = pc.min_element_wise(pc.round(pc.multiply(pc.subtract(seconds, whole), 1e6)), 999_999.0, skip_nulls=False)
+    return pc.add(pc.multiply(whole.cast(pa.int64()), _MICROS_A_SECOND), rest.cast(pa.int64()))
 
 
-def _seconds_of_texts(values: Sequence[Any]) -> pa.Array:
+def _micros_of_texts(values: Sequence[Any]) -> pa.Array:
     """Parse with Arrow if all texts have a zone or none has, as the first one; otherwise one by one."""
     # The expression takes the square of the length of a text that nearly fits.
     first = next(value for value in values if value is not None)[:_LONGEST_TEXT]
@@ -159,47 +190,47 @@ def _seconds_of_texts(values: Sequence[Any]) -> pa.Array:
     try:
         stamps = pa.array(values, pa.string()).cast(pa.timestamp("us", zone))
     except (UnicodeEncodeError, pa.ArrowException):
-        return _seconds_one_by_one(values)
-    return _floor_divide(stamps.cast(pa.int64()), 10**6)
+        return _micros_one_by_one(values)
+    return stamps.cast(pa.int64())
 
 
-def _seconds_one_by_one(texts: Sequence[str | None]) -> pa.Array:
-    return pa.array([None if text is None else _seconds_of_text(text) for text in texts], pa.int64())
+def _micros_one_by_one(texts: Sequence[str | None]) -> pa.Array:
+    return pa.array([None if text is None else _micros_of_text(text) for text in texts], pa.int64())
 
 
-def _seconds_of_text(text: str) -> int | None:
+def _micros_of_text(text: str) -> int | None:
     if len(text) > _LONGEST_TEXT:
         return None
     try:
         moment = datetime.fromisoformat(text.upper())
     except ValueError:
         return None
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _SECOND
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
 
 
-def _seconds_of_datetimes(values: Sequence[Any]) -> pa.Array:
+def _micros_of_datetimes(values: Sequence[Any]) -> pa.Array:
     try:
         micros = pa.array(values, pa.timestamp("us", "UTC")).cast(pa.int64())
     except ValueError:  # a zone that does not know its offset, as the NaT of pandas
         if len(values) == 1:
             return pa.nulls(1, pa.int64())
-        return pa.concat_arrays([_seconds_of_datetimes([value]) for value in values])
-    return _floor_divide(micros, 10**6)
+        return pa.concat_arrays([_micros_of_datetimes([value]) for value in values])
+    return micros
 
 
-def _seconds_of_dates(values: Sequence[Any]) -> pa.Array:
-    return pa.array(values, pa.date32()).cast(pa.timestamp("s")).cast(pa.int64())
+def _micros_of_dates(values: Sequence[Any]) -> pa.Array:
+    return pa.array(values, pa.date32()).cast(pa.timestamp("us")).cast(pa.int64())
 
 
 def _reason(value: Any) -> str:
     """Why a value is no usable timestamp."""
     converter = _converter(type(value))
-    if converter is _seconds_of_texts and _seconds_of_text(value) is None:
+    if converter is _micros_of_texts and _micros_of_text(value) is None:
         return f"{shown(value)} is no ISO-8601 timestamp"
-    is_number = converter in (_seconds_of_integers, _seconds_of_floats)
+    is_number = converter in (_micros_of_integers, _micros_of_floats)
     if not is_number and converter([value]).null_count:
         cause = f"a {type(value).__name__} is no timestamp"
-    elif converter is _seconds_of_floats and not math.isfinite(value):
+    elif converter is _micros_of_floats and not math.isfinite(value):
         cause = "not a finite number"
     else:
         cause = "outside the years 1 to 9999"

@@ -9,19 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from quixstreams.models import Topic
+from quixstreams.models import Deserializer, Topic
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal
 from app.consumer.exact_json import new_deserializer
 from app.consumer.plain.reader import MessageReader
+from app.consumer.registered import RegisteredDeserializer
+from app.convert.avro_messages import AvroMessages
 from app.convert.batch import BatchConverter
 from app.convert.chunks import FEW
-from app.convert.json_batch import WholeBatches
+from app.convert.json_parser import JsonMessages
 from app.convert.rows import Rules
+from app.convert.whole_batches import WholeBatches
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
 from app.pipeline.open_batch import Staged
 from app.pipeline.stage import Stager
+from app.service.formats import json_schema
 from app.table.layout import RESCUED_COLUMN, PartitionSpec
 from app.table.null_folder import HIVE_NULL
 from app.table.schema import TableSchema
@@ -41,6 +45,10 @@ class Table:
     timestamp: str = "ts_ms"
     types: str = ""
     metadata: tuple[str, ...] = ()
+    avro: AvroMessages | None = None
+    avro_keys: bool = False
+    json_schema: bool = False
+    timestamp_as: str | None = None
 
 
 class CountingReader(MessageReader):
@@ -73,9 +81,12 @@ class StagingStep:
             tuple(name.removeprefix("~") for name in table.hive),
         )
         types = parse_column_types(table.types) if table.types else {}
-        rules = Rules(table.timestamp, frozenset(spec.columns), types)
+        rules = Rules(table.timestamp, frozenset(spec.columns), types, table.timestamp_as)
         self.schema = MemorySchema()
-        self.reader = CountingReader(_json_topic(), max_record_bytes)
+        self.reader = CountingReader(_topic(table), max_record_bytes)
+        parser = table.avro or JsonMessages(have_schemas=table.json_schema)
+        read_key = table.avro.read_key if table.avro and table.avro_keys else None
+        whole_batches = WholeBatches(spec, rules, table.metadata, max_record_bytes, parser, read_key)
         converter = BatchConverter(
             spec=spec,
             table_root="data/t",
@@ -83,8 +94,9 @@ class StagingStep:
             rules=rules,
             metadata=table.metadata,
             bad_records=BadRecords("dead-letter", lambda _: None),
-            whole_batches=WholeBatches(spec, rules, table.metadata, max_record_bytes) if at_once else None,
+            whole_batches=whole_batches if at_once else None,
             read_message=self.reader.read if self.reader else None,
+            ask_with=table.avro.ask_with if table.avro else None,
             few=few,
         )
         self._stager = Stager(converter, spec, None)
@@ -109,8 +121,13 @@ class StagingStep:
         return self._stager.stage(batch, path, lambda work: work())
 
 
-def _json_topic() -> Topic:
-    return Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer=new_deserializer("str"))
+def _topic(table: Table) -> Topic:
+    text: Deserializer = new_deserializer("str")
+    if table.avro:
+        of_avro = RegisteredDeserializer(table.avro.read)
+        return Topic("sensors", value_deserializer=of_avro, key_deserializer=of_avro if table.avro_keys else text)
+    of_json = json_schema if table.json_schema else new_deserializer("json")
+    return Topic("sensors", value_deserializer=of_json, key_deserializer=text)
 
 
 def outcome_of(staged: Staged, schema: MemorySchema) -> Mapping[str, Any]:

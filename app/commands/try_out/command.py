@@ -6,36 +6,39 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.parquet as pq
-from quixstreams.context import message_context
+from quixstreams import Application
 
 from app.bad_records.policy import BadRecords
 from app.commands.output import log_warnings_only, print_line
+from app.commands.try_out.avro_file import AvroFile, is_avro_file
 from app.config.settings import Settings
-from app.consumer.assignment import Assignments
-from app.consumer.exact_json import new_deserializer
-from app.consumer.loop import new_loop
-from app.consumer.offline import GivenMessage, NoJournals, OfflineApplication, Sent
-from app.consumer.paused_partitions import PausedPartitions
-from app.consumer.sink import LakeSink
+from app.consumer.framework.application import Callbacks, run
+from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.sink import RowSink
+from app.consumer.offline import MOST_BYTES, NoJournals, OfflineBroker, OfflineTopics, Sample, Sent, without_other_sinks
+from app.consumer.partitions import Partitions
 from app.errors import ConfigError, ConnectorError
 from app.formatting import counted
 from app.lenient_json import to_json
-from app.model import Batch, Rejected
+from app.model import Batch, Rejected, TopicPartition
 from app.pipeline.stage import Stager
 from app.service.build import can_read_whole_batches, new_application, new_batch_limits, new_stager
 from app.service.customised import load_customised
+from app.service.formats import Find, new_formats, new_registry
 from app.service.lake import new_location, new_schema, new_spec
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
 from app.timings import DEFAULT
 
-_OFFSET: Final = "__offset"
+_TOPIC, _OFFSET = "__topic", "__offset"
+_BEHIND: Final = -1  # stands for the offsets in topics of quixstreams
+_TICK_MS: Final = 200
+_COMMIT_SECONDS: Final = 0.2
 _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
 
 
@@ -50,20 +53,28 @@ def try_out(settings: Settings, options: Namespace) -> int:
     """
     log_warnings_only()
     with scratch_folder() as scratch:
-        lines = list(_lines(options.file))
-        records = list(_records(lines, settings, envelope=options.envelope))
-        return _Trial(settings, scratch, records, [number for number, _ in lines]).run()
+        data, find = _read(options.file), None
+        if is_avro_file(data):
+            file = _opened(data, settings, options)
+            find, records = file.find, [Sample(value, None, _now(), None) for value in file.values]
+            numbers = list(range(1, len(records) + 1))
+        else:
+            lines = [(number, line) for number, each in enumerate(data.split(b"\n"), 1) if (line := each.strip())]
+            records = list(_records(lines, settings, envelope=options.envelope))
+            numbers = [number for number, _ in lines]
+        _refuse_too_long(records, numbers)
+        return _Trial(settings, scratch, records, numbers, find).run()
 
 
 class _WithRemedies(BadRecords):
-    """Keeps all bad records, and what can be done about each, by its offset."""
+    """Keeps all bad records, and what can be done about each, by its partition and offset."""
 
     def __init__(self) -> None:
         super().__init__("dead-letter", lambda _: None)  # each is shown with its line
-        self.remedies: dict[int, str] = {}
+        self.remedies: dict[tuple[TopicPartition, int], str] = {}
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        self.remedies[rejected.offset] = hint
+        self.remedies[rejected.tp, rejected.offset] = hint
         return super().keep(rejected, hint)
 
 
@@ -77,64 +88,91 @@ class _Trial:
     obstacle = None
 
     def __init__(
-        self, settings: Settings, scratch: Path, records: Sequence[GivenMessage], line_numbers: Sequence[int]
+        self,
+        settings: Settings,
+        scratch: Path,
+        records: Sequence[Sample],
+        line_numbers: Sequence[int],
+        find: Find | None,
     ) -> None:
         self._settings = settings = settings.offline(scratch / "lake")
         self._scratch = scratch
+        self._state = scratch / "state"
+        self._records = records
         self._line_numbers = line_numbers  # by the offset
         self._metadata = settings.metadata_columns
-        self._outcomes: dict[int, list[tuple[str, str]]] = {}  # by the offset
+        self._outcomes: dict[int, list[tuple[str, str]]] = {}  # by the offset, or _BEHIND
         self._counts = Counter[str]()
-        self._rescued = 0
-        bad_records = self._bad_records = _WithRemedies()
+        self._produced = self._consumed = self._rescued = 0
+        self._bad_records = _WithRemedies()
         store = new_store(settings)
-        location = new_location(settings, store, None)
-        store.connect(f"{location.root}/")
-        self._spec = new_spec(settings, store, location, None)
-        schema = new_schema(settings, store, location)
+        self._location = new_location(settings, store, None)
+        store.connect(f"{self._location.root}/")
+        self._spec = new_spec(settings, store, self._location, None)
+        schema = new_schema(settings, store, self._location)
         schema.open()
-        with_offset = settings.model_copy(update={"metadata_columns": (*dict.fromkeys((*self._metadata, _OFFSET)),)})
-        self._stager: Stager = new_stager(with_offset, location, self._spec, schema, bad_records)
-        self._assignments = Assignments()
-        kind = partial(
-            OfflineApplication,
-            records=iter(records),
-            on_sent=self._note_sent,
-            assignments=self._assignments,
-            max_record_bytes=settings.memory.max_record_bytes,
-        )
-        self._application = new_application(kind, settings, location, scratch, state_dir=scratch / "state")
-        self._sink = LakeSink(
-            pipeline=self,
-            assignments=self._assignments,
-            limits=new_batch_limits(settings, DEFAULT, scratch),
-            bad_records=bad_records,
-        )
+        columns = (*dict.fromkeys((*self._metadata, _TOPIC, _OFFSET)),)
+        with_offset = settings.model_copy(update={"metadata_columns": columns})
+        if find is None and settings.needs_registry:
+            find = new_registry(settings, scratch).find
+        self._formats = new_formats(settings, find)
+        self._stager: Stager = new_stager(with_offset, self._location, self._spec, schema, self._bad_records)
 
     def run(self) -> int:
-        application, settings = self._application, self._settings
-        topic = application.topic(
-            settings.input_topic,
-            value_deserializer=new_deserializer(settings.value_deserializer),
-            key_deserializer=new_deserializer(settings.key_deserializer),
+        settings = self._settings
+        keys, values = self._formats.key, self._formats.value
+        current = CurrentMessage(settings.memory.max_record_bytes, holds_several=values.split_values)
+        callbacks = Callbacks(current, lambda: self._go_on(application, sink, portions))
+        broker = OfflineBroker()
+        topics = OfflineTopics(broker, settings.consumer_group, self._note_sent)
+
+        def offline(**arguments: Any) -> Application:
+            of_consumer = callbacks.arguments(arguments["consumer_extra_config"])
+            of_consumer["consumer_extra_config"]["statistics.interval.ms"] = _TICK_MS
+            return Application(**arguments | of_consumer)
+
+        application = new_application(
+            offline,
+            settings,
+            self._location,
+            self._scratch,
+            broker_address=broker.address,
+            topic_manager=topics,
+            use_changelog_topics=False,
+            state_dir=self._state,
+            commit_interval=_COMMIT_SECONDS,
         )
-        application.current.keep_of(topic)
+        topic = application.topic(settings.input_topic, value_deserializer=values, key_deserializer=keys)
         dataframe = application.dataframe(topic)
+        callbacks.notice_records(dataframe)
         customised = load_customised()
-        transformed = customised.build(dataframe, application)
-        application.built(is_untouched=customised.is_untouched)
-        transformed.sink(self._sink)
-        loop = new_loop(
-            application=application,
-            assignments=self._assignments,
-            sink=self._sink,
-            paused=PausedPartitions(application.consumer, NoJournals(), self._assignments),
-            on_turn=lambda: None,
+        with without_other_sinks(self._note_sent):
+            built = customised.build(dataframe, application)
+        sink = callbacks.sink = RowSink(
+            pipeline=self,
+            partitions=Partitions(),
+            claims=NoJournals(),
+            limits=new_batch_limits(settings, DEFAULT, self._scratch),
+            bad_records=self._bad_records,
+            commit_interval=_COMMIT_SECONDS,
+            current=current,
         )
-        application.start(loop)
-        application.run()
+        built.sink(sink)
+        current.watch([topic], topic.name)
+        portions = broker.produce(topic.name, self._records)
+        run(application)
         self._show(is_untouched=customised.is_untouched)
         return 1 if self._counts["bad"] else 0
+
+    def _go_on(self, application: Application, sink: RowSink, portions: Iterator[int]) -> None:
+        """Produce the next portion once all that came is committed, and no more comes, as behind a ``group_by()``."""
+        consumed, self._consumed = self._consumed, sink.consumed
+        is_all_shown = sink.due_in is None and not sink.oldest_uncommitted
+        if consumed == sink.consumed >= self._produced and is_all_shown:
+            produced = next(portions, 0)
+            self._produced += produced
+            if not produced:
+                application.stop()
 
     # --- what the sink asks of the pipeline -------------------------------------------------------------------------
 
@@ -144,14 +182,17 @@ class _Trial:
         staged = self._stager.stage(batch, path, lambda work: work())
         for _, rejected in staged.rejected:
             for record in rejected:
-                self._note("bad", record.offset, f"{record.reason}. {self._bad_records.remedies[record.offset]}")
+                remedy = self._bad_records.remedies[record.tp, record.offset]
+                self._note("bad", record.tp.topic, record.offset, f"{record.reason}. {remedy}")
         if staged.file:
             for row in pq.ParquetFile(path).read().to_pylist():
                 group = staged.file.groups[row.pop(staged.file.group_column)]
-                offset = row[_OFFSET] if _OFFSET in self._metadata else row.pop(_OFFSET)
+                topic, offset = row[_TOPIC], row[_OFFSET]
+                for added in {_TOPIC, _OFFSET}.difference(self._metadata):
+                    del row[added]
                 self._rescued += row.get(RESCUED_COLUMN) is not None
                 values = {column: value for column, value in row.items() if value is not None}
-                self._note("row", offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")
+                self._note("row", topic, offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")
 
     def wait_delivered(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - as the pipeline
         """Return at once: a batch is done when it was submitted."""
@@ -162,20 +203,23 @@ class _Trial:
 
     # --- what is shown ----------------------------------------------------------------------------------------------
 
-    def _note(self, what: str, offset: int, text: str) -> None:
+    def _note(self, what: str, topic: str, offset: int, text: str) -> None:
         self._counts[what] += 1
-        self._outcomes.setdefault(offset, []).append((what, text))
+        place = offset if topic == self._settings.input_topic else _BEHIND
+        self._outcomes.setdefault(place, []).append((what, text))
 
     def _note_sent(self, sent: Sent) -> None:
-        self._note("sent", message_context().offset, f"to {sent.to}: {_shown(sent.key)} {_shown(sent.value)}")
+        self._note("sent", sent.topic, sent.offset, f"to {sent.to}: {_shown(sent.key)} {_shown(sent.value)}")
 
     def _show(self, *, is_untouched: bool) -> None:
         for offset, number in enumerate(self._line_numbers):
             outcomes = self._outcomes.get(offset, [])
             if not {"row", "bad"}.intersection(what for what, _ in outcomes):
-                self._note("none", offset, "no row")
+                self._note("none", self._settings.input_topic, offset, "no row")
             for what, text in self._outcomes[offset]:
                 print_line(f"{what:<4}  line {number}  {text}")
+        for what, text in self._outcomes.get(_BEHIND, []):
+            print_line(f"{what:<4}  after group_by()  {text}")
         counts = self._counts
         print_line(
             f"{counted(len(self._line_numbers), 'record')}: {counted(counts['row'], 'row')}, "
@@ -188,7 +232,7 @@ class _Trial:
             print_line(
                 "transform() changes nothing; the deserializers or ON_BAD_RECORD want records one by one all the same"
             )
-        if self._application.keeps_state:
+        if any(self._state.glob("*/*")):
             print_line(
                 "State began empty and is dropped again; changelogs, and what depends on partitions, are not tried"
             )
@@ -200,32 +244,53 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else to_json(value)
 
 
-def _lines(file: Path | None) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, with their numbers as an editor has them."""
+def _read(file: Path | None) -> bytes:
     try:
-        with file.open("rb") if file else sys.stdin.buffer as stream:
-            yield from ((number, line) for number, each in enumerate(stream, 1) if (line := each.strip()))
+        return file.read_bytes() if file else sys.stdin.buffer.read()
     except OSError as error:
         raise ConfigError(
-            f"reading {file}", error.strerror or str(error), "Name a file with one record a line"
+            f"reading {file}", error.strerror or str(error), "Name a file with one record a line, or an Avro file"
         ) from None
 
 
-def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, *, envelope: bool) -> Iterator[GivenMessage]:
-    now = int(time.time() * 1000)
-    for offset, (number, line) in enumerate(lines):
+def _opened(data: bytes, settings: Settings, options: Namespace) -> AvroFile:
+    doing = f"reading {options.file or 'standard input'}"
+    if options.envelope or settings.value_deserializer != "avro":
+        hint = "Set KAFKA_VALUE_DESERIALIZER=avro, and leave out --envelope"
+        raise ConfigError(doing, "it is an Avro file", hint)
+    try:
+        return AvroFile(data)
+    except ValueError as error:
+        raise ConfigError(doing, str(error), "Write it again, with the codec null or deflate") from None
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, *, envelope: bool) -> Iterator[Sample]:
+    now = _now()
+    for number, line in lines:
         if not envelope:
-            yield GivenMessage(settings.input_topic, offset, line, None, now, None)
+            yield Sample(line, None, now, None)
             continue
         try:
-            yield _unpacked(line, offset, settings, now)
+            yield _unpacked(line, settings, now)
         except (ValueError, RecursionError) as error:
             hint = "With --envelope each line is a JSON object: see `python main.py try --help`"
             raise ConfigError(f"reading line {number}", str(error), hint) from None
 
 
-def _unpacked(line: bytes, offset: int, settings: Settings, now: int) -> GivenMessage:
-    """The message that an envelope describes.
+def _refuse_too_long(records: Sequence[Sample], numbers: Sequence[int]) -> None:
+    for number, record in zip(numbers, records, strict=True):
+        size = len(record.value or b"") + len(record.key or b"")
+        if size > MOST_BYTES:
+            cause = f"it has {size:,} bytes, and `try` takes {MOST_BYTES:,}"
+            raise ConfigError(f"reading line {number}", cause, "Leave it out, or shorten it")
+
+
+def _unpacked(line: bytes, settings: Settings, now: int) -> Sample:
+    """The record that an envelope describes.
 
     Raises:
         ValueError: it describes none.
@@ -237,14 +302,12 @@ def _unpacked(line: bytes, offset: int, settings: Settings, now: int) -> GivenMe
     value, timestamp, headers = record["value"], record.get("timestamp"), record.get("headers")
     if timestamp is None:
         timestamp = now
-    if type(timestamp) is not int or not -(2**63) <= timestamp < 2**63:  # true is an int too
-        raise ValueError(f"its timestamp is {json.dumps(timestamp)}, no whole number of milliseconds")
+    if type(timestamp) is not int or not 0 < timestamp < 2**63:  # true is an int too
+        raise ValueError(f"its timestamp is {json.dumps(timestamp)}, no whole number of milliseconds above 0")
     if not (headers is None or isinstance(headers, dict)):
         raise ValueError(f"its headers are {json.dumps(headers)}, no object of names and texts")
     as_is = settings.value_deserializer != "json" and isinstance(value, str)
-    return GivenMessage(
-        settings.input_topic,
-        offset,
+    return Sample(
         None if value is None else value.encode() if as_is else json.dumps(value).encode(),
         _bytes(record.get("key")),
         timestamp,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.convert.chunks import FEW
-from app.convert.json_batch import WholeBatches
+from app.convert.whole_batches import WholeBatches
 from app.table.layout import RESCUED_COLUMN
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json

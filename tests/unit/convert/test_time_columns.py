@@ -3,10 +3,12 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.convert.time_columns import moments, moments_of_column
 from tests.unit.convert.moments import EAST, LAST_NANOSECOND, NOON, Broken, S, Whole, hours
 
 
@@ -152,3 +154,45 @@ def test_the_first_and_the_last_datetime() -> None:
 
 def test_dates_begin_at_midnight() -> None:
     assert hours([date(2024, 1, 15), None]) == ["2024-01-15 00", None]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        S,
+        S * 10**3,
+        S * 10**6,
+        S * 10**9 + 999,
+        float(S),
+        S * 1e3,
+        "2024-01-15T12:00:00Z",
+        "2024-01-15 13:00:00+01:00",
+        datetime(2024, 1, 15, 12, tzinfo=UTC),
+    ],
+)
+def test_the_moment_of_a_timestamp(value: object) -> None:
+    noon = datetime(2024, 1, 15, 12, tzinfo=UTC)
+    assert moments([value, None, value]).to_pylist() == [noon, None, noon]
+    of_column = moments_of_column(pa.array([value]))
+    assert of_column is not None
+    assert of_column.to_pylist() == [noon]
+
+
+@pytest.mark.parametrize(
+    ("value", "micros"),
+    [
+        (S * 10**3 + 123, 123_000),
+        (S * 1e3 + 123.0, 123_000),
+        (S * 10**6 + 123_456, 123_456),
+        (S * 10**9 + 123_456_789, 123_456),
+        (-1, 0),
+        ("2024-01-15T12:00:00.123456", 123_456),
+    ],
+)
+def test_a_moment_has_microseconds(value: object, micros: int) -> None:
+    assert moments([value]).to_pylist()[0].microsecond == micros
+
+
+@pytest.mark.parametrize("value", ["noon", True, float("nan"), 10**30, 1e30, [1]])
+def test_what_is_no_timestamp_has_no_moment(value: object) -> None:
+    assert moments([value]).to_pylist() == [None]

@@ -4,19 +4,20 @@ Gives the same result as ``rows`` and ``partition_values`` record by record, and
 differ.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.refusals import headers_size, message_size
 from app.convert.columns import coerce_array, infer, is_void
-from app.convert.json_parser import has_field, is_native, parse
+from app.convert.json_parser import JsonMessages
 from app.convert.kafka_columns import in_form_of, lost_metadata, metadata_columns
-from app.convert.partition_values import fill_null
+from app.convert.partition_values import fill_null, texts_of
 from app.convert.rows import Rules
-from app.convert.time_columns import time_parts_of_column
+from app.convert.time_columns import moments_of_column, time_parts_of_column
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of, known_timestamp
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
@@ -28,6 +29,34 @@ _HINTS: Mapping[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: p
 
 class OneByOneError(Exception):
     """Some of these messages must be converted one by one."""
+
+
+AllHeaders = Sequence[Headers | None]
+ReadKey = Callable[[bytes, Headers | None], Any]
+"""Reads a key of a message with these headers; raises ``ValueError``."""
+
+
+class MessageParser(Protocol):
+    """Parses the values of many messages into columns."""
+
+    def parse(
+        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
+    ) -> Mapping[str, pa.Array] | None:
+        """The fields of all values.
+
+        Args:
+            values: at least one.
+            headers: of the message of each value.
+            wanted: the columns of the table with their types, and partition columns.
+            fixed: columns whose types the user has set.
+
+        Returns:
+            Fields by name, as long as ``values``: all of ``wanted``, and others that occur. A field may have another
+            type than ``wanted`` says if that is the type of its values. ``None`` if messages must be read one by one.
+        """
+
+    def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str, /) -> bool:
+        """Whether a field of this name may occur in any of the values; ``False`` is certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +75,33 @@ class _Origin:
 
 
 class WholeBatches:
-    """Converts messages whose values are JSON and whose keys are text.
+    """Converts messages.
 
     Args:
         spec: the table's partitioning.
         rules: the settings that decide how columns are converted.
         metadata: names of ``METADATA_COLUMNS``.
         max_record_bytes: the largest message that becomes a row.
+        parser: of the values; of JSON by default.
+        read_key: reads keys that are no text.
     """
 
-    def __init__(self, spec: PartitionSpec, rules: Rules, metadata: Sequence[str], max_record_bytes: int) -> None:
+    def __init__(
+        self,
+        spec: PartitionSpec,
+        rules: Rules,
+        metadata: Sequence[str],
+        max_record_bytes: int,
+        parser: MessageParser | None = None,
+        read_key: ReadKey | None = None,
+    ) -> None:
         self._spec = spec
         self._rules = rules
         self._metadata = [name for name in metadata if name not in rules.partition_columns]
         self._max_record_bytes = max_record_bytes
-        self._own = rules.partition_columns | {KEY_COLUMN, RESCUED_COLUMN, *metadata}
+        self._parser = parser or JsonMessages()
+        self._read_key = read_key
+        self._own = rules.partition_columns | {KEY_COLUMN, RESCUED_COLUMN, *metadata, rules.timestamp_as}
         self._derived = frozenset(spec.columns) & frozenset(TIME_COLUMNS)
         plain = (name for name in spec.columns if name not in self._derived and name != KEY_COLUMN)
         self._hints: dict[str, pa.DataType] = dict.fromkeys(plain, pa.string())
@@ -92,19 +133,20 @@ class WholeBatches:
         values = [value for message in messages if (value := message.value()) is not None]
         if len(values) < len(messages) or max(map(len, values)) > self._max_record_bytes:
             raise OneByOneError
-        fields = self._fields(values, schema.columns)
-        moments = self._moments(fields, values, messages)
-        keys = _keys(messages)
-        largest = max(map(len, values)) + _longest(keys)
+        headers = list(map(headers_of, messages))
+        fields = self._fields(values, headers, schema.columns)
+        moments = self._moments(fields, values, headers, messages)
+        raw_keys = [message.key() for message in messages]
+        keys = self._keys(raw_keys, headers)
+        largest = max(map(len, values)) + max(map(len, filter(None, raw_keys)), default=0)
         if largest > self._max_record_bytes:
             raise OneByOneError
-        headers = list(map(headers_of, messages))
         if any(headers):
             self._refuse_too_big(messages, largest + max(map(headers_size, headers)))
         arrays = {name: self._stored(name, array, schema.columns) for name, array in fields.items()}
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
-        arrays |= self._metadata_columns(messages, headers, tps, schema.columns)
+        arrays |= self._extra_columns(moments, messages, headers, tps, schema.columns)
         in_file = (name for name in schema.columns if name in arrays and name not in self._rules.partition_columns)
         stored = {name: arrays[name] for name in in_file if _has_values(arrays[name])}
         if not stored:
@@ -122,15 +164,14 @@ class WholeBatches:
         if at_most > most and any(message_size(one) > most for one in messages):
             raise OneByOneError
 
-    def _fields(self, values: Sequence[bytes], known: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array]:
-        """All fields of the table's columns in their types, or as text if the type is not one that Arrow parses."""
-        wanted = {
-            name: kind if is_native(kind) else pa.string() for name, kind in known.items() if name not in self._own
-        }
-        wanted |= self._hints
+    def _fields(
+        self, values: Sequence[bytes], headers: AllHeaders, known: Mapping[str, pa.DataType]
+    ) -> Mapping[str, pa.Array]:
+        """All fields of the table's columns."""
+        wanted = {name: kind for name, kind in known.items() if name not in self._own} | self._hints
         if self._rules.timestamp_column not in wanted:
             raise OneByOneError
-        parsed = parse(values, wanted)
+        parsed = self._parser.parse(values, headers, wanted, self._rules.fixed)
         if parsed is None:
             raise OneByOneError
         others = [name for name in parsed if name not in wanted and name not in self._derived]
@@ -142,13 +183,17 @@ class WholeBatches:
         return {name: parsed[name] for name in wanted}
 
     def _moments(
-        self, fields: Mapping[str, pa.Array], values: Sequence[bytes], messages: Sequence[Message]
+        self,
+        fields: Mapping[str, pa.Array],
+        values: Sequence[bytes],
+        headers: AllHeaders,
+        messages: Sequence[Message],
     ) -> pa.Array:
         """The timestamp column, or Kafka's timestamps if no message has the field; an explicit null is rare."""
         name = self._rules.timestamp_column
         if not fields[name].null_count:
             return fields[name]
-        if has_field(values, name):
+        if self._parser.has_field(values, headers, name):
             raise OneByOneError
         moments = pa.array([known_timestamp(message.timestamp()[1]) for message in messages], pa.int64())
         if moments.null_count:
@@ -176,26 +221,57 @@ class WholeBatches:
             raise OneByOneError
         return column.array
 
+    def _keys(self, raw: Sequence[bytes | None], headers: AllHeaders) -> pa.Array:
+        try:
+            if self._read_key is None:
+                return pa.array(raw, pa.binary()).cast(pa.string())
+            values: list[Any] = [None]
+            numbers: dict[tuple[bytes | None, Any], int] = {(None, None): 0}  # many messages have the same key
+            places = []
+            for key, its in zip(raw, headers, strict=True):
+                place = (key, None if key is None or not its else tuple(its))
+                if key is not None and place not in numbers:
+                    numbers[place] = len(values)
+                    values.append(self._read_key(key, its))
+                places.append(numbers[place])
+            array = infer(values)
+            # Arrow takes values of several types for one: a number among times for a time, True for 1.0.
+            if array is None or [*map(repr, array.to_pylist())] != [*map(repr, values)]:
+                raise OneByOneError
+        except (ValueError, OverflowError, pa.ArrowInvalid):
+            raise OneByOneError from None
+        return array.take(pa.array(places, pa.int64()))
+
     def _keys_column(self, keys: pa.Array, known: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array]:
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._metadata or not _has_values(keys):
             return {}
-        if known.get(KEY_COLUMN) != keys.type:
+        if KEY_COLUMN not in known or (self._read_key is None and known[KEY_COLUMN] != keys.type):
             raise OneByOneError
-        return {KEY_COLUMN: keys}
+        if self._read_key is None:
+            return {KEY_COLUMN: keys}
+        return {KEY_COLUMN: self._fitted(KEY_COLUMN, keys, keys.to_pylist(), known[KEY_COLUMN])}
 
-    def _metadata_columns(
+    def _extra_columns(
         self,
+        moments: pa.Array,
         messages: Sequence[Message],
-        headers: Sequence[Headers | None],
+        headers: AllHeaders,
         tps: Sequence[TopicPartition],
         known: Mapping[str, pa.DataType],
     ) -> Mapping[str, pa.Array]:
-        if not self._metadata:
-            return {}
-        origins = [_Origin(one.offset(), one.timestamp()[1], its) for one, its in zip(messages, headers, strict=True)]
-        if lost_metadata(self._metadata, origins):
-            raise OneByOneError
-        columns = metadata_columns(self._metadata, origins, tps)
+        columns: dict[str, pa.Array] = {}
+        if self._metadata:
+            origins = [
+                _Origin(one.offset(), one.timestamp()[1], its) for one, its in zip(messages, headers, strict=True)
+            ]
+            if lost_metadata(self._metadata, origins):
+                raise OneByOneError
+            columns |= metadata_columns(self._metadata, origins, tps)
+        if self._rules.timestamp_as:
+            found = moments_of_column(moments)
+            if found is None:
+                raise OneByOneError
+            columns[self._rules.timestamp_as] = found
         if any(_has_values(array) and known.get(name) != array.type for name, array in columns.items()):
             raise OneByOneError
         return columns
@@ -205,26 +281,18 @@ class WholeBatches:
         if parts is None:
             raise OneByOneError
         given = {KEY_COLUMN: keys, **fields, self._rules.timestamp_column: moments, **parts}
-        return [fill_null(_text(given[name]), self._spec.null_value) for name in self._spec.columns]
+        return [fill_null(_text(given[name], name), self._spec.null_value) for name in self._spec.columns]
 
 
-def _keys(messages: Sequence[Message]) -> pa.Array:
-    try:
-        return pa.array([message.key() for message in messages], pa.binary()).cast(pa.string())
-    except pa.ArrowInvalid:
-        raise OneByOneError from None
-
-
-def _longest(texts: pa.Array) -> int:
-    """The length of the longest one in bytes."""
-    return int(pc.max(pc.binary_length(texts)).as_py() or 0)
-
-
-def _text(values: pa.Array) -> pa.Array:
+def _text(values: pa.Array, column: str) -> pa.Array:
     """Values of a partition column as Python writes them."""
     if pa.types.is_boolean(values.type):
         return pc.if_else(values, "True", "False")
-    return values.cast(pa.string())
+    if pa.types.is_integer(values.type) or pa.types.is_string(values.type):
+        return values.cast(pa.string())
+    if pa.types.is_nested(values.type):  # whose text has Python's name for the zone of a time
+        raise OneByOneError
+    return texts_of(values.to_pylist(), column)
 
 
 def _has_values(array: pa.Array) -> bool:

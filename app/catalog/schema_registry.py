@@ -1,0 +1,135 @@
+"""Asks a schema registry that has the API of Confluent's for the schemas that records were written with."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
+from app.errors import FatalError, RetryableError
+from app.model import RegisteredSchema, SchemaId
+
+_SERVICE = Service(
+    "the schema registry",
+    "SCHEMA_REGISTRY_URL",
+    "SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD, or SCHEMA_REGISTRY_TOKEN",
+    "SCHEMA_REGISTRY_SSL_CA_LOCATION",
+)
+_PATIENCE = Patience(connect=5.0, read=10.0, whole=15.0)
+_MOST_REFERENCES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LatestSchema:
+    """The latest schema of a subject."""
+
+    id: int
+    version: int
+    kind: str
+    text: str
+
+
+class SchemaRegistry:
+    """A registry; to be used by one thread at a time.
+
+    Args:
+        url: base address.
+        credentials: of its users.
+
+    Raises:
+        ConfigError: a credential that cannot be sent.
+    """
+
+    def __init__(self, url: str, credentials: Credentials) -> None:
+        self._client = RestClient(_SERVICE, url, credentials)
+        self._url = url
+
+    def find(self, schema: SchemaId) -> RegisteredSchema | None:
+        """The schema with this id; ``None`` if the registry says that it has none.
+
+        Raises:
+            RetryableError: the registry has not answered this question, for whatever reason.
+        """
+        by = f"ids/{schema}" if isinstance(schema, int) else f"guids/{schema}"
+        doing = f"asking the schema registry at {self._url} for the schema with the id {schema}"
+        try:
+            found = self._ask(f"/schemas/{by}", doing)
+            if found is None:
+                return None
+            with _in_this_form(doing):
+                return RegisteredSchema(_kind(found), found["schema"], self._references(found, doing))
+        except FatalError as error:
+            raise RetryableError(error.doing, error.cause, error.hint).of("registry") from error
+        except RetryableError as error:
+            raise error.of("registry") from None
+
+    def latest(self, subject: str) -> LatestSchema | None:
+        """The latest schema of a subject; ``None`` if the registry does not know the subject.
+
+        Raises:
+            FatalError: the registry cannot be used.
+            RetryableError: it does not answer.
+        """
+        doing = f"asking the schema registry at {self._url} for the subject {subject}"
+        found = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest", doing)
+        if found is None:
+            return None
+        with _in_this_form(doing):
+            return LatestSchema(found["id"], found["version"], _kind(found), found["schema"])
+
+    def _references(self, found: Mapping[str, Any], doing: str) -> tuple[str, ...]:
+        """The texts of all schemas that a schema names, each behind those that it names itself."""
+        texts: dict[str, str] = {}
+        begun: set[str] = set()
+
+        def add(references: Any) -> None:
+            for each in references or ():
+                path = f"/subjects/{quote(each['subject'], safe='')}/versions/{int(each['version'])}"
+                if path in begun:
+                    continue
+                if len(begun) >= _MOST_REFERENCES:
+                    raise FatalError(doing, f"it names more than {_MOST_REFERENCES} other schemas")
+                begun.add(path)
+                inner = self._ask(path, doing)
+                if inner is None:
+                    raise FatalError(doing, f"the registry lacks {path}, which the schema names")
+                add(inner.get("references"))
+                texts[path] = inner["schema"]
+
+        add(found.get("references"))
+        return tuple(texts.values())
+
+    def _ask(self, path: str, doing: str) -> Mapping[str, Any] | None:
+        answer = self._client.ask("GET", path, doing, patience=_PATIENCE)
+        if answer.status == HTTPStatus.NOT_FOUND and _is_of_registry(answer):
+            return None
+        if answer.status != HTTPStatus.OK:
+            raise answer.refused(doing, f"Check {_SERVICE.url_variable}")
+        found = answer.json_object(doing)
+        if not isinstance(found.get("schema"), str):
+            raise FatalError(doing, "the answer has no schema", f"Check {_SERVICE.url_variable}")
+        return found
+
+
+def _is_of_registry(answer: Answer) -> bool:
+    """Whether this 404 is the registry's own: a proxy or another service says so too, of each address."""
+    try:
+        return int(json.loads(answer.body)["error_code"]) // 100 == HTTPStatus.NOT_FOUND  # 40401, 40403, …
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return False
+
+
+def _kind(found: Mapping[str, Any]) -> str:
+    return found.get("schemaType") or "AVRO"  # a registry does not name this kind
+
+
+@contextmanager
+def _in_this_form(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        cause = f"the answer has another form than a registry's: {error!r}"
+        raise FatalError(doing, cause, f"Check {_SERVICE.url_variable}") from None

@@ -1,0 +1,141 @@
+"""Reads Avro datums by the schema that they were written with: one by one with fastavro, many at once with Polars.
+
+Polars panics on some schemas and refuses others. So the schema decides which way is possible, see ``columns_of``.
+
+Both ways give equal values. A number that its logical type cannot show, such as a date after the year 9999, stays a
+number.
+"""
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal, Inexact
+from typing import Any
+from uuid import UUID
+
+import fastavro
+from fastavro.read import LOGICAL_READERS
+
+from app.convert.avro_columns import ColumnReader, columns_of
+from app.convert.avro_fit import DatumCheck
+from app.convert.avro_nodes import OURS, SIZE_OF_UUID, Node, logical_type
+
+_EXACT = Context(prec=1_000, traps=[Inexact])
+_LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time grows with the square
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1)
+_DAY_MICROS = 86_400_000_000
+_KEPT = ("name", "namespace", "symbols", "size", "precision", "scale")
+
+
+class AvroSchemaError(ValueError):
+    """A schema that no datum can be read with."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """The schema of a writer.
+
+    Attributes:
+        columns: reads many datums at once; ``None`` where Polars cannot.
+    """
+
+    columns: ColumnReader | None
+    _parsed: Any
+    _check: DatumCheck
+
+    @classmethod
+    def parse(cls, text: str, references: Sequence[str] = ()) -> "AvroSchema":
+        """Parse a schema.
+
+        Args:
+            text: the schema in JSON.
+            references: the schemas that it names, each behind those that it names itself.
+
+        Raises:
+            AvroSchemaError: it is no schema of Avro, or no datum can be read safely with it.
+        """
+        named: dict[str, Any] = {}
+        parsed = None
+        try:
+            for source in (*references, text):
+                parsed = fastavro.parse_schema(_cleaned(json.loads(source)), named)
+            return cls(columns_of(parsed, named), parsed, DatumCheck(parsed, named))
+        except Exception as error:  # of many kinds, for a schema may have any form
+            raise AvroSchemaError(f"its schema is no schema of Avro: {error!r}") from error
+
+    def read(self, datum: bytes) -> Any:
+        """The value of a datum.
+
+        Raises:
+            ValueError: it was not written with this schema.
+        """
+        try:
+            self._check(datum)
+            return fastavro.schemaless_reader(io.BytesIO(datum), self._parsed, None)
+        except Exception as error:
+            raise ValueError(f"it does not fit its Avro schema: {error!r}") from error
+
+
+def _cleaned(node: Node) -> Node:
+    """The schema without what only other readers need; defaults may be of a wrong type. Logical types get our names."""
+    if isinstance(node, str):
+        return node
+    if isinstance(node, list):
+        return [_cleaned(each) for each in node]
+    kind = node["type"]
+    if not isinstance(kind, str):
+        return _cleaned(kind)
+    cleaned = {name: node[name] for name in _KEPT if name in node} | {"type": kind}
+    if kind in ("record", "error"):
+        fields = [{"name": each["name"], "type": _cleaned(each["type"])} for each in node["fields"]]
+        return cleaned | {"type": "record", "fields": fields}
+    if kind in ("array", "map"):
+        inner = "items" if kind == "array" else "values"
+        return cleaned | {inner: _cleaned(node[inner])}
+    logical = logical_type(node)
+    return cleaned | {"logicalType": OURS + logical} if logical else cleaned
+
+
+def _date(days: int) -> date | int:
+    ordinal = _EPOCH_DAY + days
+    return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else days
+
+
+def _time(number: int, micros: int) -> time | int:
+    if not 0 <= number * micros < _DAY_MICROS:
+        return number
+    return (_EPOCH + timedelta(microseconds=number * micros)).time()
+
+
+def _moment(number: int, micros: int, zone: Any) -> datetime | int:
+    try:
+        return (_EPOCH + timedelta(microseconds=number * micros)).replace(tzinfo=zone)
+    except OverflowError:
+        return number
+
+
+def _decimal(raw: bytes, schema: Mapping[str, Any]) -> Decimal:
+    if len(raw) > _LONGEST_DECIMAL:
+        raise ValueError(f"a decimal has {len(raw):,} bytes")
+    return Decimal(int.from_bytes(raw, signed=True)).scaleb(-schema.get("scale", 0), _EXACT)
+
+
+_Reader = Callable[[Any, Any, Any], Any]
+_READERS: Mapping[str, _Reader] = {
+    "int-date": lambda value, _, __: _date(value),
+    "int-time-millis": lambda value, _, __: _time(value, 1_000),
+    "long-time-micros": lambda value, _, __: _time(value, 1),
+    "long-timestamp-millis": lambda value, _, __: _moment(value, 1_000, UTC),
+    "long-timestamp-micros": lambda value, _, __: _moment(value, 1, UTC),
+    "long-local-timestamp-millis": lambda value, _, __: _moment(value, 1_000, None),
+    "long-local-timestamp-micros": lambda value, _, __: _moment(value, 1, None),
+    "bytes-decimal": lambda value, schema, _: _decimal(value, schema),
+    "fixed-decimal": lambda value, schema, _: _decimal(value, schema),
+    "fixed-uuid": lambda value, _, __: str(UUID(bytes=value)) if len(value) == SIZE_OF_UUID else value,
+}
+for _name, _reader in _READERS.items():
+    _base, _, _logical = _name.partition("-")
+    LOGICAL_READERS[f"{_base}-{OURS}{_logical}"] = _reader

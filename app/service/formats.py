@@ -1,0 +1,124 @@
+"""Builds what reads keys and values, by the settings: deserializers, parsers of batches, the schema registry."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from quixstreams.models import Deserializer
+
+from app.catalog.rest_client import Credentials
+from app.catalog.schema_registry import SchemaRegistry
+from app.config.parsers import is_pem
+from app.config.settings import Settings
+from app.consumer.exact_json import loads, new_deserializer
+from app.consumer.registered import RegisteredDeserializer
+from app.convert.batch import Patiently
+from app.convert.json_parser import JsonMessages
+from app.convert.whole_batches import MessageParser, ReadKey
+from app.convert.wire_format import payload
+from app.errors import RetryableError
+from app.model import Headers, RegisteredSchema, SchemaId
+from app.retry import Stopped, until_it_works
+from app.service.starting import Base
+
+Find = Callable[[SchemaId], RegisteredSchema | None]
+"""Asks for a schema; ``None`` if there is none with this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """What reads keys and values.
+
+    Args:
+        value, key: deserializers of single ones.
+        parser: of many values at once.
+        read_key: reads keys that are no text.
+        ask_with: sets how the schema registry is asked.
+    """
+
+    value: Deserializer
+    key: Deserializer
+    parser: MessageParser
+    read_key: ReadKey | None = None
+    ask_with: Callable[[Patiently], None] | None = None
+
+
+def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
+    """The schema registry; certificates that the settings hold as text become files in the scratch folder."""
+
+    def file(name: str, pem: str | None) -> str | None:
+        if pem is None or not is_pem(pem):
+            return pem
+        path = scratch / f"registry-{name}.pem"
+        path.touch(mode=0o600)
+        path.write_text(pem)
+        return str(path)
+
+    password, token, key = (
+        secret.get_secret_value() if secret else None
+        for secret in (settings.registry_password, settings.registry_token, settings.registry_key)
+    )
+    certificates = file("ca", settings.registry_ca), file("certificate", settings.registry_certificate)
+    credentials = Credentials(token, settings.registry_username, password, *certificates, file("key", key))
+    assert settings.registry_url is not None, "settings with Avro name it"  # noqa: S101
+    return SchemaRegistry(settings.registry_url, credentials)
+
+
+def new_formats(settings: Settings, find: Find | None) -> Formats:
+    """The parts that read keys and values; ``find`` asks the schema registry, if there is one."""
+    names = settings.value_deserializer, settings.key_deserializer
+    if find is None:
+        value, key = (json_schema if name == "json-schema" else new_deserializer(name) for name in names)
+        return Formats(value, key, JsonMessages(have_schemas=names[0] == "json-schema"))
+    # Polars takes a fifth of a second and 60 MB.
+    from app.convert.avro_messages import AvroMessages  # noqa: PLC0415
+
+    avro = AvroMessages(find)
+    made = RegisteredDeserializer(avro.read)
+    value, key = (
+        made if name == "avro" else json_schema if name == "json-schema" else new_deserializer(name) for name in names
+    )
+    return Formats(
+        value,
+        key,
+        avro if names[0] == "avro" else JsonMessages(have_schemas=names[0] == "json-schema"),
+        avro.read_key if names[1] == "avro" else None,
+        avro.ask_with,
+    )
+
+
+def _read_json(raw: bytes, headers: Headers | None, is_key: bool) -> Any:
+    return loads(payload(raw, headers, is_key=is_key).data)
+
+
+json_schema = RegisteredDeserializer(_read_json)
+
+
+def waiting(find: Find, base: Base, stop: threading.Event) -> Find:
+    """Ask the registry until it answers, on the thread that consumes.
+
+    Kafka throws out a member that does not poll for five minutes, so the process ends before.
+    """
+    timings, waits = base.timings, base.metrics.waits
+
+    def patient(schema: SchemaId) -> RegisteredSchema | None:
+        give_up = timings.clock() + timings.flush_seconds
+
+        def on_wait(error: RetryableError | None) -> None:
+            if error is None:
+                waits.over("registry")
+                return
+            if timings.clock() > give_up:
+                raise error
+            waits.failed("registry", error)
+
+        try:
+            return until_it_works(lambda: find(schema), stop=stop, on_wait=on_wait, timings=timings)
+        except Stopped as stopped:  # the loop takes any other error for one of the record
+            cause = "the process stops, and the schema registry does not answer"
+            hint = "The next start reads again what was not committed"
+            raise RetryableError("reading a record", cause, hint) from stopped
+
+    return patient

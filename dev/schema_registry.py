@@ -1,0 +1,45 @@
+"""A private schema registry that keeps its schemas in memory: Apicurio, which has the API of Confluent's too."""
+
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import ClassVar
+
+from dev.java import find_java
+from dev.maven_jars import Jars, maven_jars
+from dev.server import NativeServer, free_ports
+
+_VERSION = "3.3.3"
+
+
+class LocalSchemaRegistry(NativeServer):
+    """On a free port of 127.0.0.1; ``url`` is the address for clients of Confluent's registry."""
+
+    name: ClassVar[str] = "apicurio"
+    start_timeout: ClassVar[float] = 180.0  # it needs half a minute on a busy machine
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._port = free_ports(1)[0]
+        self.url = f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
+
+    def _command(self) -> Sequence[str]:
+        folder = maven_jars(
+            Jars(
+                name=f"apicurio-{_VERSION}",
+                unpacked=[f"io.apicurio:apicurio-registry-app:{_VERSION}:all"],
+                megabytes=159,
+            )
+        )
+        return [find_java(), "-Xmx512m", "-jar", str(folder / "quarkus-run.jar")]
+
+    def _environment(self) -> Mapping[str, str]:
+        return {"QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(self._port)}
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5.0) as answer:  # noqa: S310
+                return bool(answer.status == HTTPStatus.OK)
+        except (urllib.error.URLError, OSError):
+            return False

@@ -1,0 +1,163 @@
+"""Topics in Avro and JSON Schema, as Confluent's own serializers write them."""
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from dev.schema_registry import LocalSchemaRegistry
+from tests.e2e.connector import REPO
+from tests.e2e.lake import Lake
+from tests.e2e.scenario import Scenario, customised
+from tests.fakes.schema_registry import FakeSchemaRegistry
+from tests.support.avro import framed, record
+
+AT = {"type": "long", "logicalType": "timestamp-millis"}
+READING = record(("n", "long"), ("moment", AT), ("site", {"type": "enum", "name": "Site", "symbols": ["A", "B"]}))
+LATER = record(("n", "long"), ("moment", AT), ("note", ["null", "string"]))
+KEY = record(("device", "string"), name="Key")
+JSON_SCHEMA = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Reading", "type": "object"}
+FIRST_MS = 1_704_067_200_000
+
+
+@pytest.fixture
+def registry() -> Iterator[FakeSchemaRegistry]:
+    with FakeSchemaRegistry() as server:
+        yield server
+
+
+def serializer(
+    registry: FakeSchemaRegistry | LocalSchemaRegistry, topic: str, schema: Any, field: str = MessageField.VALUE
+) -> Callable[[Any], bytes]:
+    client = SchemaRegistryClient({"url": registry.url})
+    made: Any = JSONSerializer if "$schema" in schema else AvroSerializer
+    serialize = made(*((json.dumps(schema), client) if made is JSONSerializer else (client, json.dumps(schema))))
+    return lambda value: bytes(serialize(value, SerializationContext(topic, field)))
+
+
+def reading(n: int) -> dict[str, Any]:
+    return {"n": n, "moment": FIRST_MS + n * 3_600_000, "site": "AB"[n % 2]}
+
+
+AVRO = {"KAFKA_VALUE_DESERIALIZER": "avro", "TIMESTAMP_COLUMN": "moment", "HIVE_COLUMNS": "year,month,day"}
+ONE_BY_ONE = "def transform(sdf):\n    return sdf[sdf['n'] >= 0]\n"
+
+
+@pytest.mark.parametrize("lane", ["plain", "transform() is edited"])
+def test_avro_with_schemas_that_change_and_a_registry_that_is_away(
+    scenario: Scenario, registry: FakeSchemaRegistry, tmp_path: Path, lane: str
+) -> None:
+    old, new = (serializer(registry, scenario.topic, schema) for schema in (READING, LATER))
+    keys = serializer(registry, scenario.topic, KEY, MessageField.KEY)
+    scenario.produce((keys({"device": f"d{n % 3}"}), old(reading(n)), None, 0) for n in range(1_000))
+    root = REPO if lane == "plain" else customised(tmp_path / "tree", ONE_BY_ONE)
+    settings = AVRO | {"KAFKA_KEY_DESERIALIZER": "avro", "SCHEMA_REGISTRY_URL": registry.url}
+    connector = scenario.connector(scenario.local_store | settings, root=root)
+    scenario.wait_until_committed(1_000, connector)
+
+    *later, last = [new({"n": n, "moment": FIRST_MS, "note": "x"}) for n in range(1_000, 1_100)]
+    broken = [framed(1, b"\2"), framed(99, b""), b'{"n":1}']
+    registry.status = HTTPStatus.UNAUTHORIZED
+    scenario.produce((None, value, None, 0) for value in [*later, *broken, last])
+    connector.wait_for_log(r"WARNING.*asking the schema registry at .* answered 401")
+    registry.status = HTTPStatus.SERVICE_UNAVAILABLE
+    connector.wait_for_log(r"WARNING.*asking the schema registry at .* answered 503")
+    assert scenario.committed() == [1_000]
+    registry.status = None
+    scenario.wait_until_committed(1_103, connector)
+    assert connector.stop() == 0
+
+    source = scenario.lake.query(
+        "SELECT n, epoch_ms(moment), site, note, __key.device, year, month, day FROM {source} ORDER BY n"
+    )
+    assert [row[:3] for row in source[:1_000]] == [tuple(reading(n).values()) for n in range(1_000)]
+    assert [row[4] for row in source[:1_000]] == [f"d{n % 3}" for n in range(1_000)]
+    assert [row[:5] for row in source[1_000:]] == [(n, FIRST_MS, None, "x", None) for n in range(1_000, 1_100)]
+    assert list(map(int, source[0][5:])) == [2024, 1, 1]
+    dead = Lake(scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic)
+    found = dead.query('SELECT value, reason FROM {source} ORDER BY "offset"')
+    assert [value for value, _ in found] == broken, "byte by byte"
+    assert replayed(scenario) == broken
+    assert "does not fit its Avro schema" in found[0][1]
+    assert "no schema with the id 99" in found[1][1]
+    assert "no schema id" in found[2][1]
+    assert registry.asked.count("/schemas/ids/1") == 1
+
+
+def replayed(scenario: Scenario) -> list[bytes | None]:
+    """The values that ``replay`` sends."""
+    end = scenario.kafka.count(scenario.topic)
+    settings = {
+        "PATH": os.environ["PATH"],
+        "KAFKA_BOOTSTRAP_SERVERS": scenario.kafka.bootstrap_servers,
+        "input": scenario.topic,
+    }
+    command = [sys.executable, str(REPO / "main.py"), "replay"]
+    subprocess.run(command, env=settings | scenario.local_store, timeout=120, check=True)
+    group = {"bootstrap.servers": scenario.kafka.bootstrap_servers, "group.id": str(uuid.uuid4())}
+    with closing(Consumer(group)) as consumer:
+        consumer.assign([TopicPartition(scenario.topic, 0, end)])
+        sent = consumer.consume(scenario.kafka.count(scenario.topic) - end, timeout=60)
+    return [message.value() for message in sent]
+
+
+@pytest.mark.parametrize("lane", ["plain", "transform() is edited"])
+def test_json_schema(scenario: Scenario, registry: FakeSchemaRegistry, tmp_path: Path, lane: str) -> None:
+    serialize = serializer(registry, scenario.topic, JSON_SCHEMA)
+    scenario.produce((None, serialize({"n": n, "ts_ms": FIRST_MS}), None, 0) for n in range(500))
+    root = REPO if lane == "plain" else customised(tmp_path / "tree", ONE_BY_ONE)
+    connector = scenario.connector(root=root, KAFKA_VALUE_DESERIALIZER="json-schema")
+    scenario.wait_until_committed(500, connector)
+    assert connector.stop() == 0
+    assert scenario.lake.query("SELECT n FROM {source} ORDER BY n") == [(n,) for n in range(500)]
+    assert not connector.complaints()
+
+
+def test_a_registry_that_refuses_us_is_named_at_the_start(scenario: Scenario, registry: FakeSchemaRegistry) -> None:
+    registry.status = HTTPStatus.FORBIDDEN
+    connector = scenario.connector(scenario.local_store | AVRO, SCHEMA_REGISTRY_URL=registry.url)
+    assert connector.wait() == 1
+    assert "answered 403" in connector.log
+    assert "SCHEMA_REGISTRY_TOKEN" in connector.log
+
+
+def test_a_real_registry(scenario: Scenario, schema_registry: LocalSchemaRegistry) -> None:
+    client = SchemaRegistryClient({"url": schema_registry.url})
+    unit = {"type": "enum", "name": "lab.Unit", "symbols": ["C", "F"]}
+    client.register_schema(f"{scenario.topic}-unit", Schema(json.dumps(unit), "AVRO"))
+    references = [SchemaReference("lab.Unit", f"{scenario.topic}-unit", 1)]
+    naming = Schema(json.dumps(record(("n", "long"), ("unit", "lab.Unit"))), "AVRO", references)
+    named = client.register_schema(f"{scenario.topic}-of-lab-value", naming)
+    old, new = (serializer(schema_registry, scenario.topic, schema) for schema in (READING, LATER))
+    scenario.produce((None, old(reading(n)), None, 0) for n in range(1_000))
+    connector = scenario.connector(scenario.local_store | AVRO, SCHEMA_REGISTRY_URL=schema_registry.url)
+    scenario.wait_until_committed(1_000, connector)
+
+    later = [new({"n": n, "moment": FIRST_MS, "note": "x"}) for n in range(1_000, 1_100)]
+    schema_registry.pause()
+    scenario.produce((None, value, None, 0) for value in [*later, framed(10**9, b""), framed(named, b"\1\2")])
+    connector.wait_for_log(r"WARNING.*asking the schema registry at ")
+    schema_registry.resume()
+    scenario.wait_until_committed(1_102, connector)
+    assert connector.stop() == 0
+
+    rows = scenario.lake.query("SELECT n, unit, site, note FROM {source} ORDER BY n")
+    assert rows[0] == (-1, "F", None, None)
+    assert rows[1:1_001] == [(n, None, "AB"[n % 2], None) for n in range(1_000)]
+    assert rows[1_001:] == [(n, None, None, "x") for n in range(1_000, 1_100)]
+    dead = Lake(scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic)
+    ((reason,),) = dead.query("SELECT reason FROM {source}")
+    assert "no schema with the id 1000000000" in reason

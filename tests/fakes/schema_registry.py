@@ -1,0 +1,66 @@
+"""A schema registry in memory, over HTTP, with as much of Confluent's API as serializers and the connector use."""
+
+import json
+import re
+import ssl
+from http import HTTPStatus
+from typing import Any
+
+from tests.fakes.http_fake import FakeHandler, HttpFake
+
+
+class FakeSchemaRegistry(HttpFake):
+    """Keeps what serializers register.
+
+    Attributes:
+        status: answered to each request in place of the right answer, if it is set.
+        asked: the paths of all requests.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(_Handler)
+        self.status: HTTPStatus | None = None
+        self.asked: list[str] = []
+        self._schemas: list[dict[str, Any]] = []
+
+    def speak_tls(self, context: ssl.SSLContext) -> None:
+        self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
+
+    def register(self, subject: str, schema: dict[str, Any]) -> dict[str, Any]:
+        for known in self._schemas:
+            if (known["subject"], known["schema"]) == (subject, schema["schema"]):
+                return known
+        number = len(self._schemas) + 1
+        version = 1 + sum(known["subject"] == subject for known in self._schemas)
+        self._schemas.append({"subject": subject, "id": number, "version": version} | schema)
+        return self._schemas[-1]
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        if found := re.match(r"/schemas/ids/(\d+)", path):
+            number = int(found[1])
+            return self._schemas[number - 1] if 0 < number <= len(self._schemas) else None
+        if found := re.match(r"/subjects/([^/]+)/versions/(\w+)", path):
+            versions = [known for known in self._schemas if known["subject"] == found[1]]
+            return next((each for each in versions[::-1] if found[2] in ("latest", str(each["version"]))), None)
+        return None
+
+
+class _Handler(FakeHandler):
+    def do_GET(self) -> None:  # noqa: N802 - the name is the base class's
+        self._send(self.fake.find(self.path))
+
+    def do_POST(self) -> None:  # noqa: N802
+        schema = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._send(self.fake.register(self.path.split("/")[2], schema))
+
+    def _send(self, found: dict[str, Any] | None) -> None:
+        registry: FakeSchemaRegistry = self.fake
+        registry.asked.append(self.path)
+        status = registry.status or (HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
+        document = found if status is HTTPStatus.OK else {"error_code": status * 100 + 3, "message": status.phrase}
+        body = json.dumps(document).encode()
+        self.send_response_only(status)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

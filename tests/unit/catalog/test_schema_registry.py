@@ -1,0 +1,158 @@
+"""The client of the schema registry, against a small HTTP server: what it asks, and what each answer means."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.catalog.rest_client import Credentials
+from app.catalog.schema_registry import LatestSchema, SchemaRegistry
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.model import RegisteredSchema
+from tests.fakes.canned_server import Answer, CannedServer
+
+UNKNOWN = Answer(404, b'{"error_code":40403,"message":"Schema not found"}')
+LONG = RegisteredSchema("AVRO", '"long"')
+NOBODY = Credentials()
+GUID = UUID("89791762-2336-4186-9674-299b90a802e2")
+
+
+def answer(**document: Any) -> Answer:
+    return Answer(200, json.dumps(document).encode(), {"Content-Type": "application/vnd.schemaregistry.v1+json"})
+
+
+Opened = Callable[..., tuple[CannedServer, SchemaRegistry]]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """A registry that gives these answers one after another."""
+    servers = []
+
+    def open_registry(*answers: Answer, credentials: Credentials = NOBODY) -> tuple[CannedServer, SchemaRegistry]:
+        server = CannedServer(*answers).__enter__()
+        servers.append(server)
+        return server, SchemaRegistry(f"{server.url}/api", credentials)
+
+    yield open_registry
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize(("schema", "path"), [(7, "/api/schemas/ids/7"), (GUID, f"/api/schemas/guids/{GUID}")])
+def test_a_schema_is_found_by_its_id(opened: Opened, schema: Any, path: str) -> None:
+    server, registry = opened(answer(schema='"long"'))
+    assert registry.find(schema) == LONG
+    assert [request.path for request in server.requests] == [path]
+
+
+def test_the_kind_of_a_schema(opened: Opened) -> None:
+    _, registry = opened(answer(schema="message X {}", schemaType="PROTOBUF"))
+    assert registry.find(1) == RegisteredSchema("PROTOBUF", "message X {}")
+
+
+def test_schemas_that_a_schema_names_stand_before_it(opened: Opened) -> None:
+    server, registry = opened(
+        answer(schema="A", references=[{"name": "b", "subject": "b/b", "version": 2}, _named("c", 1)]),
+        answer(schema="B", references=[_named("c", 1)]),
+        answer(schema="C"),
+    )
+    assert registry.find(1) == RegisteredSchema("AVRO", "A", ("C", "B"))
+    paths = [request.path for request in server.requests]
+    assert paths == ["/api/schemas/ids/1", "/api/subjects/b%2Fb/versions/2", "/api/subjects/c/versions/1"]
+
+
+def _named(subject: str, version: int) -> Mapping[str, Any]:
+    return {"name": subject, "subject": subject, "version": version}
+
+
+def test_schemas_that_name_each_other_come_to_an_end(opened: Opened) -> None:
+    _, registry = opened(answer(schema="A", references=[_named("a", 1)]))
+    assert registry.find(1) == RegisteredSchema("AVRO", "A", ("A",))
+
+
+def test_endless_references_come_to_an_end(opened: Opened) -> None:
+    many = [_named("a", version) for version in range(2_000)]
+    server, registry = opened(answer(schema="A", references=many))
+    with pytest.raises(RetryableError, match="more than 100"):
+        registry.find(1)
+    assert len(server.requests) <= 101
+
+
+def test_an_id_that_the_registry_does_not_know(opened: Opened) -> None:
+    _, registry = opened(UNKNOWN)
+    assert registry.find(1) is None
+
+
+AWAY = {
+    "a 404 of something else": Answer(404, b"<html>no such page</html>"),
+    "a 404 in the form of a registry": Answer(404, b'{"error_code":404,"message":"HTTP 404 Not Found"}'),
+    "an error of the server": Answer(500, b'{"error_code":50001}'),
+    "a proxy without its server": Answer(502),
+    "a login that is over": Answer(401),
+    "a missing right": Answer(403),
+    "too many requests": Answer(429),
+    "a redirect": Answer(302, headers={"Location": "http://somewhere.invalid/"}),
+    "a page instead of an answer": Answer(200, b"<html>log in</html>"),
+    "an answer without a schema": answer(hello="world"),
+    "a schema that is no text": answer(schema={"type": "long"}),
+    "a huge answer": Answer(200, b"x" * (17 << 20)),
+    "references of another form": answer(schema="A", references=[7]),
+    "a reference that is gone": answer(schema="A", references=[_named("a", 1)]),
+}
+
+
+@pytest.mark.parametrize("name", AWAY)
+def test_any_other_answer_is_no_answer_to_the_question(opened: Opened, name: str) -> None:
+    follow = [UNKNOWN] if name == "a reference that is gone" else []
+    server, registry = opened(AWAY[name], *follow)
+    with pytest.raises(RetryableError, match=r"asking the schema registry at .* with the id 1: ") as caught:
+        registry.find(1)
+    assert caught.value.system == "registry"
+    assert len(server.requests) <= 2, "a redirect is not followed"
+
+
+def test_a_registry_that_is_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(RetryableError, match=r"refused.*SCHEMA_REGISTRY_URL"):
+        SchemaRegistry(f"http://127.0.0.1:{port}", Credentials()).find(1)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "header"),
+    [
+        (Credentials(), None),
+        (Credentials(token="t0ken"), "Bearer t0ken"),
+        (Credentials(user="user", password="pässword"), "Basic dXNlcjpww6Rzc3dvcmQ="),
+    ],
+)
+def test_credentials_are_sent(opened: Opened, credentials: Credentials, header: str | None) -> None:
+    server, registry = opened(answer(schema='"long"'), credentials=credentials)
+    registry.find(1)
+    assert server.requests[0].headers.get("authorization") == header
+
+
+def test_a_password_that_the_registry_repeats_is_not_shown(opened: Opened) -> None:
+    credentials = Credentials(user="user", password="s3cret")
+    _, registry = opened(Answer(401, b"wrong password s3cret"), credentials=credentials)
+    with pytest.raises(FatalError, match=r"wrong password \*\*\*.*SCHEMA_REGISTRY_PASSWORD"):
+        registry.latest("sensors-value")
+
+
+def test_the_latest_schema_of_a_subject(opened: Opened) -> None:
+    server, registry = opened(answer(subject="s", id=5, version=2, schema='"long"'), UNKNOWN)
+    assert registry.latest("a/b-value") == LatestSchema(5, 2, "AVRO", '"long"')
+    assert server.requests[0].path == "/api/subjects/a%2Fb-value/versions/latest"
+    assert registry.latest("sensors-value") is None
+
+
+@pytest.mark.parametrize("wrong", [Answer(401), Answer(404, b"<html>"), answer(schema="A"), Answer(200, b"[]")])
+def test_a_registry_that_cannot_be_used_is_named_at_once(opened: Opened, wrong: Answer) -> None:
+    _, registry = opened(wrong)
+    with pytest.raises(ConnectorError, match="SCHEMA_REGISTRY_") as caught:
+        registry.latest("sensors-value")
+    assert isinstance(caught.value, FatalError)

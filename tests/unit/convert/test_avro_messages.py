@@ -1,0 +1,360 @@
+"""Messages in Avro, one by one: what each type becomes, and what cannot be read."""
+
+import json
+import uuid
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.convert.avro_messages import AvroMessages
+from app.convert.avro_schema import AvroSchema, AvroSchemaError
+from app.model import RegisteredSchema
+from tests.support.avro import MemoryRegistry, encoded, framed, record
+from tests.support.both_ways import StagingStep, Table, messages
+
+NODE = record(("value", "long"), ("next", ["null", "Node"]), name="Node")
+
+TYPES: dict[str, tuple[Any, bytes, Any, str]] = {
+    "boolean": ("boolean", b"\1", True, "bool"),
+    "int": ("int", encoded(-5), -5, "int64"),
+    "long": ("long", encoded(2**62), 2**62, "int64"),
+    "float": ("float", b"\0\0\xc0\x3f", 1.5, "double"),
+    "double": ("double", b"\0\0\0\0\0\0\xf8\x3f", 1.5, "double"),
+    "string": ("string", b"\2a", "a", "string"),
+    "bytes": ("bytes", b"\2\xff", b"\xff", "binary"),
+    "fixed": ({"type": "fixed", "name": "F", "size": 2}, b"ab", b"ab", "binary"),
+    "enum": ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, b"\2", "B", "string"),
+    "null or an enum": (["null", {"type": "enum", "name": "E", "symbols": ["A", "B"]}], b"\2\2", "B", "string"),
+    "date": ({"type": "int", "logicalType": "date"}, encoded(1), date(1970, 1, 2), "date32[day]"),
+    "time-millis": ({"type": "int", "logicalType": "time-millis"}, encoded(1500), time(0, 0, 1, 500_000), "string"),
+    "time-micros": ({"type": "long", "logicalType": "time-micros"}, encoded(10**6), time(0, 0, 1), "string"),
+    "timestamp-millis": (
+        {"type": "long", "logicalType": "timestamp-millis"},
+        encoded(1_500),
+        datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC),
+        "timestamp[us, tz=UTC]",
+    ),
+    "timestamp-micros": (
+        {"type": "long", "logicalType": "timestamp-micros"},
+        encoded(-1),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+        "timestamp[us, tz=UTC]",
+    ),
+    "timestamp-nanos": (
+        {"type": "long", "logicalType": "timestamp-nanos"},
+        encoded(1_700_000_000_123_456_789),
+        1_700_000_000_123_456_789,
+        "int64",
+    ),
+    "local-timestamp-millis": (
+        {"type": "long", "logicalType": "local-timestamp-millis"},
+        encoded(0),
+        datetime(1970, 1, 1),
+        "timestamp[us]",
+    ),
+    "local-timestamp-micros": (
+        {"type": "long", "logicalType": "local-timestamp-micros"},
+        encoded(1),
+        datetime(1970, 1, 1, 0, 0, 0, 1),
+        "timestamp[us]",
+    ),
+    "decimal": (
+        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        b"\4\xff\x6a",
+        Decimal("-1.50"),
+        "decimal128(38, 18)",
+    ),
+    "decimal that is fixed": (
+        {"type": "fixed", "name": "D", "size": 2, "logicalType": "decimal", "precision": 4, "scale": 2},
+        b"\x00\x96",
+        Decimal("1.50"),
+        "decimal128(38, 18)",
+    ),
+    "uuid": ({"type": "string", "logicalType": "uuid"}, b"\x48" + str(uuid.UUID(int=5)).encode(), None, "string"),
+    "uuid that is fixed": (
+        {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"},
+        uuid.UUID(int=5).bytes,
+        str(uuid.UUID(int=5)),
+        "string",
+    ),
+    "local-timestamp-nanos": ({"type": "long", "logicalType": "local-timestamp-nanos"}, encoded(-1), -1, "int64"),
+    "duration": (
+        {"type": "fixed", "name": "L", "size": 12, "logicalType": "duration"},
+        bytes(range(12)),
+        bytes(range(12)),
+        "binary",
+    ),
+    "array": ({"type": "array", "items": "long"}, b"\4\2\4\0", [1, 2], "list<"),
+    "map": ({"type": "map", "values": "long"}, b"\2\2a\2\0", {"a": 1}, "struct<a: int64>"),
+    "record": (record(("a", "int"), name="R"), b"\2", {"a": 1}, "struct<a: int64>"),
+    "null or another": (["null", "long"], b"\2\2", 1, "int64"),
+    "a wider union": (["null", "long", "string"], b"\4\2a", "a", "string"),
+    "a recursive record": (NODE, b"\2\2\4\0", {"value": 1, "next": {"value": 2, "next": None}}, "struct"),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_each_type_becomes_a_column(name: str, tmp_path: Path) -> None:
+    kind, data, value, column = TYPES[name]
+    schema = record(("ts_ms", "long"), ("x", kind))
+    value = str(uuid.UUID(int=5)) if value is None else value
+    read = AvroSchema.parse(json.dumps(schema)).read(b"\2" + data)
+    assert repr(read) == repr({"ts_ms": 1, "x": value})
+    for at_once in (True, False):
+        step = StagingStep(Table(avro=AvroMessages(MemoryRegistry({1: schema}).find)), at_once=at_once, few=1)
+        staged = step.stage(messages(*[framed(1, b"\2" + data)] * 4), tmp_path / "staged")
+        assert staged.file
+        stored = pq.read_table(staged.file.path)["x"]
+        assert str(stored.type).startswith(column)
+        text = value.isoformat() if isinstance(value, time) else value
+        if column.startswith("struct<a"):
+            assert stored.to_pylist() == [text] * 4
+        elif column == "timestamp[us, tz=UTC]":
+            assert [each.astimezone(UTC) for each in stored.to_pylist()] == [text] * 4
+        elif column != "struct":
+            assert stored.to_pylist() == [text] * 4
+
+
+READ_AT_ONCE = set(TYPES) - {"map", "a wider union", "a recursive record"}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_the_schema_alone_decides_whether_datums_are_read_at_once(name: str) -> None:
+    kind, *_ = TYPES[name]
+    schema = AvroSchema.parse(json.dumps(record(("x", kind))))
+    assert (schema.columns is not None) == (name in READ_AT_ONCE)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ["long"],
+        "null",
+        {"type": "fixed", "name": "D", "size": 20, "logicalType": "decimal", "precision": 40, "scale": 2},
+        {"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 50},
+        record(name="Empty"),
+    ],
+)
+def test_other_schemas_that_polars_cannot_read(kind: Any) -> None:
+    assert AvroSchema.parse(json.dumps(record(("x", kind)))).columns is None
+
+
+# --- numbers that a type cannot show --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ({"type": "int", "logicalType": "date"}, 2**31 - 1),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 2**63 - 1),
+        ({"type": "long", "logicalType": "time-micros"}, 86_400_000_000),
+    ],
+)
+def test_a_number_that_its_logical_type_cannot_show_stays_a_number(kind: Any, number: int) -> None:
+    assert AvroSchema.parse(json.dumps(record(("x", kind)))).read(encoded(number)) == {"x": number}
+
+
+def test_no_number_is_cut_off() -> None:
+    schema = AvroSchema.parse(json.dumps(record(("x", "int"))))
+    assert schema.columns
+    assert schema.columns.read([encoded(2**40)])["x"].to_pylist() == [schema.read(encoded(2**40))["x"]] == [2**40]
+
+
+def test_no_digit_of_a_decimal_is_lost() -> None:
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    read = AvroSchema.parse(json.dumps(record(("x", schema)))).read(b"\x10" + b"\x7f" * 8)
+    assert read == {"x": Decimal("91872019504357374.71")}
+
+
+# --- datums and schemas that cannot be read -------------------------------------------------------------------------
+
+
+LONG = encoded(10**6)
+EMPTY = record(name="Empty")
+# A type, a datum of it, and one that it did not write.
+FOREIGN: dict[str, tuple[Any, bytes, bytes]] = {
+    "nothing": ("string", b"\2a", b""),
+    "a text that is cut off": ("string", b"\2a", b"\4a"),
+    "another format": ("string", b"\2a", b'{"a":1}'),
+    "bytes behind it": ("string", b"\2a", b"\2a\0"),
+    "a whole datum behind it": ("string", b"\2a", b"\2a\2\2a"),
+    "a text that is no UTF-8": ("string", b"\2a", b"\2\xff"),
+    "a negative size": ("bytes", b"\2a", b"\1a"),
+    "a size of exabytes": ("bytes", b"\2a", encoded(2**62) + b"a"),
+    "a number of eleven bytes": ("long", b"\2", b"\x80" * 10 + b"\0"),
+    "a boolean that is neither": ("boolean", b"\1", b"\2"),
+    "no such symbol": ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, b"\2", b"\4"),
+    "a symbol from the end": ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, b"\2", b"\1"),
+    "no such branch": (["null", "long", "string"], b"\2\2", b"\6\2"),
+    "a branch from the end": (["null", "long", "string"], b"\2\2", b"\3\2"),
+    "no such branch beside null": (["null", "long"], b"\2\2", b"\4"),
+    "more elements than bytes": ({"type": "array", "items": "long"}, b"\2\2\0", encoded(2**62) + b"\2" * 9 + b"\0"),
+    "a negative number of elements": ({"type": "array", "items": "long"}, b"\2\2\0", encoded(-(2**63)) + b"\2\2\0"),
+    "elements without bytes": ({"type": "array", "items": "null"}, b"\2\0", encoded(2**40) + b"\0"),
+    "empty records": ({"type": "array", "items": EMPTY}, b"\2\0", encoded(2**40) + b"\0"),
+    "empty bytes": (
+        {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}},
+        b"\2\0",
+        encoded(2**40) + b"\0",
+    ),
+    "a gigabyte of empty fields": (
+        {"type": "array", "items": record(("b", "boolean"), *((f"n{at}", "null") for at in range(200)), name="Wide")},
+        b"\2\0\0",
+        LONG + bytes(10**6) + b"\0",
+    ),
+    "endless levels": (NODE, b"\2\0", b"\2\2" * 100_000 + b"\2\0"),
+    "a decimal of a megabyte": (
+        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        b"\2\1",
+        LONG + b"\x7f" * 10**6,
+    ),
+}
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["many at once", "one by one"])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_datum_that_is_not_of_its_schema_spoils_no_other(name: str, at_once: bool, tmp_path: Path) -> None:
+    kind, good, bad = (FOREIGN[name][0], *(framed(1, b"\2" + each) for each in FOREIGN[name][1:]))
+    avro = AvroMessages(MemoryRegistry({1: record(("ts_ms", "long"), ("x", kind))}).find)
+    step = StagingStep(Table(avro=avro), at_once=at_once, few=2, max_record_bytes=2**21)
+    staged = step.stage(messages(*[good] * 9, bad, *[good] * 9), tmp_path / "staged")
+    assert staged.file
+    rows = pq.read_table(staged.file.path)
+    assert rows.num_rows == 18
+    assert len({repr(row) for row in rows.to_pylist()}) == 1
+    ((_, (rejected,)),) = staged.rejected
+    assert rejected.offset == 9
+    assert rejected.value == bad, "byte by byte"
+    assert "does not fit its Avro schema" in rejected.reason
+
+
+@pytest.mark.parametrize("levels", [20, 100, 200])
+def test_levels_that_a_column_cannot_hold_end_nothing(levels: int, tmp_path: Path) -> None:
+    avro = AvroMessages(MemoryRegistry({1: record(("ts_ms", "long"), ("x", NODE))}).find)
+    deep = b"\2" + b"\2\2" * levels + b"\2\0"
+    staged = StagingStep(Table(avro=avro), at_once=True).stage(messages(framed(1, deep)), tmp_path / "staged")
+    assert staged.file
+    assert pq.read_table(staged.file.path)["ts_ms"].to_pylist() == [1]
+
+
+def test_names_that_stand_for_more_and_more_fields() -> None:
+    nested: Any = record(("x", "long"), name="R0")
+    for level in range(1, 30):
+        nested = record(("a", nested), ("b", f"R{level - 1}"), name=f"R{level}")
+    assert AvroSchema.parse(json.dumps(nested)).columns is None
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["many at once", "one by one"])
+@pytest.mark.parametrize(
+    ("kind", "good", "beyond", "rescued"),
+    [
+        ({"type": "int", "logicalType": "date"}, b"\2", encoded(2**31 - 1), 2**31 - 1),
+        ({"type": "long", "logicalType": "timestamp-micros"}, b"\2", encoded(2**62), 2**62),
+        ({"type": "long", "logicalType": "time-micros"}, b"\2", encoded(86_400_000_000), 86_400_000_000),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 0},
+            b"\2\1",
+            encoded(11) + (10**24).to_bytes(11),
+            str(10**24),
+        ),
+        (["null", "long", "string"], b"\2\2", b"\4\2a", "a"),
+    ],
+    ids=["date", "timestamp", "time", "decimal", "union"],
+)
+def test_a_value_that_its_column_cannot_hold_is_rescued(
+    kind: Any, good: bytes, beyond: bytes, rescued: Any, at_once: bool, tmp_path: Path
+) -> None:
+    avro = AvroMessages(MemoryRegistry({1: record(("ts_ms", "long"), ("x", kind))}).find)
+    step = StagingStep(Table(avro=avro), at_once=at_once, few=2)
+    batch = [framed(1, b"\2" + each) for each in [good] * 9 + [beyond]]
+    staged = step.stage(messages(*batch), tmp_path / "staged")
+    assert staged.file
+    *others, last = pq.read_table(staged.file.path).to_pylist()
+    assert {each["_rescued_data"] for each in others} == {None}
+    assert json.loads(last["_rescued_data"]) == {"x": rescued}
+    assert last["x"] is None
+
+
+@pytest.mark.parametrize("text", ["", "7", '{"type":"record"}', '{"type":"unknown"}', "[" * 100_000])
+def test_no_schema(text: str) -> None:
+    with pytest.raises(AvroSchemaError, match="no schema of Avro"):
+        AvroSchema.parse(text)
+
+
+def reason_of(registry: MemoryRegistry, raw: bytes, headers: Any = None) -> str:
+    with pytest.raises(ValueError, match="schema") as caught:
+        AvroMessages(registry.find).read(raw, headers)
+    return str(caught.value)
+
+
+def test_what_is_wrong_with_a_message_is_named() -> None:
+    registry = MemoryRegistry({1: "long"})
+    registry.schemas[2] = RegisteredSchema("PROTOBUF", "message X {}")
+    assert "no schema id" in reason_of(registry, b'{"a":1}')
+    assert "no schema id" in reason_of(registry, b"\0\0\0")
+    assert "no schema with the id 99" in reason_of(registry, framed(99, b""))
+    assert "id 2, is PROTOBUF and not Avro" in reason_of(registry, framed(2, b""))
+
+
+def test_a_value_that_is_no_record_is_no_row(tmp_path: Path) -> None:
+    step = StagingStep(Table(avro=AvroMessages(MemoryRegistry({1: "long"}).find)), at_once=True)
+    staged = step.stage(messages(framed(1, b"\2")), tmp_path / "staged")
+    ((_, (rejected,)),) = staged.rejected
+    assert "of type int, and a row needs an object" in rejected.reason
+
+
+# --- the registry ---------------------------------------------------------------------------------------------------
+
+
+def test_a_schema_may_name_others() -> None:
+    unit = json.dumps({"type": "enum", "name": "lab.Unit", "symbols": ["C", "F"]})
+    value = json.dumps(record(("unit", "lab.Unit"), ("degrees", "double"), name="lab.Value"))
+    schema = AvroSchema.parse(json.dumps(record(("x", "lab.Value"), ("u", "lab.Unit"))), [unit, value])
+    data = b"\2" + bytes(8) + b"\0"
+    assert schema.read(data) == {"x": {"unit": "F", "degrees": 0.0}, "u": "C"}
+    assert schema.columns
+    assert schema.columns.read([data])["u"].to_pylist() == ["C"]
+
+
+def test_the_registry_is_asked_once_for_each_schema(tmp_path: Path) -> None:
+    registry, clock = MemoryRegistry({1: "long"}), [0.0]
+    avro = AvroMessages(registry.find, lambda: clock[0])
+    batch = messages(framed(1, b"\2"), framed(1, b"\4"), framed(9, b""), b"", b"{}", None)
+    step = StagingStep(Table(avro=avro), at_once=True, few=1)
+    for _ in range(3):
+        step.stage(batch, tmp_path / "staged")
+    assert sorted(map(str, registry.asked)) == ["1", "9"]
+    registry.schemas[9] = registry.schemas[1]
+    clock[0] = 31.0
+    assert avro.read(framed(9, b"\6"), None) == 3, "a replica of the registry may know it later"
+
+
+GUID = uuid.UUID("89791762-2336-4186-9674-299b90a802e2")
+
+
+@pytest.mark.parametrize("schema", [7, GUID], ids=["number", "guid"])
+def test_the_id_of_the_schema_may_be_in_a_header(schema: Any, tmp_path: Path) -> None:
+    reading = record(("ts_ms", "long"))
+    table = Table(avro=AvroMessages(MemoryRegistry({schema: reading}).find))
+    prefix = b"\0" + schema.to_bytes(4) if isinstance(schema, int) else b"\1" + schema.bytes
+    in_header = messages(*[b"\4"] * 5, raw_headers=[("trace", b"x"), ("__value_schema_id", prefix)])
+    in_front = messages(*[prefix + b"\4"] * 5)
+    for batch in (in_header, in_front):
+        step = StagingStep(table, at_once=True, few=1)
+        step.schema.current = type(step.schema.current)({"ts_ms": pa.int64()})
+        staged = step.stage(batch, tmp_path / "staged")
+        assert staged.file
+        assert pq.read_table(staged.file.path)["ts_ms"].to_pylist() == [2] * 5
+        assert step.reader.reads == 0
+
+
+def test_a_key_has_a_header_of_its_own() -> None:
+    avro = AvroMessages(MemoryRegistry({1: "long", 2: "string"}).find)
+    headers = [("__value_schema_id", b"\0\0\0\0\1"), ("__key_schema_id", b"\0\0\0\0\2")]
+    assert avro.read(b"\2a", headers, is_key=True) == "a"
+    assert avro.read(b"\2", headers) == 1

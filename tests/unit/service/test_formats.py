@@ -1,0 +1,90 @@
+"""What reads keys and values, by the settings; and the wait for the schema registry on the consuming thread."""
+
+import ssl
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trustme
+
+from app.errors import RetryableError
+from app.model import RegisteredSchema, SchemaId
+from app.monitoring.metrics import Metrics
+from app.service.formats import new_registry, waiting
+from app.service.starting import Base
+from app.timings import DEFAULT
+from tests.fakes.schema_registry import FakeSchemaRegistry
+from tests.support.environment import load
+
+LONG = RegisteredSchema("AVRO", '"long"')
+AWAY = RetryableError("asking for a schema", "refused").of("registry")
+AVRO = {"KAFKA_VALUE_DESERIALIZER": "avro"}
+
+
+class Registry:
+    """Does not answer the first questions."""
+
+    def __init__(self, silent: int) -> None:
+        self.silent = silent
+
+    def find(self, _: SchemaId) -> RegisteredSchema:
+        self.silent -= 1
+        if self.silent >= 0:
+            raise AWAY
+        return LONG
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Base:
+    timings = replace(DEFAULT, first_retry_seconds=0.0, longest_retry_seconds=0.0)
+    return Base(load(**AVRO, SCHEMA_REGISTRY_URL="http://registry"), timings, Metrics(), tmp_path)
+
+
+def test_the_registry_is_asked_until_it_answers(base: Base) -> None:
+    assert waiting(Registry(3).find, base, threading.Event())(1) == LONG
+    assert not base.metrics.waits.current()
+
+
+def test_the_process_ends_before_kafka_throws_the_member_out(base: Base) -> None:
+    hasty = replace(base, timings=replace(base.timings, flush_seconds=0.0))
+    with pytest.raises(RetryableError, match="refused"):
+        waiting(Registry(10**9).find, hasty, threading.Event())(1)
+
+
+def test_a_stop_ends_the_wait_without_a_bad_record(base: Base) -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(RetryableError, match="the process stops"):
+        waiting(Registry(10**9).find, base, stop)(1)
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_certificates(tmp_path: Path, as_text: bool) -> None:
+    authority = trustme.CA()
+    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(server_side)
+    authority.configure_trust(server_side)
+    server_side.verify_mode = ssl.CERT_REQUIRED
+    client = authority.issue_cert("client@example.com")
+    pems = {
+        "SCHEMA_REGISTRY_SSL_CA_LOCATION": authority.cert_pem,
+        "SCHEMA_REGISTRY_SSL_CERTIFICATE": client.cert_chain_pems[0],
+        "SCHEMA_REGISTRY_SSL_KEY": client.private_key_pem,
+    }
+    variables = {name: pem.bytes().decode().strip() for name, pem in pems.items()}
+    if not as_text:
+        for name, text in variables.items():
+            (tmp_path / name).write_text(text)
+            variables[name] = str(tmp_path / name)
+    with FakeSchemaRegistry() as server:
+        server.register("sensors-value", {"schema": '"long"'})
+        server.speak_tls(server_side)
+        url = server.url.replace("http:", "https:")
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        settings = load(**AVRO, **variables, SCHEMA_REGISTRY_URL=url)
+        assert new_registry(settings, scratch).find(1) == LONG
+        without = load(**AVRO, SCHEMA_REGISTRY_URL=url)
+        with pytest.raises(RetryableError, match="SCHEMA_REGISTRY_SSL_CA_LOCATION"):
+            new_registry(without, scratch).find(1)
