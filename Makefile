@@ -10,10 +10,10 @@ PROCESSES ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-unit test-slow test-mutants lint run image bench bench-scaling bench-calm chaos soak clean python
+.PHONY: help venv demo test test-unit test-slow test-mutants test-newest-quixstreams lint run image bench bench-scaling bench-calm chaos soak clean python
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(READY) ## make the virtual environment .venv (the other targets do it by themselves)
 
@@ -32,6 +32,13 @@ test-slow: python $(READY) ## run the tests that make test leaves out: every fau
 
 test-mutants: python $(READY) ## plant faults in the code one by one; a unit test must find each
 	@$(PY) -m tests.mutants
+
+test-newest-quixstreams: python $(READY) ## run the tests of both lanes with the newest quixstreams, in an environment of its own
+	@rm -rf .venv-newest && $(PY) -m venv .venv-newest
+	@sed 's/^quixstreams\(.*\)==.*/quixstreams\1/' requirements.txt > .venv-newest/requirements.txt
+	@cp requirements-dev.txt .venv-newest/
+	@.venv-newest/bin/python -m pip install -q -r .venv-newest/requirements.txt -r .venv-newest/requirements-dev.txt
+	@.venv-newest/bin/python -m pytest tests/unit/consumer tests/integration/test_framework_reliances.py tests/faults/test_framework_lane.py tests/faults/test_state_machine.py tests/faults/test_odd_headers.py
 
 lint: $(READY) ## check style and types with ruff and mypy
 	@$(PY) -m ruff check .

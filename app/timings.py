@@ -22,22 +22,19 @@ class Timings:
         session_seconds: how long a killed member's partitions stay without a reader. Heartbeats have a thread of their
             own in the client, so a busy connector does not miss them; one that is thought dead by mistake is fenced by
             the journal.
-        turn_seconds: the longest turn of the loop where ``transform()`` gets record by record.
         gather_seconds: the shortest time between two batches that are sealed for their size: one Spark job a second at
             most. A job costs a tenth of a CPU-second, and another 5 ms for each file.
         flush_seconds: deadline of a flush at a checkpoint.
         revoke_seconds: deadline of a flush while partitions are revoked. quixstreams gives it a fifth of what the
             consumer may stay away; ours ends just before, with a reason.
         stop_seconds: deadline of the last flush, after a signal to stop; Kubernetes waits for 30 s by default.
-        hiccup_seconds: a shorter outage causes no pause.
-        pause_seconds: how long consuming pauses when the destination does not take batches; the pipeline keeps trying.
+        full_seconds: how long a full buffer may wait for a flush of quixstreams; see ``RowSink``.
         look_seconds: the interval at which a waiting flush checks the pipeline for errors.
         fenced_seconds: how long Kafka may still assign a partition to this member after another member has closed its
             log; later, this member ends with an error. Also how long Kafka may take to confirm an assignment, before
             its partitions are claimed again.
         claim_again_seconds: the period in which a member claims its partitions again at most three times, after other
             members have closed its log.
-        commit_pause_seconds: between two tries to commit offsets.
         kafka_answer_seconds: how long Kafka may take to return the offsets of a partition.
         first_retry_seconds, longest_retry_seconds: the pauses between tries of a step of the pipeline or of a claim.
     """
@@ -47,17 +44,14 @@ class Timings:
     start_patience_seconds: float = 60.0
     start_pause_seconds: float = 2.0
     session_seconds: float = 20.0
-    turn_seconds: float = 0.05
     gather_seconds: float = 1.0
     flush_seconds: float = 0.6 * _MAX_POLL_SECONDS
     revoke_seconds: float = 0.2 * _MAX_POLL_SECONDS - 5.0
     stop_seconds: float = 25.0
-    hiccup_seconds: float = 3.0
-    pause_seconds: float = 5.0
+    full_seconds: float = 60.0
     look_seconds: float = 0.25
     fenced_seconds: float = 20.0
     claim_again_seconds: float = 600.0
-    commit_pause_seconds: float = 1.0
     kafka_answer_seconds: float = 20.0
     first_retry_seconds: float = 0.5
     longest_retry_seconds: float = 30.0

@@ -23,6 +23,7 @@ from dev.machine import ServiceError, make_once
 from dev.minio import LocalMinio
 from dev.parsed_classes import archive_variables, make_archive
 from dev.promtool import promtool_program
+from dev.schema_registry import LocalSchemaRegistry
 from tests import side_by_side, targets
 from tests.services.kafka_container import docker_engine, kafka_container
 from tests.services.shared import shared_broker
@@ -131,6 +132,13 @@ def gcs_server(pytestconfig: pytest.Config) -> Iterator[LocalGcsServer]:
 def azurite(pytestconfig: pytest.Config) -> Iterator[LocalAzurite]:
     """An Azure Blob Storage of our own."""
     with _service(LocalAzurite, pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def schema_registry(pytestconfig: pytest.Config) -> Iterator[LocalSchemaRegistry]:
+    """A schema registry of our own."""
+    with _service(LocalSchemaRegistry, pytestconfig) as server:
         yield server
 
 

@@ -23,7 +23,17 @@ SLOW: Mapping[str, Sequence[str]] = {
     "hundreds of batches through this sink and through the one that quixstreams ships": ("tests/parity/",),
     "needs a browser": ("tests/integration/test_status_page_states.py",),
     "downloads and runs a peer of the benchmark": ("tests/integration/test_bench_iceberg.py",),
+    "downloads 159 MB and starts them in half a minute; a small registry is for every day": (
+        "tests/e2e/test_schema_registry.py::test_a_real_registry",
+    ),
     "kills members for minutes": ("tests/faults/test_crash_loop.py",),
+    "half a minute each; windows are killed every day": (
+        "tests/faults/test_framework_lane.py::test_every_row_is_there_once_after_deaths_at_each_step[expanded]",
+        "tests/faults/test_framework_lane.py::test_every_row_is_there_once_after_deaths_at_each_step[failing]",
+        "tests/faults/test_framework_lane.py::test_every_row_is_there_once_after_deaths_at_each_step[filtered]",
+        "tests/faults/test_framework_lane.py::test_bad_records_between_good_ones_are_there_once_after_deaths",
+        "tests/faults/test_framework_lane.py::test_a_member_that_was_frozen",
+    ),
     "waits in real time; the store is away every day": (
         "tests/faults/test_real_outages.py::test_what_is_away_is_named_and_waited_for[the catalog]",
         "tests/faults/test_real_outages.py::test_what_is_away_is_named_and_waited_for[Kafka]",
@@ -74,9 +84,7 @@ SLOW: Mapping[str, Sequence[str]] = {
     ),
     "the same promise with another value; one of them is for every day": (
         "tests/e2e/test_no_secret_is_told.py::test_at_work[json]",
-        "tests/faults/test_living_with_quixstreams.py::test_offsets_are_committed_once_their_coordinator_is_back[False]",
-        "tests/faults/test_odd_moments.py::test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten[plain-given",
-        "tests/faults/test_odd_moments.py::test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten[framework-given",
+        "tests/faults/test_odd_moments.py::test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten[given",
         "tests/faults/test_kill_points.py::test_java_dies_between_two_steps",  # and tests/e2e/test_outages.py
         "tests/faults/test_silent_keys.py::test_a_store_that_is_away_makes_no_key_silent[one by one]",
         "tests/faults/test_silent_keys.py::test_a_partition_that_waits_for_its_journal_has_no_silent_keys[one",
@@ -90,8 +98,6 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/integration/storage/test_behaviour.py::test_more_objects_than_a_page",
     ),
     "seconds each; others of their kind are for every day": (
-        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_nor_doubled_while_the_partitions_stay[2",
-        "tests/unit/consumer/test_every_row_counts.py::test_no_row_is_lost_nor_doubled_while_the_partitions_stay[3",
         "tests/unit/convert/test_both_ways_agree.py::test_odd_batches",
         "tests/unit/convert/test_rows_names.py::test_records_with_names_of_their_own_do_not_take_the_square",
     ),

@@ -11,7 +11,8 @@ class Consumption:
     """Reads of single values without locks: the consumer's thread goes on meanwhile.
 
     Attributes:
-        tps: the assigned partitions.
+        assigned: how many partitions are assigned.
+        tps: those of them that are known by name.
         unclaimed: those of them that wait for their claims.
         fenced: those of them that must not be written any more, with the reasons.
         oldest: of each partition with records that are not in the lake, when the first of them came into being, in
@@ -23,9 +24,9 @@ class Consumption:
         is_paused: whether consuming is paused.
         is_stopping: whether a stop was requested.
         is_held_up: whether the last flush failed, and its batches are not in the lake yet.
-        recovers_state: whether the state of ``transform()`` is being read from its changelog.
     """
 
+    assigned: int
     tps: Collection[TopicPartition]
     unclaimed: frozenset[TopicPartition]
     fenced: Mapping[TopicPartition, str]
@@ -37,4 +38,3 @@ class Consumption:
     is_paused: bool
     is_stopping: bool
     is_held_up: bool = False
-    recovers_state: bool = False

@@ -1,149 +1,144 @@
-"""The quixstreams application without a broker: processes given records, and sends nothing.
+"""Kafka within this process, for ``python main.py try`` and ``check``: nothing leaves it.
 
-All topics count as existing, with one partition each. State is kept in a folder and has no changelog.
+The broker of ``try`` is the one that librdkafka has for its own tests. Its topics count as having one partition.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
-from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka import Producer
+from quixstreams.context import message_context
 from quixstreams.dataframe import StreamingDataFrame
-from quixstreams.internal_consumer import InternalConsumer
-from quixstreams.internal_producer import InternalProducer
-from quixstreams.kafka import Consumer, Producer
-from quixstreams.models import Row, Topic, TopicConfig, TopicManager
+from quixstreams.models import Topic, TopicAdmin, TopicConfig, TopicManager
 from quixstreams.sinks import BaseSink
-from quixstreams.sources import BaseSource
 
-from app.consumer.application import LakeApplication
-from app.consumer.internal_topics import as_created
-from app.consumer.sink import LakeSink
-from app.errors import ConfigError
 from app.journal.claims import Claim
 from app.journal.start_offset import Start
-from app.model import Message, TopicPartition
+from app.model import TopicPartition
 
 _ANY_TOPIC = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy": "delete"}
+_ANSWER_SECONDS = 30.0
+# Of a partition, the broker keeps 5 MB and 100,000 messages. What group_by() sends on may be longer than the input.
+_PORTION, _PORTION_BYTES = 10_000, 500_000
+MOST_BYTES = 4_000_000  # of a message
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record that ``transform()`` would have sent to the topic, or to the sink of the class, with the name ``to``."""
+    """A record of ``transform()`` for another place than the table.
 
+    Attributes:
+        topic, offset: of the record that was processed.
+        to: a topic, or the class of a sink.
+        key, value: as ``transform()`` has them.
+    """
+
+    topic: str
+    offset: int
     to: str
     key: Any
     value: Any
 
 
-@dataclass(slots=True)
-class GivenMessage:
-    """A record as Kafka's client would give it; see ``app.model.Message``."""
+class Sample(NamedTuple):
+    """A record as Kafka has it; ``timestamp`` in milliseconds, above 0."""
 
-    of_topic: str
-    at: int
-    raw_value: bytes | None
-    raw_key: bytes | None
-    timestamp_ms: int
-    raw_headers: list[tuple[str, bytes]] | None
-
-    def __len__(self) -> int:
-        return len(self.raw_value or b"")
-
-    def topic(self) -> str:
-        return self.of_topic
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self.at
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self.timestamp_ms
-
-    def key(self) -> bytes | None:
-        return self.raw_key
-
-    def value(self) -> bytes | None:
-        return self.raw_value
-
-    def headers(self) -> list[tuple[str, bytes]] | None:
-        return self.raw_headers
-
-    def set_headers(self, value: list[tuple[str, bytes]]) -> None:
-        self.raw_headers = value
-
-    def leader_epoch(self) -> int | None:
-        return None
-
-    def error(self) -> None:
-        """It came without one."""
+    value: bytes | None
+    key: bytes | None
+    timestamp: int
+    headers: list[tuple[str, bytes]] | None
 
 
-class OfflineDataFrame(StreamingDataFrame):
-    """Attaches only the lake's sink: other sinks would write to their destinations."""
-
-    on_sent: ClassVar[Callable[[Sent], None]]
-
-    def sink(self, sink: BaseSink) -> None:
-        """See ``StreamingDataFrame.sink``."""
-        if isinstance(sink, LakeSink):
-            super().sink(sink)
-            return
-        name, on_sent = type(sink).__name__, type(self).on_sent
-        self.apply(lambda value, key, *_: on_sent(Sent(name, key, value)), metadata=True)  # a branch, as there
+OnSent = Callable[[Sent], None]
 
 
-class OfflineApplication(LakeApplication):
-    """Runs on the records that it is given, and stops after the last.
+class OfflineBroker:
+    """A broker in this process, which ends with this object.
 
-    Args:
-        records: the messages of the input topic, in turn.
-        on_sent: called with each record that would have been sent elsewhere.
-        arguments: those of ``LakeApplication``.
+    Attributes:
+        address: for clients in this process.
     """
 
-    def __init__(self, *, records: Iterator[Message], on_sent: Callable[[Sent], None], **arguments: Any) -> None:
-        self._given = records
-        self._on_sent = on_sent
-        self._dataframes = type("Dataframe", (OfflineDataFrame,), {"on_sent": staticmethod(on_sent)})
-        super().__init__(**arguments, may_create=False, use_changelog_topics=False)
-
-    def dataframe(self, topic: Topic | None = None, source: BaseSource | None = None) -> StreamingDataFrame:
-        """See ``Application.dataframe``; this one makes an ``OfflineDataFrame``."""
-        if source is not None:
-            topic = self.add_source(source, topic)
-        if topic is None:
-            raise ValueError("one of `source` or `topic` is required")
-        made: StreamingDataFrame = self._dataframes(
-            topic,
-            topic_manager=self._topic_manager,
-            processing_context=self._processing_context,
-            registry=self._dataframe_registry,
+    def __init__(self) -> None:
+        self._producer = Producer(
+            {"test.mock.num.brokers": 1, "bootstrap.servers": "", "message.max.bytes": 2 * MOST_BYTES, "log_level": 0}
         )
-        self._dataframe_registry.register_root(made)
-        return made
+        (broker,) = self._producer.list_topics(timeout=_ANSWER_SECONDS).brokers.values()
+        self.address = f"{broker.host}:{broker.port}"
 
-    def _get_topic_manager(self) -> TopicManager:
-        manager = super()._get_topic_manager()
-        manager._fetch_topic = _existing  # type: ignore[method-assign]
-        return manager
+    def create(self, topic: str) -> None:
+        """Make a topic, if it is missing."""
+        self._producer.list_topics(topic, _ANSWER_SECONDS)
 
-    def _get_internal_consumer(self, *_: Any, **named: Any) -> InternalConsumer:
-        arguments = {"broker_address": self._config.broker_address, "consumer_group": self._config.consumer_group}
-        return _GivenConsumer(self._given, self.request_stop, **arguments, auto_offset_reset="error", **_known(named))
+    def produce(self, topic: str, samples: Sequence[Sample]) -> Iterator[int]:
+        """Put records into partition 0 of a topic; their offsets begin at 0.
 
-    def _get_internal_producer(self, *_: Any, **__: Any) -> InternalProducer:
-        return _RecordingProducer(self._config.broker_address, self._on_sent)
+        Yields:
+            How many have come, a portion at a time: each is to be consumed before the next one is asked for.
+        """
+        number = size = 0
+        for value, key, timestamp, headers in samples:
+            self._producer.produce(topic, value, key, 0, timestamp=timestamp, headers=headers)
+            number, size = number + 1, size + len(value or b"") + len(key or b"")
+            if number >= _PORTION or size >= _PORTION_BYTES:
+                self._producer.flush(_ANSWER_SECONDS)
+                yield number
+                number = size = 0
+        self._producer.flush(_ANSWER_SECONDS)
+        yield number
 
-    def get_producer(self, transactional: bool = False) -> Producer:  # noqa: ARG002 - as in Application
-        """See ``Application.get_producer``; this one passes records to ``on_sent``."""
-        return _PlainProducer(self._config.broker_address, self._on_sent)
 
-    def get_consumer(self, auto_commit_enable: bool = True) -> Consumer:  # noqa: ARG002 - as in Application
-        """Raises ``ConfigError``: there is nothing to consume from."""
-        raise ConfigError("making a consumer", "there is no broker", "Only a running connector has one")
+class AnyTopic(TopicAdmin):
+    """Each topic exists, with so many partitions; no broker is asked."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__("")
+        self._partitions = partitions
+
+    def inspect_topics(self, topic_names: list[str], timeout: float = 30) -> dict[str, TopicConfig | None]:  # noqa: ARG002 - as in TopicAdmin
+        """See ``TopicAdmin.inspect_topics``."""
+        return {name: TopicConfig(self._partitions, 1, dict(_ANY_TOPIC)) for name in topic_names}
+
+
+class OfflineTopics(TopicManager):
+    """All topics exist. Records for them are passed to ``on_sent``, beside the broker that gets them.
+
+    Args:
+        broker: gets the topics.
+        group: the consumer group.
+        on_sent: called with each record for a topic.
+    """
+
+    def __init__(self, broker: OfflineBroker, group: str, on_sent: OnSent) -> None:
+        super().__init__(AnyTopic(1), group)
+        self._broker = broker
+        self._on_sent = on_sent
+
+    def topic(self, *arguments: Any, **named: Any) -> Topic:
+        """See ``TopicManager.topic``."""
+        return self._noting(super().topic(*arguments, **named))
+
+    def register(self, topic: Topic) -> Topic:
+        """See ``TopicManager.register``."""
+        return self._noting(super().register(topic))
+
+    def repartition_topic(self, *arguments: Any, **named: Any) -> Topic:
+        """See ``TopicManager.repartition_topic``."""
+        return self._noting(super().repartition_topic(*arguments, **named))
+
+    def _noting(self, topic: Topic) -> Topic:
+        self._broker.create(topic.name)
+        serialize, on_sent = topic.row_serialize, self._on_sent
+
+        def row_serialize(row: Any, key: Any) -> Any:
+            serialized = serialize(row, key)  # raises for a record that cannot be serialized
+            on_sent(_sent(topic.name, key, row.value))
+            return serialized
+
+        vars(topic)["row_serialize"] = row_serialize
+        return topic
 
 
 class NoJournals:
@@ -152,7 +147,7 @@ class NoJournals:
     def __init__(self) -> None:
         self._begun: dict[TopicPartition, str] = {}
 
-    def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None:  # noqa: ARG002
+    def begin(self, tps: Any, token: str, closed: str | None = None) -> None:  # noqa: ARG002
         self._begun |= dict.fromkeys(tps, token)
 
     def finished(self) -> list[Claim]:
@@ -166,91 +161,22 @@ class NoJournals:
         """Neither topic nor group change."""
 
 
-class _GivenConsumer(InternalConsumer):
-    def __init__(self, records: Iterator[Message], ended: Callable[[], None], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._records = records
-        self._ended = ended
-        self._on_assign: Callable[..., None] | None = None
-        self._tps: list[KafkaTopicPartition] = []
+@contextmanager
+def without_other_sinks(on_sent: OnSent) -> Iterator[None]:
+    """Pass the records for other sinks of ``transform()`` to ``on_sent``: those would write to their destinations."""
+    attach = StreamingDataFrame.sink
 
-    def subscribe(self, topics: list[Topic], on_assign: Any = None, on_revoke: Any = None, on_lost: Any = None) -> None:  # noqa: ARG002 - as in InternalConsumer
-        self._topics = {topic.name: topic for topic in topics}
-        self._on_assign = on_assign
-        self._tps = [KafkaTopicPartition(topic.name, 0) for topic in topics]
+    def note(dataframe: StreamingDataFrame, sink: BaseSink) -> None:
+        name = type(sink).__name__
+        dataframe.apply(lambda value, key, *_: on_sent(_sent(name, key, value)), metadata=True)  # a branch, as there
 
-    def poll_row(self, timeout: float | None = None, buffered: bool = False) -> Row | list[Row] | None:  # noqa: ARG002
-        return super().poll_row(timeout, buffered=False)  # there is one topic whose records could be put in order
-
-    def poll(self, timeout: float | None = None) -> Any:  # noqa: ARG002 - as in BaseConsumer
-        if self._on_assign:
-            begin, self._on_assign = self._on_assign, None
-            begin(self, self._tps)
-            return None
-        message = next(self._records, None)
-        if message is None:
-            self._ended()
-        return message
-
-    def assignment(self) -> list[KafkaTopicPartition]:
-        return self._tps
-
-    def committed(self, partitions: list[KafkaTopicPartition], timeout: float | None = None) -> Any:  # noqa: ARG002
-        return partitions
-
-    def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
-        return 0, 0
-
-    def position(self, partitions: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
-        return partitions
-
-    def commit(self, *_: Any, **__: Any) -> Any:
-        return []
-
-    def _nothing(self, *_: Any, **__: Any) -> None: ...
-
-    assign = pause = resume = seek = unsubscribe = close = resume_backpressured = _nothing
+    StreamingDataFrame.sink = note  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        StreamingDataFrame.sink = attach  # type: ignore[method-assign]
 
 
-class _RecordingProducer(InternalProducer):
-    def __init__(self, broker: Any, on_sent: Callable[[Sent], None]) -> None:
-        super().__init__(broker)
-        self._producer = _PlainProducer(broker, on_sent)
-        self._on_sent = on_sent
-
-    def produce_row(self, row: Row, topic: Topic, key: Any = None, *_: Any, **__: Any) -> None:
-        topic.row_serialize(row=row, key=key)  # raises for a record that cannot be serialized
-        self._on_sent(Sent(topic.name, key, row.value))
-
-
-class _PlainProducer(Producer):
-    def __init__(self, broker: Any, on_sent: Callable[[Sent], None]) -> None:
-        super().__init__(broker)
-        self._on_sent = on_sent
-
-    def produce(self, topic: str, value: Any = None, key: Any = None, *_: Any, **__: Any) -> None:
-        self._on_sent(Sent(topic, key, value))
-
-    def poll(self, timeout: float = 0) -> int:  # noqa: ARG002 - as in Producer
-        return 0
-
-    def flush(self, timeout: float | None = None) -> int:  # noqa: ARG002 - as in Producer
-        return 0
-
-    def __exit__(self, *_: Any) -> None:
-        """Nothing waits to be sent."""
-
-
-def _existing(topic: Topic) -> Topic:
-    found = as_created(topic)
-    found.broker_config = TopicConfig(num_partitions=1, replication_factor=1, extra_config=dict(_ANY_TOPIC))
-    return found
-
-
-def _known(named: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in named.items() if name == "on_error"}
-
-
-def messages(topic: str, records: Sequence[tuple[Any, ...]]) -> Iterator[GivenMessage]:
-    """One message for each (value, key, timestamp, headers), all as Kafka has them."""
-    return (GivenMessage(topic, at, *record) for at, record in enumerate(records))
+def _sent(to: str, key: Any, value: Any) -> Sent:
+    context = message_context()
+    return Sent(context.topic, context.offset, to, key, value)

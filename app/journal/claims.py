@@ -144,6 +144,17 @@ class Claims:
             logger.debug("%s", error)
             return None
 
+    def look(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
+        """Where the partition would begin, and its offsets in Kafka; claims nothing.
+
+        Raises:
+            ConnectorError: it cannot be claimed, or store or Kafka fail.
+        """
+        former, kafka = self._takeover.look(tp), self._offsets.of(tp)
+        if former is not None:
+            check_cluster(former, kafka.cluster_id, tp, follows=self._follows(former))
+        return self._start(tp, former, kafka), kafka
+
     def check(self) -> None:
         """Raise the error that the watch has found; called at each turn of the consumer's loop.
 
@@ -286,7 +297,11 @@ class Claims:
 
     def _begin(self, tp: TopicPartition, former: Progress | None) -> Begin:
         kafka = self._offsets.of(tp)
-        start = start_of(
+        start = self._start(tp, former, kafka)
+        return Begin((start, kafka.topic_id), self._progress(tp, former, start, kafka))
+
+    def _start(self, tp: TopicPartition, former: Progress | None, kafka: PartitionOffsets) -> Start:
+        return start_of(
             tp,
             former,
             kafka,
@@ -294,7 +309,6 @@ class Claims:
             follows=self._follows(former),
             keeps_state=self._keeps_state,
         )
-        return Begin((start, kafka.topic_id), self._progress(tp, former, start, kafka))
 
     def _follows(self, former: Progress | None) -> bool:
         """Whether the group's offset is to be followed: once for each text that the user sets."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from app.errors import FatalError, RetryableError
 from app.journal.claim import PartitionClaim, parse_claim
-from app.journal.document import Document, FencedError
+from app.journal.document import Document, FencedError, read_document
 from app.journal.entry import JournaledFile, RolledBack, Span, claim_key, ids_differ, log_key
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
@@ -91,6 +91,18 @@ class Takeover:
         self._offsets = offsets
         self._each = each
         self._settlement = Settlement(store, register, self._left_in_kafka, each_object, now)
+
+    def look(self, tp: TopicPartition) -> Progress | None:
+        """How far the partition is written at least, without a claim; ``None`` without a log.
+
+        Raises:
+            ConnectorError: of the store, or a document cannot be understood.
+        """
+        claim = self._claim(tp).current
+        if claim is None:
+            return None
+        found = read_document(self._store, log_key(self._table_root, self._group, claim.owner), parse_log, self._roots)
+        return found[0].of(tp) if found else None
 
     def run(
         self,

@@ -25,14 +25,10 @@ class Health:
         self._clock = clock
         self._last_turn: float | None = None
         self._spark_alive: Callable[[], bool] = lambda: True
-        self._recovers: Callable[[], bool] = lambda: False
         self._ready: Callable[[], Probe] = lambda: Probe(ok=False, detail="starting")
 
-    def started(
-        self, *, spark_alive: Callable[[], bool], ready: Callable[[], Probe], recovers: Callable[[], bool]
-    ) -> None:
-        """Expect turns of the loop from now on, except while state recovers."""
-        self._recovers = recovers
+    def started(self, *, spark_alive: Callable[[], bool], ready: Callable[[], Probe]) -> None:
+        """Expect turns of the loop from now on."""
         self._spark_alive = spark_alive
         self._ready = ready
         self._last_turn = self._clock()
@@ -45,8 +41,6 @@ class Health:
         """OK while the process starts; afterwards while the loop turns and the JVM lives."""
         if self._last_turn is None:
             return Probe(ok=True, detail="starting")
-        if self._recovers():
-            self._last_turn = self._clock()
         still = self._clock() - self._last_turn
         if still > self._loop_seconds:
             return Probe(ok=False, detail=f"the consumer's loop has not turned for {still:.0f} s")

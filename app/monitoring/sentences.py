@@ -29,6 +29,7 @@ _NAMES: Final[dict[System | None, str]] = {
     "topic": "the input topic",
     "store": "the store",
     "catalog": "the catalog",
+    "registry": "the schema registry",
     "Spark": "Spark",
     None: "another system",
 }
@@ -37,6 +38,7 @@ _CHECKS: Final[dict[System | None, str]] = {
     "Kafka": "Check that the brokers of KAFKA_BOOTSTRAP_SERVERS are up, and the network to them",
     "store": "Check that the store is up, that it has room, and the network to it",
     "catalog": "Check that the catalog is up, and the network to it",
+    "registry": "Check that the schema registry is up, the SCHEMA_REGISTRY_ variables, and the network to it",
 }
 _RETRY: Final[dict[System | None, str]] = {
     "Kafka": "The connector asks again every few seconds, and goes on by itself when Kafka answers",

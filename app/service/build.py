@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
 from quixstreams.app import ApplicationConfig
@@ -18,13 +19,13 @@ from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
 from app.batch_limits import BatchLimits
 from app.config.settings import Settings
-from app.consumer.connection import EVERY_CLIENT, check_properties, uses_callback
-from app.consumer.group import OtherTables, client_id, is_member
-from app.consumer.msk_token import poll_in_background
+from app.consumer.kafka.connection import EVERY_CLIENT, check_properties, uses_callback
+from app.consumer.kafka.group import OtherTables, client_id, is_member
+from app.consumer.kafka.msk_token import poll_in_background
 from app.consumer.plain.client import new_client
 from app.convert.batch import BatchConverter
-from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
+from app.convert.whole_batches import WholeBatches
 from app.errors import RetryableError
 from app.journal.claims import Claims
 from app.journal.document import FencedError
@@ -40,6 +41,7 @@ from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
 from app.model import TopicPartition
 from app.pipeline.stage import Stager
+from app.service.formats import Formats
 from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import Lake
 from app.service.starting import Base
@@ -78,8 +80,9 @@ def can_read_whole_batches(settings: Settings) -> bool:
     If a bad record ends the process, the records before it must reach the lake first. So each record is then converted
     by itself.
     """
-    as_text = settings.key_deserializer in ("str", "string")
-    return as_text and settings.value_deserializer == "json" and settings.on_bad_record != "fail"
+    known_keys = settings.key_deserializer in ("str", "string", "avro")
+    known_values = settings.value_deserializer in ("json", "json-schema", "avro")
+    return known_keys and known_values and settings.on_bad_record != "fail"
 
 
 def new_stager(
@@ -88,10 +91,13 @@ def new_stager(
     spec: PartitionSpec,
     schema: SchemaStore,
     bad_records: BadRecords,
+    formats: Formats | None = None,
     read_message: ReadMessage | None = None,
 ) -> Stager:
-    """Steps 1 and 2; ``read_message`` reads single messages for batches of messages."""
-    rules = Rules(spec.timestamp_column, frozenset(spec.columns), settings.column_types)
+    """Steps 1 and 2; ``formats`` and ``read_message`` read messages, for batches of messages."""
+    most = settings.memory.max_record_bytes
+    many = formats if read_message else None  # else they belong to the consumer's thread
+    rules = Rules(spec.timestamp_column, frozenset(spec.columns), settings.column_types, settings.timestamp_as)
     converter = BatchConverter(
         spec=spec,
         table_root=location.root,
@@ -99,10 +105,11 @@ def new_stager(
         rules=rules,
         metadata=settings.metadata_columns,
         bad_records=bad_records,
-        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, settings.memory.max_record_bytes)
-        if read_message
+        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, most, many.parser, many.read_key)
+        if many
         else None,
         read_message=read_message,
+        ask_with=many.ask_with if many else None,
     )
     return Stager(converter, spec, settings.sort_column)
 
@@ -152,8 +159,12 @@ def new_client_id(settings: Settings, location: TableLocation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The consumer group: ``offsets`` asks Kafka for its offsets, ``topic_ids`` keeps the topic's id at each claim."""
+    """The consumer group: ``offsets`` asks Kafka for its offsets, ``topic_ids`` keeps the topic's id at each claim.
 
+    ``consumer`` never subscribes.
+    """
+
+    consumer: Consumer
     offsets: GroupOffsets
     topic_ids: TopicIds
 
@@ -172,11 +183,11 @@ def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timing
         offsets.of(TopicPartition(topic, 0))
     except RetryableError as error:  # e.g. before Kafka's first group exists; claims ask again
         logger.debug("%s", error)
-    return Group(offsets, TopicIds(offsets.topic_id))
+    return Group(consumer, offsets, TopicIds(offsets.topic_id))
 
 
 class Generations(Protocol):
-    """The generations of this member; see ``Partitions`` and ``Assignments`` in ``app.consumer``."""
+    """The generations of this member; see ``Partitions`` in ``app.consumer``."""
 
     def is_current(self, token: str) -> bool: ...
     def fence(self, token: str, error: FencedError) -> None: ...

@@ -19,6 +19,7 @@ from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
 
+REPARTITIONED = "repartition__"  # in the names of topics that quixstreams sends through
 _LOADING = "loading app/transform.py"
 _BUILDING = "building the stream with transform() of app/transform.py"
 _CORRECT = "Correct it; `python main.py try` runs it on sample records, without Kafka"
@@ -61,16 +62,19 @@ class Customised:
         """
         try:
             arguments = (dataframe, application) if _takes_application(self.transform) else (dataframe,)
+            vars(application)["run"] = _refuse_to_run
             built = self.transform(*arguments)
         except ConnectorError:
             raise
         except (Exception, SystemExit) as error:
             logger.debug("transform()", exc_info=True)
             raise _build_failed(error) from None
+        finally:
+            vars(application).pop("run", None)
         if not isinstance(built, StreamingDataFrame):
             hint = "End it with `return sdf`, the stream of records to write; a filter is `sdf = sdf[condition]`"
             raise ConfigError(_BUILDING, f"it returned {built!r}", hint)
-        if not _is_fed(built, dataframe, application):
+        if not _is_fed(built, dataframe):
             cause = f"it returned a stream that no record of topic {dataframe.topics[0].name} reaches"
             raise ConfigError(_BUILDING, cause, "Return a stream made from sdf")
         return built
@@ -96,6 +100,10 @@ def load_customised() -> Customised:
     return Customised(transform, hook)
 
 
+def _refuse_to_run(*_: object, **__: object) -> None:
+    raise ConfigError(_BUILDING, "it calls app.run()", "End it with `return sdf`: the connector runs what it returns")
+
+
 def _takes_application(transform: Callable[..., object]) -> bool:
     """Whether it has a second parameter named ``app``, or one without a default."""
     second = [*inspect.signature(transform).parameters.values()][1:2]
@@ -109,8 +117,7 @@ def _described(error: BaseException) -> str:
 def _build_failed(error: BaseException) -> ConnectorError:
     cause = _described(error)
     if isinstance(error, TopicNotFoundError):
-        hint = "Create the topic: the connector creates only those that quixstreams needs for state and group_by()"
-        return ConfigError(_BUILDING, cause, hint)
+        return RetryableError(_BUILDING, cause, "Check that the user may describe the topic, which was just created")
     if isinstance(error, TopicPermissionError):
         return FatalError(_BUILDING, cause, "The user needs Describe and DescribeConfigs rights on the topic")
     if isinstance(error, KafkaException):
@@ -118,8 +125,8 @@ def _build_failed(error: BaseException) -> ConnectorError:
     return ConfigError(_BUILDING, cause, _CORRECT)
 
 
-def _is_fed(built: StreamingDataFrame, dataframe: StreamingDataFrame, application: Application) -> bool:
+def _is_fed(built: StreamingDataFrame, dataframe: StreamingDataFrame) -> bool:
     """Whether the input topic feeds the stream, directly or through another topic of the framework."""
     roots = {id(stream) for stream in built.stream.root_path() if not stream.parents}
     source = {id(stream) for stream in dataframe.stream.root_path() if not stream.parents}
-    return bool(roots & source or application._topic_manager.repartition_topics)
+    return bool(roots & source) or any(REPARTITIONED in topic.name for topic in built.topics)

@@ -1,88 +1,143 @@
-"""Builds the framework's lane: the loop of quixstreams, where ``transform()`` is edited."""
+"""Builds the framework's lane: quixstreams runs what an edited ``transform()`` builds, and our sink is a stock one.
 
-import logging
+quixstreams creates the topics that state and ``group_by()`` need.
+"""
+
+import signal
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
-from app.consumer.application import LakeApplication
-from app.consumer.assignment import Assignments
+from quixstreams import Application
+from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.models import Topic
+
 from app.consumer.consumption import Consumption
-from app.consumer.loop import new_loop
-from app.consumer.paused_partitions import PausedPartitions
-from app.consumer.sink import LakeSink
-from app.service.build import Member, new_application
-from app.service.lane import Common, Lane, open_input, open_way
-
-logger = logging.getLogger(__name__)
+from app.consumer.framework.application import Callbacks, run
+from app.consumer.framework.first_commit import commit_where_partitions_begin
+from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.sink import RowSink
+from app.consumer.kafka.broker import new_admin
+from app.consumer.partitions import Partitions
+from app.journal.claims import Claims
+from app.model import TopicPartition
+from app.service.build import Group, Member, new_application
+from app.service.customised import REPARTITIONED
+from app.service.lane import Common, Lane, check_group, new_announcer, open_input, open_way, visible_topics
+from app.service.starting import patiently
 
 
 def new_framework_lane(common: Common) -> Lane:
-    """Application → topic → the stream that ``transform()`` builds → claims and pipeline → sink → loop."""
+    """Application → topic → the stream that ``transform()`` builds → claims and pipeline → sink."""
     base = common.base
     settings, timings, metrics = base.settings, base.timings, base.metrics
-    assignments = Assignments(metrics, timings)
-    kind = partial(
-        LakeApplication,
-        assignments=assignments,
-        max_record_bytes=settings.memory.max_record_bytes,
-        metrics=metrics,
-        timings=timings,
-    )
-    application = new_application(kind, settings, common.lake.location, base.scratch, timings)
-    topic, announcer = open_input(common, application, application.admin)
-    application.current.keep_of(topic)
-    given = application.dataframe(topic)
-    built = common.customised.build(given, application)
-    application.built(is_untouched=common.customised.is_untouched)
-    if application.internal_topics:
-        logger.info("transform() keeps its own topics: %s", ", ".join(application.internal_topics))
-    member = Member(
-        assignments,
-        application.consumer.memberid,
-        application.admin,
-        application.internal_topics,
-        application.begins_at_commit,
-    )
-    claims, pipeline = open_way(common, application, topic, member)
-    paused = PausedPartitions(application.consumer, claims, assignments, metrics)
-    sink = LakeSink(
+    current = CurrentMessage(common.limits.max_record_bytes, holds_several=common.formats.value.split_values)
+
+    def tick() -> None:
+        common.health.turn()
+        if common.process.stop.is_set():  # quixstreams forgets a stop that came before it ran
+            application.stop()
+
+    callbacks = Callbacks(current, tick)
+    visible = visible_topics(common, _application(common, callbacks))
+    build = partial(_built, common, callbacks, visible)
+    application, topic, built = patiently("Kafka", build, timings, metrics.waits)
+    admin = new_admin(application.config.broker_address)
+    check_group(common, application, admin, topic)
+    announcer = new_announcer(common, application, visible)
+    partitions = Partitions(metrics, timings)
+    topics = {each.name: each for each in (topic, *built.topics)}
+    current.watch(topics.values(), topic.name)
+    internal = [name for name in topics if REPARTITIONED in name]
+    # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
+    member = Member(partitions, lambda: None, admin, internal, keeps_state=True)
+    group, claims, pipeline = open_way(common, application, topic, member)
+
+    def is_heard(tp: TopicPartition) -> bool:
+        return callbacks.is_kafka_there and sink.is_read(tp)
+
+    sink = callbacks.sink = RowSink(
         pipeline=pipeline,
-        assignments=assignments,
+        partitions=partitions,
+        claims=claims,
         limits=common.limits,
         bad_records=common.bad_records,
+        commit_interval=settings.commit_interval,
+        current=current,
+        observer=common.stream_timeouts.new_observer(is_heard, announcer),
+        on_start=_restoring_signal_handlers(),
         metrics=metrics,
-        observer=common.stream_timeouts.new_observer(paused.is_heard, announcer),
         timings=timings,
     )
     built.sink(sink)
-    loop = new_loop(
-        application=application,
-        assignments=assignments,
-        sink=sink,
-        paused=paused,
-        on_turn=common.health.turn,
-        metrics=metrics,
-        timings=timings,
-    )
-    application.start(loop)
+    begin = partial(_commit_beginnings, group, topics.keys() - internal, claims, settings.max_write_workers)
 
     def consumption() -> Consumption:
         return Consumption(
-            tps=assignments.tps,
-            unclaimed=loop.unclaimed,
-            fenced=assignments.fenced,
-            oldest=assignments.oldest_uncommitted,
-            consumed=loop.checkpoints.consumed,
-            due_in=loop.checkpoints.due_in,
+            assigned=callbacks.assigned,
+            tps=sink.tps,
+            unclaimed=sink.unclaimed,
+            fenced=partitions.fenced,
+            oldest=sink.oldest_uncommitted,
+            consumed=sink.consumed,
+            due_in=sink.due_in,
             held_bytes=sink.held_bytes,
             is_full=sink.is_full,
-            is_paused=loop.is_paused,
-            is_stopping=application.is_stopping,
+            is_paused=False,
+            is_stopping=common.process.stop.is_set(),
             is_held_up=sink.is_held_up,
-            recovers_state=application.recovers_state,
         )
 
-    def run() -> bool:
-        application.run()
-        return not sink.left_rows_behind
+    def stop() -> None:
+        sink.stopping()
+        application.stop()
 
-    return Lane(topic, application.admin, pipeline, consumption, application.request_stop, run)
+    def consume() -> bool:
+        patiently("Kafka", begin, timings, metrics.waits)
+        run(application)
+        return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
+
+    return Lane(topic, admin, pipeline, consumption, stop, consume)
+
+
+def _application(common: Common, callbacks: Callbacks) -> Application:
+    def stock(**arguments: Any) -> Application:
+        ours = callbacks.arguments(arguments["consumer_extra_config"])
+        return Application(**arguments | ours | {"auto_create_topics": True})
+
+    base = common.base
+    return new_application(stock, base.settings, common.lake.location, base.scratch, base.timings)
+
+
+def _built(
+    common: Common, callbacks: Callbacks, visible: Collection[str]
+) -> tuple[Application, Topic, StreamingDataFrame]:
+    """Let ``transform()`` build on a new application; brokers learn late of a topic that quixstreams has just created.
+
+    Raises:
+        ConfigError: a topic or ``transform()`` is wrong.
+        RetryableError: a topic was created and is not known yet.
+    """
+    application = _application(common, callbacks)
+    topic = open_input(common, application, visible, common.stream_timeouts.key_deserializer, common.formats.value)
+    given = application.dataframe(topic)
+    callbacks.notice_records(given)
+    return application, topic, common.customised.build(given, application)
+
+
+def _commit_beginnings(group: Group, topics: Collection[str], claims: Claims, workers: int) -> None:
+    tps = sorted(TopicPartition(name, number) for name in topics for number in group.offsets.ends(name))
+    with ThreadPoolExecutor(workers) as pool:
+        commit_where_partitions_begin(group.consumer, tps, claims, pool.map)
+
+
+def _restoring_signal_handlers() -> Callable[[], None]:
+    """Returns a function that sets the present handlers again, once quixstreams has set its own."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    return restore

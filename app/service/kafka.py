@@ -6,8 +6,8 @@ from typing import Any
 
 from app.config.kafka_login import pem_properties
 from app.config.settings import Settings
-from app.consumer.connection import KafkaConnection
-from app.consumer.msk_token import MskToken
+from app.consumer.kafka.connection import KafkaConnection
+from app.consumer.kafka.msk_token import MskToken
 from app.errors import ConfigError, ConnectorError
 
 

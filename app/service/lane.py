@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
+from quixstreams.models import Deserializer
 from quixstreams.models.topics import Topic
 
 from app import logs
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
 from app.batch_limits import BatchLimits
-from app.consumer.broker import find_topics, open_topic
 from app.consumer.consumption import Consumption
-from app.consumer.exact_json import new_deserializer
-from app.consumer.group import check_members, check_topic_rights
+from app.consumer.kafka.broker import find_topics, missing_topic, open_topic
+from app.consumer.kafka.group import check_members, check_topic_rights
 from app.errors import RetryableError
 from app.journal.claims import Claims
 from app.monitoring.monitor import Monitor
@@ -29,6 +29,7 @@ from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.retry import Waiting
 from app.service.build import (
+    Group,
     Member,
     begin_sweeping,
     new_claims,
@@ -38,6 +39,7 @@ from app.service.build import (
     open_group,
 )
 from app.service.customised import Customised
+from app.service.formats import Formats
 from app.service.kafka import asking_for_topics
 from app.service.lake import Lake, check_journals
 from app.service.overview import Parts, oversee
@@ -62,6 +64,7 @@ class Common:
         monitor: what metrics and page say.
         bad_records: the policy for records that cannot become rows.
         limits: decide when a batch ends.
+        formats: read keys and values.
         stream_timeouts: makes their parts.
         spark: starts meanwhile.
         spark_up: the end of its start.
@@ -77,6 +80,7 @@ class Common:
     monitor: Monitor
     bad_records: BadRecords
     limits: BatchLimits
+    formats: Formats
     stream_timeouts: StreamTimeouts
     spark: SparkWriter
     spark_up: Future[None]
@@ -85,34 +89,63 @@ class Common:
     ends: ExitStack
 
 
-def open_input(common: Common, application: Application, admin: AdminClient) -> tuple[Topic, Announcer | None]:
-    """Wait for the broker, open the topics, and check rights and the other members of the group.
+def open_input(
+    common: Common,
+    application: Application,
+    visible: Collection[str],
+    keys: Deserializer,
+    values: Deserializer,
+) -> Topic:
+    """Open the input topic.
 
-    Returns:
-        The input topic, and the announcer of stream timeouts if there is one.
+    Args:
+        common: the parts that are there.
+        application: makes the topic.
+        visible: the topics that Kafka shows us.
+        keys: reads the keys.
+        values: reads the values.
+
+    Raises:
+        ConfigError: it does not exist.
     """
-    base, settings = common.base, common.base.settings
-    visible = _find_topics(common, application)
+    settings = common.base.settings
+    prefix = f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
+    if f"{prefix}{settings.input_topic}" not in visible:  # quixstreams would create it
+        raise missing_topic(settings.input_topic, [name.removeprefix(prefix) for name in visible])
     with asking_for_topics(settings):
-        topic = open_topic(
+        return open_topic(
             application,
             settings.input_topic,
             visible,
             variable="input",
             right="Read",
-            value_deserializer=new_deserializer(settings.value_deserializer),
-            key_deserializer=common.stream_timeouts.key_deserializer,
+            value_deserializer=values,
+            key_deserializer=keys,
         )
+
+
+def check_group(common: Common, application: Application, admin: AdminClient, topic: Topic) -> None:
+    """Check the rights on the topic, and the other members of the group.
+
+    Raises:
+        ConnectorError: a right is missing, or a member writes another table.
+    """
+    check_topic_rights(admin, topic.name)
+    group, own_id = application.config.consumer_group, new_client_id(common.base.settings, common.lake.location)
+    base = common.base
+    patiently("Kafka", lambda: check_members(admin, group, own_id), base.timings, base.metrics.waits)
+
+
+def new_announcer(common: Common, application: Application, visible: Collection[str]) -> Announcer | None:
+    """The announcer of stream timeouts, if there is one."""
+    with asking_for_topics(common.base.settings):
         announcer = common.stream_timeouts.new_announcer(application, visible)
     if announcer:
         common.ends.callback(announcer.close)
-    check_topic_rights(admin, topic.name)
-    group, own_id = application.config.consumer_group, new_client_id(settings, common.lake.location)
-    patiently("Kafka", lambda: check_members(admin, group, own_id), base.timings, base.metrics.waits)
-    return topic, announcer
+    return announcer
 
 
-def _find_topics(common: Common, application: Application) -> Collection[str]:
+def visible_topics(common: Common, application: Application) -> Collection[str]:
     """Wait for the broker; returns the topics that it shows."""
     timings, waits = common.base.timings, common.base.metrics.waits
     waiting = Waiting(timings.clock)
@@ -135,7 +168,7 @@ def _find_topics(common: Common, application: Application) -> Collection[str]:
 
 def open_way(
     common: Common, application: Application, topic: Topic, member: Member, read_message: ReadMessage | None = None
-) -> tuple[Claims, Pipeline]:
+) -> tuple[Group, Claims, Pipeline]:
     """Build exactly once, and the way of a batch.
 
     Args:
@@ -148,7 +181,9 @@ def open_way(
     base, lake = common.base, common.lake
     settings, timings, metrics = base.settings, base.timings, base.metrics
     name = application.config.consumer_group
-    stager = new_stager(settings, lake.location, lake.spec, lake.schema, common.bad_records, read_message)
+    stager = new_stager(
+        settings, lake.location, lake.spec, lake.schema, common.bad_records, common.formats, read_message
+    )
     patiently("store", lambda: check_journals(lake, name), timings, metrics.waits)
     if common.spark_up.done():
         common.spark_up.result()  # after a failed start of Spark do not join the group
@@ -175,7 +210,7 @@ def open_way(
     )
     common.ends.callback(pipeline.stop)
     common.spark.lost.add_done_callback(lambda lost: common.process.end_without_spark(lost.result(), pipeline.fail))
-    return claims, pipeline
+    return group, claims, pipeline
 
 
 @dataclass(frozen=True, slots=True)

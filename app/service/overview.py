@@ -13,7 +13,7 @@ from app import __version__
 from app.bad_records.policy import BadRecords
 from app.config.settings import Settings
 from app.consumer.consumption import Consumption
-from app.consumer.end_offsets import EndOffsets
+from app.consumer.kafka.end_offsets import EndOffsets
 from app.errors import SparkLostError
 from app.monitoring.metrics import Identity, Live, Metrics, SparkState, StateName
 from app.monitoring.monitor import Monitor
@@ -85,17 +85,14 @@ def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
     parts.health.started(
         spark_alive=lambda: parts.java.alive,
         ready=lambda: _readiness(parts, parts.consumption()),
-        recovers=lambda: parts.consumption().recovers_state,
     )
     buffer_limit = settings.memory.buffer_mb * 2**20
     monitor.started(lambda: look(parts, buffer_limit), EndOffsets(parts.admin).of)
 
 
 def _readiness(parts: Parts, consumption: Consumption) -> Probe:
-    if not consumption.tps:
+    if not consumption.assigned:
         return Probe(ok=False, detail="no partitions assigned yet")
-    if consumption.recovers_state:
-        return Probe(ok=False, detail="the state of transform() is read from its changelog")
     if consumption.unclaimed:
         return Probe(ok=False, detail="partitions wait until they are claimed")
     if not parts.java.is_up:

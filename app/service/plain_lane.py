@@ -5,15 +5,15 @@ The Quix application opens the topic with its deserializers, and its configurati
 
 from quixstreams import Application
 
-from app.consumer.broker import new_admin
+from app.consumer.kafka.broker import new_admin
+from app.consumer.partitions import Partitions
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.partitions import Partitions
 from app.consumer.plain.reader import MessageReader
 from app.consumer.plain.sink import MessageSink
 from app.model import TopicPartition
 from app.service.build import Member, new_application
-from app.service.lane import Common, Lane, open_input, open_way
+from app.service.lane import Common, Lane, check_group, new_announcer, open_input, open_way, visible_topics
 
 
 def new_plain_lane(common: Common) -> Lane:
@@ -22,13 +22,16 @@ def new_plain_lane(common: Common) -> Lane:
     settings, timings, metrics = base.settings, base.timings, base.metrics
     application = new_application(Application, settings, common.lake.location, base.scratch, timings)
     admin = new_admin(application.config.broker_address)
-    topic, announcer = open_input(common, application, admin)
+    visible = visible_topics(common, application)
+    topic = open_input(common, application, visible, common.stream_timeouts.key_deserializer, common.formats.value)
+    announcer = new_announcer(common, application, visible)
+    check_group(common, application, admin, topic)
     presence = BrokerPresence()
     client = new_client(application.config, presence.properties)
     partitions = Partitions(metrics, timings)
     member = Member(partitions, client.memberid, admin)
     reader = MessageReader(topic, settings.memory.max_record_bytes)
-    claims, pipeline = open_way(common, application, topic, member, reader.read)
+    _, claims, pipeline = open_way(common, application, topic, member, reader.read)
 
     def is_heard(tp: TopicPartition) -> bool:
         return presence.is_there and partitions.is_read(tp)

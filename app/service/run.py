@@ -11,7 +11,8 @@ from app.errors import ConnectorError, FatalError
 from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health
 from app.service.build import can_read_whole_batches, new_bad_records, new_batch_limits
-from app.service.customised import load_customised
+from app.service.customised import Customised, load_customised
+from app.service.formats import new_formats, new_registry, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import dead_letter_address, open_lake
 from app.service.lane import Common, Lane, run_lane
@@ -19,7 +20,7 @@ from app.service.overview import new_monitor
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
 from app.service.spark import new_spark_writer
-from app.service.starting import Base
+from app.service.starting import Base, patiently
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
@@ -86,7 +87,13 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
         monitor.serve(settings.http_host, settings.http_port, settings.http_allowed_hosts)
     bad_records = new_bad_records(settings)
     limits = new_batch_limits(settings, timings, base.scratch)
-    stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout)
+    new_lane = _lane_for(customised, settings)
+    registry = new_registry(settings, base.scratch) if settings.needs_registry else None
+    find = registry.find if registry else None
+    formats = new_formats(
+        settings, waiting(find, base, process.stop) if find and new_lane is new_framework_lane else find
+    )
+    stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout, formats.key)
     spark_up = spark.start()  # takes seconds; the rest connects meanwhile
 
     # The catalog, the store and the table.
@@ -94,6 +101,10 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     if lake.query_api:
         ends.callback(lake.query_api.close, _LAST_WORDS_SECONDS)
     monitor.found(lake.location.uri, lake.location.root, dead_letter_address(lake.store.uri, lake.location.root))
+
+    if registry:
+        subject = f"{settings.input_topic}-value"
+        patiently("registry", lambda: registry.latest(subject), timings, metrics.waits)
 
     # Kafka, exactly once, the way of a batch, and the loop.
     common = Common(
@@ -104,6 +115,7 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
         monitor,
         bad_records,
         limits,
+        formats,
         stream_timeouts,
         spark,
         spark_up,
@@ -111,15 +123,15 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
         process,
         ends,
     )
-    run_lane(common, _lane_for(common)(common))
+    run_lane(common, new_lane(common))
 
 
-def _lane_for(common: Common) -> Callable[[Common], Lane]:
+def _lane_for(customised: Customised, settings: Settings) -> Callable[[Common], Lane]:
     """Choose the lane, and log why."""
-    if not common.customised.is_untouched:
+    if not customised.is_untouched:
         logger.info("transform() is edited: each record goes through quixstreams")
         return new_framework_lane
-    if not can_read_whole_batches(common.base.settings):
+    if not can_read_whole_batches(settings):
         logger.info("the deserializers or ON_BAD_RECORD want records one by one: each goes through quixstreams")
         return new_framework_lane
     logger.info("transform() is untouched: messages are consumed in thousands")

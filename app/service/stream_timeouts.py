@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable, Collection
 
 from quixstreams import Application
+from quixstreams.models import Deserializer
 
 from app.config.settings import Settings
-from app.consumer.broker import open_topic
-from app.consumer.exact_json import new_deserializer
+from app.consumer.kafka.broker import open_topic
 from app.errors import ConfigError
 from app.model import TopicPartition
 from app.stream_timeouts.events import Announcer, EventTopic, Hook
@@ -23,6 +23,7 @@ class StreamTimeouts:
     Args:
         settings: the connector's settings.
         hook: ``on_stream_timeout`` of ``app.transform``, if there is one.
+        of_keys: reads keys.
 
     Attributes:
         key_deserializer: reads the input topic's keys.
@@ -31,13 +32,13 @@ class StreamTimeouts:
         ConfigError: neither a topic nor a hook would be notified of silent keys.
     """
 
-    def __init__(self, settings: Settings, hook: Hook | None) -> None:
+    def __init__(self, settings: Settings, hook: Hook | None, of_keys: Deserializer) -> None:
         self._hook = hook
         self._topic = settings.stream_timeout_topic
         self._timeout_ms = settings.stream_timeout_ms
         self._max_bytes = settings.memory.buffer_mb * 2**20 // 2
         self._raw_keys: RawKeys | None = None
-        self.key_deserializer = new_deserializer(settings.key_deserializer)
+        self.key_deserializer = of_keys
         if self._timeout_ms:
             _check_someone_listens(self._topic, self._hook)
             self.key_deserializer = self._raw_keys = RawKeys(self.key_deserializer)

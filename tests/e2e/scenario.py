@@ -139,3 +139,9 @@ def customised(folder: Path, transform: str) -> Path:
     shutil.copy(REPO / "main.py", folder)
     (folder / "app" / "transform.py").write_text(transform)
     return folder
+
+
+def tree_of(lane: str, folder: Path) -> Path:
+    """The tree of a connector that runs on this lane, ``plain`` or ``framework``."""
+    edited = "def transform(sdf):\n    return sdf[sdf['n'] >= 0]\n"
+    return REPO if lane == "plain" else customised(folder / "tree", edited)

@@ -1,12 +1,12 @@
 """Messages as Kafka's client gives them."""
 
+from dataclasses import dataclass
 from typing import Any
 
-from app.consumer.offline import GivenMessage
 
-
-class KafkaMessage(GivenMessage):
-    """The connector's own message without a broker, with defaults; also of another partition, or with an error.
+@dataclass(slots=True)
+class KafkaMessage:
+    """A message without a broker, possibly with an error.
 
     Args:
         raw_value, raw_key, raw_headers: the bytes in Kafka.
@@ -16,26 +16,44 @@ class KafkaMessage(GivenMessage):
         failure: the error of Kafka's client in place of a record.
     """
 
-    def __init__(
-        self,
-        raw_value: bytes | None,
-        raw_key: bytes | None = None,
-        at: int = 0,
-        of_partition: int = 0,
-        of_topic: str = "sensors",
-        timestamp_ms: int = 1_705_320_000_000,
-        raw_headers: list[tuple[str, bytes]] | None = None,
-        failure: Any = None,
-    ) -> None:
-        super().__init__(of_topic, at, raw_value, raw_key, timestamp_ms, raw_headers)
-        self.of_partition = of_partition
-        self.failure = failure
+    raw_value: bytes | None
+    raw_key: bytes | None = None
+    at: int = 0
+    of_partition: int = 0
+    of_topic: str = "sensors"
+    timestamp_ms: int = 1_705_320_000_000
+    raw_headers: list[tuple[str, bytes]] | None = None
+    failure: Any = None
+
+    def __len__(self) -> int:
+        return len(self.raw_value or b"")
+
+    def topic(self) -> str:
+        return self.of_topic
 
     def partition(self) -> int:
         return self.of_partition
 
+    def offset(self) -> int:
+        return self.at
+
     def timestamp(self) -> tuple[int, int]:
         return (0 if self.timestamp_ms == -1 else 1), self.timestamp_ms
+
+    def key(self) -> bytes | None:
+        return self.raw_key
+
+    def value(self) -> bytes | None:
+        return self.raw_value
+
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        return self.raw_headers
+
+    def set_headers(self, value: list[tuple[str, bytes]]) -> None:
+        self.raw_headers = value
+
+    def leader_epoch(self) -> int | None:
+        return None
 
     def error(self) -> Any:
         return self.failure

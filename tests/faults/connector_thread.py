@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from quixstreams import Application
 from quixstreams.app import ApplicationConfig
 from quixstreams.dataframe import StreamingDataFrame
 
@@ -36,11 +37,10 @@ import app.service.plain_lane
 import app.service.run
 import app.service.stores
 from app.config.settings import Settings
-from app.consumer.application import LakeApplication
 from app.consumer.consumption import Consumption
+from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.sink import LakeSink
 from app.errors import SparkLostError
 from app.journal.entry import group_folder, is_log, log_key
 from app.monitoring.metrics import Metrics
@@ -61,15 +61,15 @@ from tests.support.environment import load
 PATIENCE = 120.0
 SESSION_MS = 6_000  # the shortest that brokers allow; also how long a connector may not poll
 _OF_CLIENT = {"session.timeout.ms": SESSION_MS, "max.poll.interval.ms": SESSION_MS, "log_level": 0}
+_TICKS = {"statistics.interval.ms": 100}
 _LOOK = 0.02
 CONSUMER = "connector"  # the name of the thread on which a connector consumes
 FAST = Timings(
     start_patience_seconds=0.0,
     start_pause_seconds=0.05,
     gather_seconds=0.0,
+    flush_seconds=1.0,
     revoke_seconds=1.0,  # below a fifth of what the consumer may not poll
-    hiccup_seconds=0.3,
-    pause_seconds=0.3,
     look_seconds=0.02,
     first_retry_seconds=0.02,
     longest_retry_seconds=0.1,
@@ -97,16 +97,15 @@ class ConnectorThread:
     Attributes:
         writer: what stands in for Spark.
         in_turn: called at the beginning of each turn of the consumer's loop, on its thread.
+        in_tick: the same of each tick of the framework's lane.
+        before_commit: called once rows are in the lake and quixstreams is about to commit; may raise.
         error: what ended it.
         lane: what consumes, once it is built.
         pipeline: the same.
-        application, sink: of the framework's lane.
-        client: of the plain one.
+        client: of the plain lane.
     """
 
     pipeline: Pipeline
-    application: LakeApplication
-    sink: LakeSink
     client: Consumer
 
     def __init__(
@@ -126,10 +125,13 @@ class ConnectorThread:
         self.kafka = kafka
         self.writer = ArrowWriter(before_write)
         self.in_turn: Callable[[], object] = lambda: None
+        self.in_tick: Callable[[], object] = lambda: None
+        self.before_commit: Callable[[], object] = lambda: None
         self.error: BaseException | None = None
         self.lane: Lane | None = None
         self.is_heard: Callable[[Any], bool] = lambda _: False
-        self.by_tp: Callable[[], Mapping[Any, Any]] = dict  # what is known of the assigned partitions
+        self.assigned: set[int] | None = None  # in the framework's lane, which claims at a flush
+        self.count_waiting: Callable[[], int] = lambda: 0
         self._thread = threading.Thread(target=self._live, name=CONSUMER, daemon=True)
         self._thread.start()
 
@@ -144,13 +146,15 @@ class ConnectorThread:
 
     @property
     def partitions(self) -> set[int]:
-        """The partitions that it consumes: assigned, and claimed."""
+        """The partitions that it consumes: assigned, and in the plain lane claimed."""
+        if self.assigned is not None:
+            return self.assigned
         return {tp.partition for tp in self._now.tps} - self.waiting if self.lane else set()
 
     @property
     def waiting_rows(self) -> int:
         """How many rows are read and not in a batch yet."""
-        return sum(each.waiting for each in tuple(self.by_tp().values())) if self.lane else 0
+        return self.count_waiting()
 
     @property
     def is_paused(self) -> bool:
@@ -198,6 +202,11 @@ class ConnectorThread:
         self.pipeline.fail(Crashed())  # type: ignore[arg-type] # met by a flush that waits
         self.wait()
 
+    def crash_before_commit(self, happened: Callable[[], object]) -> None:
+        """End it between the log and the commit, once this has happened."""
+        self.before_commit = lambda: _crash() if happened() else None
+        self.wait()
+
     def wait(self) -> BaseException | None:
         """Wait for its end; the error that it ended with."""
         self._thread.join(PATIENCE)
@@ -228,13 +237,6 @@ def _crash() -> None:
 def _new_pipeline(**arguments: Any) -> Pipeline:
     current().pipeline = Pipeline(**arguments)
     return current().pipeline
-
-
-def _new_sink(**parts: Any) -> LakeSink:
-    here = current()
-    here.by_tp = lambda: parts["assignments"].by_tp
-    here.sink = LakeSink(**parts)
-    return here.sink
 
 
 def _run_lane(common: Common, lane: Lane) -> None:
@@ -268,22 +270,56 @@ class _NoSpark:
         return started
 
 
-class _Application(LakeApplication):
+class _Application(Application):
     def __init__(self, **arguments: Any) -> None:
         self._connector = current()
-        self._connector.application = self
-        arguments["consumer_extra_config"] |= _OF_CLIENT | dict(self._connector.kafka)
+        self._connector.assigned = set()
+        arguments["consumer_extra_config"] |= _OF_CLIENT | _TICKS | dict(self._connector.kafka)
         super().__init__(**arguments)
+
+    def _setup_signal_handlers(self) -> None:
+        """Only the main thread may."""
 
     def _process_message(self, dataframe_composed: Any) -> None:
         self._connector.in_turn()
-        super()._process_message(dataframe_composed)
+        super()._process_message(dataframe_composed)  # type: ignore[no-untyped-call]
+
+    def _on_assign(self, consumer: Any, topic_partitions: list[TopicPartition]) -> None:
+        super()._on_assign(consumer, topic_partitions)
+        self._connector.assigned = {tp.partition for tp in topic_partitions}
+
+    def _on_revoke(self, consumer: Any, topic_partitions: list[TopicPartition]) -> None:
+        super()._on_revoke(consumer, topic_partitions)
+        self._connector.assigned = set()
+
+    def _on_lost(self, consumer: Any, topic_partitions: list[TopicPartition]) -> None:
+        super()._on_lost(consumer, topic_partitions)
+        self._connector.assigned = set()
+
+
+class _RowSink(RowSink):
+    def __init__(self, **parts: Any) -> None:
+        self._connector = current()
+        self._connector.count_waiting = self._count_waiting
+        super().__init__(**parts)
+
+    def _count_waiting(self) -> int:
+        return sum(len(each.rows) + len(each.rejected) for each in self._waiting.copy().values())
+
+    def flush(self) -> None:
+        super().flush()
+        self._connector.before_commit()
+
+    def tick(self, *, is_stable: bool) -> None:
+        self._connector.in_tick()
+        super().tick(is_stable=is_stable)
 
 
 class _PlainLoop(PlainLoop):
     def __init__(self, **parts: Any) -> None:
         self._connector = current()
-        self._connector.by_tp = lambda: parts["sink"].partitions.by_tp
+        partitions = parts["sink"].partitions
+        self._connector.count_waiting = lambda: sum(each.waiting for each in partitions.by_tp.values())
         super().__init__(**parts)
 
     def _turn(self) -> None:
@@ -320,8 +356,9 @@ class Place:
             "app.service.run.load_customised": _customised,
             "app.service.run.run_lane": _run_lane,
             "app.service.lane.Pipeline": _new_pipeline,
-            "app.service.framework_lane.LakeApplication": _Application,
-            "app.service.framework_lane.LakeSink": _new_sink,
+            "app.service.framework_lane.Application": _Application,
+            "app.service.framework_lane.RowSink": _RowSink,
+            "app.service.framework_lane._restoring_signal_handlers": lambda: lambda: None,  # no main thread
             "app.service.plain_lane.PlainLoop": _PlainLoop,
             "app.service.plain_lane.new_client": _new_client,
         }.items():
@@ -415,9 +452,7 @@ class Place:
 
     def expire(self, *before: int) -> None:
         """Delete the records before these offsets, as retention does."""
-        admin = self._admin()
-        for future in admin.delete_records(self._tps(*before)).values():
-            future.result(30)
+        self.kafka.delete_records(self._tps(*before))
 
     def members(self) -> int:
         """How many members Kafka counts in the group."""

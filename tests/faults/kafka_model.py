@@ -43,7 +43,7 @@ class Group:
         return [tp for tp, owner in self.owners.items() if owner is consumer]
 
     def has(self, consumer: "Consumer") -> bool:
-        """What ``app.consumer.group.is_member`` finds out: whether the coordinator takes this member for alive."""
+        """See ``app.consumer.kafka.group.is_member``: whether the coordinator takes this member for alive."""
         if pause("ask Kafka for the members") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError("asking Kafka for the members", "no answer")
@@ -91,7 +91,7 @@ class Consumer:
     @property
     def is_at_end(self) -> bool:
         """Whether it has consumed all there is, without a pause."""
-        return not self._paused and all(self._at(tp) == len(self._records(tp)) for tp in self._positions)
+        return all(self._at(tp) == len(self._records(tp)) and tp not in self._paused for tp in self._positions)
 
     def forget(self, tps: Sequence[TopicPartition]) -> None:
         for tp in tps:

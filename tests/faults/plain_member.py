@@ -9,14 +9,14 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, no_object
+from app.consumer.framework.rejections import not_processed
+from app.consumer.partitions import Partitions
 from app.consumer.plain.client import BrokerPresence
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.partitions import Partitions
 from app.consumer.plain.sink import MessageSink
-from app.consumer.rejections import not_processed
 from app.convert.batch import BatchConverter
-from app.convert.json_batch import WholeBatches
 from app.convert.rows import Rules
+from app.convert.whole_batches import WholeBatches
 from app.model import Message, Row, TopicPartition
 from app.pipeline.stage import Stager
 from app.timings import Timings

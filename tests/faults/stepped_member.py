@@ -11,19 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from confluent_kafka import TopicPartition as KafkaTopicPartition
-from quixstreams.context import message_context
-
-import app.consumer.assignment
-import app.consumer.plain.partitions
-from app.bad_records.policy import BadRecords
+import app.consumer.partitions
 from app.catalog.registrar import Registrar
-from app.consumer.application import LakeApplication
-from app.consumer.assignment import Assignments
-from app.consumer.loop import new_loop
-from app.consumer.paused_partitions import PausedPartitions
-from app.consumer.plain.partitions import Partitions
-from app.consumer.sink import LakeSink
+from app.consumer.partitions import Partitions
 from app.errors import ConnectorError
 from app.journal.claims import Claims
 from app.journal.document import FencedError
@@ -46,7 +36,7 @@ from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
 from tests.faults.lanes import AtOnce, Lane, LaneLock, LanePool, LaneStop, pause
 from tests.faults.memory_lake import DEAD_LETTERS, GROUP, ROOT, URI, MemoryStore, WatchfulCatalog
-from tests.support.batches import UNBOUNDED, properties, spec, stager
+from tests.support.batches import UNBOUNDED, properties
 
 MAX_BUFFER_BYTES = 6_000
 LARGEST_RECORD = 2_000  # as the sink counts it, with a wide margin
@@ -129,7 +119,7 @@ class Process:
         name: str,
         *,
         kafka: Consumer,
-        generations: Assignments | Partitions,
+        generations: Partitions,
         stager: Stager,
         timings: Timings,
         scratch: Path,
@@ -331,114 +321,13 @@ class Process:
         self.group.release(self.kafka)
 
 
-class Member(Process):
-    """A process with the framework's loop.
-
-    Args:
-        name, scratch, clock, store, catalog, group: as for ``Process``.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        scratch: Path,
-        clock: Clock,
-        store: MemoryStore,
-        catalog: WatchfulCatalog,
-        group: Group,
-    ) -> None:
-        timings = Timings(clock=clock, sleep=clock.advance)
-        self.assignments = Assignments(timings=timings)
-        super().__init__(
-            name,
-            kafka=Consumer(group),
-            generations=self.assignments,
-            stager=stager(spec("p"), table_root=ROOT, metadata=METADATA),
-            timings=timings,
-            scratch=scratch,
-            clock=clock,
-            store=store,
-            catalog=catalog,
-            group=group,
-        )
-        self.application = _application(self.assignments, timings, scratch)
-        self.sink = LakeSink(
-            pipeline=self.pipeline,
-            assignments=self.assignments,
-            limits=LIMITS,
-            bad_records=BadRecords("dead-letter", lambda _: None, clock),
-            timings=timings,
-        )
-        paused = PausedPartitions(self.application.consumer, self.claims, self.assignments)
-        loop = new_loop(
-            application=self.application,
-            assignments=self.assignments,
-            sink=self.sink,
-            paused=paused,
-            on_turn=lambda: None,
-            timings=timings,
-        )
-        self.application.start(loop)
-        _play(self.application, self.kafka)
-        self.checkpoints = loop.checkpoints
-        self.checkpoints.revoke_flush_timeout = -1.0  # none: it would be told by a real clock
-        self.checkpoints.sink_manager.register(self.sink)
-        self.checkpoints.init_checkpoint()
-
-    @property
-    def held_bytes(self) -> int:
-        return self.sink.held_bytes
-
-    @property
-    def token(self) -> str:
-        (token,) = {assignment.token for assignment in self.assignments.by_tp.values()}
-        return token
-
-    def _assigned(self, tps: list[TopicPartition]) -> None:
-        self.application._on_assign(None, _kafka(tps))
-
-    def _checkpoint(self) -> None:
-        self.checkpoints.commit_checkpoint(force=True)
-
-    def _turns(self, count: int) -> None:
-        for _ in range(count):
-            self.application._process_message({TOPIC: self._dataframe})
-            self.checkpoints.commit_checkpoint()
-            self.application._consumer.resume_backpressured()  # type: ignore[no-untyped-call]
-
-    def _dataframe(self, value: Any, key: Any, timestamp: int, headers: Any) -> None:
-        for result in KINDS[value["kind"]]:
-            context = message_context()
-            self.sink.add(result, key, timestamp, headers, context.topic, context.partition, context.offset)
-
-    def _revoke(self) -> None:
-        tps = self.kafka.assigned
-        self.application._on_revoke(None, _kafka(tps))
-        self.kafka.forget(tps)
-
-    def _lose(self) -> None:
-        tps = self.kafka.assigned
-        self.application._on_lost(None, _kafka(tps))
-        self.kafka.forget(tps)
-
-    def _stop(self) -> None:
-        self.application.request_stop()
-        self.checkpoints.commit_checkpoint(force=True)
-        self._revoke()
-
-    def _fail(self) -> None:
-        """Nothing is left to be done: the next start goes on from the log."""
-
-
 @contextmanager
 def time_stands_still(clock: Clock) -> Iterator[None]:
     """Let those parts that take no clock look at this one."""
     with ExitStack() as patches:
         # Tokens order what is done for several partitions: with random ones, no run could be repeated.
         tokens = (f"{number:024x}" for number in count())
-        for module in (app.consumer.assignment, app.consumer.plain.partitions):
-            patches.enter_context(patch.object(module, "new_token", lambda: next(tokens)))
+        patches.enter_context(patch.object(app.consumer.partitions, "new_token", lambda: next(tokens)))
         patches.enter_context(patch("quixstreams.internal_consumer.consumer.monotonic", clock))
         yield
 
@@ -460,32 +349,3 @@ def _generation(store: MemoryStore, token: str, clock: Clock) -> Generation:
 def _fill(store: MemoryStore, keys: Collection[str]) -> None:
     for key in keys:
         store.overwrite(key, b"")
-
-
-def _application(assignments: Assignments, timings: Timings, scratch: Path) -> LakeApplication:
-    return LakeApplication(
-        assignments=assignments,
-        max_record_bytes=1_000_000,
-        timings=timings,
-        broker_address="127.0.0.1:9",
-        consumer_group="group",
-        commit_interval=1e9,
-        auto_create_topics=False,
-        broker_availability_timeout=0,
-        loglevel=None,
-        state_dir=scratch / "state",
-    )
-
-
-def _play(application: LakeApplication, kafka: Consumer) -> None:
-    """Let the application's clients be these."""
-    producer: Any = application._producer
-    producer.poll = lambda _: None
-    producer.flush = lambda **_: 0  # how many messages are left
-    consumer: Any = application._consumer
-    for name in ("poll_row", "commit", "assign", "assignment", "position", "pause", "resume", "seek"):
-        setattr(consumer, name, getattr(kafka, name))
-
-
-def _kafka(tps: list[TopicPartition]) -> list[KafkaTopicPartition]:
-    return [KafkaTopicPartition(*tp) for tp in tps]

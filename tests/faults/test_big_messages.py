@@ -5,7 +5,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
-from quixstreams.dataframe import StreamingDataFrame
 
 from app.bad_records.refusals import KEPT_BYTES
 from tests.faults.connector_thread import Place, Transform
@@ -63,16 +62,13 @@ def test_a_huge_message_leaves_its_beginning_and_its_size(place: Place, transfor
     assert (key["offset"], key["truncated"], key["value_size"], len(key["key"])) == (21, True, 2, KEPT_BYTES)
 
 
-@pytest.mark.parametrize("transform", LANES.values(), ids=LANES.keys())
-def test_what_the_client_cannot_decompress_is_passed_over_message_by_message(
-    place: Place, transform: Transform | None
-) -> None:
+def test_what_the_client_cannot_decompress_is_passed_over_message_by_message(place: Place) -> None:
     place.produce(10)
     produce(place, "zstd", b" " * 8 * MB)
     place.produce(10)
     produce(place, "zstd", *[b'{"n":1}' + b" " * MB] * 6)
     place.produce(10)
-    connector = place.connector(transform=transform, kafka=CLIENT)
+    connector = place.connector(kafka=CLIENT)
     place.wait_until_committed(37, by=connector)
     connector.stop()
 
@@ -82,18 +78,3 @@ def test_what_the_client_cannot_decompress_is_passed_over_message_by_message(
     for letter in letters:
         assert (letter["truncated"], letter["value"], letter["value_size"]) == (True, None, None)
         assert "cannot decompress" in letter["reason"]
-
-
-def test_such_a_message_in_a_join_too_is_no_error_without_an_end(place: Place) -> None:
-    def both_branches(sdf: StreamingDataFrame) -> StreamingDataFrame:
-        return sdf[sdf["n"] % 2 == 0].concat(sdf[sdf["n"] % 2 == 1])  # is polled another way
-
-    place.produce(10)
-    produce(place, "zstd", b" " * 8 * MB)
-    place.produce(10)
-    connector = place.connector(transform=both_branches, kafka=CLIENT)
-    place.wait_until_committed(21, by=connector)
-    connector.stop()
-
-    place.assert_whole()
-    assert [letter["offset"] for letter in dead_letters(place)] == [10]

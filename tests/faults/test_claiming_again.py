@@ -10,14 +10,13 @@ import pytest
 from app.journal.entry import log_key
 from tests.faults.crowd import ENOUGH
 from tests.faults.memory_lake import GROUP, ROOT
-from tests.faults.plain_member import PlainMember
 from tests.faults.stepped_member import Process
-from tests.faults.test_state_machine import Faults, PlainFaults
+from tests.faults.test_state_machine import PlainFaults
 
 MORE = ["a", "both", "bad", "b"]
 
 
-class Scene(Faults):
+class Scene(PlainFaults):
     """One member owns both partitions, has written records, and has more to read."""
 
     def __init__(self) -> None:
@@ -106,16 +105,9 @@ class Scene(Faults):
         self._settle()
 
 
-class PlainScene(Scene, PlainFaults):
-    """The same in the plain lane."""
-
-    def _new_process(self, name: str) -> Process:
-        return PlainMember(name, **self._world(name))
-
-
-@pytest.fixture(params=[Scene, PlainScene], ids=["framework", "plain"])
-def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
-    scene: Scene = request.param()
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
     yield scene
     scene.close()
 

@@ -21,7 +21,7 @@ import pytest
 from dev.kafka import LocalKafka
 from tests.e2e.connector import REPO, ConnectorProcess
 from tests.e2e.lake import Tally
-from tests.e2e.scenario import Scenario
+from tests.e2e.scenario import Scenario, tree_of
 from tests.faults.site import Site
 from tests.faults.tcp_detour import TcpDetour
 
@@ -41,6 +41,7 @@ class Group:
     scenario: Scenario
     settings: dict[str, str]
     detour: TcpDetour
+    root: Path
     members: list[ConnectorProcess] = field(default_factory=list)
     ended: Counter[int] = field(default_factory=Counter)
 
@@ -49,7 +50,7 @@ class Group:
 
     def _start(self, slot: int) -> ConnectorProcess:
         cut_off = {"KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{self.detour.port}"} if slot == MEMBERS - 1 else {}
-        return self.scenario.connector(self.settings | cut_off)
+        return self.scenario.connector(self.settings | cut_off, root=self.root)
 
     def restart_the_dead(self) -> None:
         """As a platform does. Members may end by themselves, but only for reasons that a restart sets right."""
@@ -78,8 +79,8 @@ class Group:
         return "\n".join(f"--- member {slot}\n{member.log[-3000:]}" for slot, member in enumerate(self.members))
 
 
-@pytest.fixture
-def group(site: Site, tmp_path: Path) -> Iterator[Group]:
+@pytest.fixture(params=["plain", "framework"])
+def group(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
     settings = {
         **site.direct_settings,
         "HIVE_COLUMNS": "location",
@@ -91,7 +92,7 @@ def group(site: Site, tmp_path: Path) -> Iterator[Group]:
         kafka = LocalKafka(detour=detour.port)
         detour.target = kafka.detour_port
         with kafka, closing(Scenario(kafka, tmp_path, PARTITIONS, java=True)) as scenario:
-            yield Group(scenario, settings, detour)
+            yield Group(scenario, settings, detour, tree_of(request.param, tmp_path))
 
 
 def kill_python(group: Group, slot: int, chance: random.Random) -> None:

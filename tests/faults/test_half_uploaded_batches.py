@@ -19,7 +19,6 @@ from threading import Event, Thread
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from app.table.layout import is_data_file
 from dev.broker import Broker
@@ -110,10 +109,7 @@ class Place:
 
     def expire(self, *records: tuple[int, int]) -> None:
         """Delete the records before these offsets, given by partition, as retention does."""
-        admin = AdminClient({"bootstrap.servers": self.scenario.kafka.bootstrap_servers})
-        wanted = [TopicPartition(self.scenario.topic, *each) for each in records]
-        for answer in admin.delete_records(wanted).values():
-            answer.result(30)
+        self.scenario.kafka.delete_records([TopicPartition(self.scenario.topic, *each) for each in records])
 
 
 @pytest.fixture

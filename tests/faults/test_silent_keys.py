@@ -73,7 +73,10 @@ class Watched:
         connector = current()
         flow = self._flows[connector] = Flow()
         connector.is_heard = arguments["is_heard"]
-        connector.in_turn = flow.tick
+        if connector.transform is _one_by_one:
+            connector.in_tick = flow.tick
+        else:
+            connector.in_turn = flow.tick
         return TimeoutTracker(**arguments, clock=flow.clock)
 
     def connector(self, lane: Transform, **variables: Any) -> ConnectorThread:

@@ -14,7 +14,7 @@ from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario, new_scenario
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Tally, mirror
-from tests.e2e.scenario import s3_store
+from tests.e2e.scenario import s3_store, tree_of
 
 __all__ = ["new_scenario"]  # a fixture
 
@@ -59,8 +59,9 @@ def _resident_mb(process: Path) -> float:
 
 
 @pytest.mark.java
+@pytest.mark.parametrize("lane", ["plain", "framework"])
 def test_nothing_grows_under_load(
-    new_scenario: NewScenario, s3_server: LocalMinio, bucket: str, tmp_path: Path
+    new_scenario: NewScenario, s3_server: LocalMinio, bucket: str, tmp_path: Path, lane: str
 ) -> None:
     scenario = new_scenario(partitions=PARTITIONS)
     settings = {
@@ -69,7 +70,7 @@ def test_nothing_grows_under_load(
         "Quix__Deployment__Limits__Memory": str(LIMIT_MB),
         "SPARK_DRIVER_MEMORY": "",
     }
-    connector = scenario.connector(settings)
+    connector = scenario.connector(settings, root=tree_of(lane, tmp_path))
     connector.wait_until_ready()
     readings: list[Reading] = []
     with scenario.load(RECORDS_A_SECOND) as produced:

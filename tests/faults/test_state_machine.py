@@ -17,11 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from app.model import TopicPartition
 from tests.faults.crowd import Crowd, Moves, counted, has_nothing, may_learn, one_of, owns
+from tests.faults.framework_member import FrameworkMember
 from tests.faults.kafka_model import TOPIC
 from tests.faults.lanes import BEGIN, Fate
 from tests.faults.memory_lake import RowId
 from tests.faults.plain_member import PLAIN_KINDS, PlainMember
-from tests.faults.stepped_member import KINDS, LARGEST_RECORD, MAX_BUFFER_BYTES, Member, Process
+from tests.faults.stepped_member import KINDS, LARGEST_RECORD, MAX_BUFFER_BYTES, Process
 
 # A member is killed by ending its threads where they wait; that of the framework's flush does not expect it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -50,10 +51,13 @@ def figures() -> Iterator[None]:
 
 
 class Faults(Crowd, RuleBasedStateMachine):
-    """Three members of a group at most, two partitions, one table."""
+    """Three members of a group at most, of the framework's lane; two partitions, one table."""
 
     def __init__(self) -> None:
         super().__init__(PARTITIONS, on_commit=self._check_commit)
+
+    def _new_process(self, name: str) -> Process:
+        return FrameworkMember(name, **self._world(name))
 
     # --- records ----------------------------------------------------------------------------------------------------
 
@@ -201,7 +205,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         """No request is on its way for long."""
         self._move(moves)
         if seconds > _IN_FLIGHT_SECONDS and (
-            self.network.delayed or any(lane.waits_for[:6] == "upload" for _, lane in self._lanes())
+            self.network.delayed or any(lane.waits_for.startswith(("upload", "fill")) for _, lane in self._lanes())
         ):
             return
         self.clock.advance(seconds)
@@ -323,14 +327,22 @@ class Faults(Crowd, RuleBasedStateMachine):
         return len(KINDS[self.group.records[tp][offset]])
 
 
-class PlainFaults(Faults):
-    """The same with members of the plain lane, and every third one of the framework's."""
+class MixedFaults(Faults):
+    """The same with members of both lanes in turn, and records that both understand."""
 
     kinds = PLAIN_KINDS
 
     def _new_process(self, name: str) -> Process:
-        if self._started % 3 == 0:
-            return Member(name, **self._world(name))
+        kind = PlainMember if self._started % 2 else FrameworkMember
+        return kind(name, **self._world(name))
+
+
+class PlainFaults(Faults):
+    """The same with members of the plain lane."""
+
+    kinds = PLAIN_KINDS
+
+    def _new_process(self, name: str) -> Process:
         return PlainMember(name, **self._world(name))
 
 
@@ -341,5 +353,5 @@ SETTINGS = settings(
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )
-TestFaults, TestPlainFaults = Faults.TestCase, PlainFaults.TestCase
-TestFaults.settings = TestPlainFaults.settings = SETTINGS
+TestFaults, TestMixedFaults, TestPlainFaults = Faults.TestCase, MixedFaults.TestCase, PlainFaults.TestCase
+TestFaults.settings = TestMixedFaults.settings = TestPlainFaults.settings = SETTINGS

@@ -4,8 +4,6 @@ It numbers the records by a count that it keeps. So a record that the state has 
 the numbers of all that come after it.
 """
 
-import threading
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,13 +11,10 @@ from quixstreams import State
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import DataError, FatalError, RetryableError
-from app.journal.group_offsets import GroupOffsets, PartitionOffsets
-from app.model import TopicPartition
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import ConnectorThread, Place
 
 DENIED = FatalError("uploading to the lake", "access denied")
-ONLY_AT_THE_END = {"BATCH_SIZE": "20", "COMMIT_INTERVAL": "3600"}  # the table is ahead of the group
 
 
 def _numbered(sdf: StreamingDataFrame) -> StreamingDataFrame:
@@ -54,18 +49,17 @@ def test_the_changelog_is_left_to_the_framework(place: Place, caplog: pytest.Log
 
 
 def test_after_a_crash_the_state_gets_what_only_the_table_has(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    first = _started(place, ONLY_AT_THE_END)
+    first = place.connector(transform=_numbered)
     place.produce(100)
-    first.wait_until(lambda: _is_in_the_table(place, 100), "the table")
-    assert place.committed() == [0]
-    first.crash()
+    first.crash_before_commit(lambda: _is_in_the_table(place, 100))
+    assert place.committed() != [100]
 
     second = _started(place)
     place.produce(50)
     place.wait_until_committed(150, by=second)
     second.stop()
     place.assert_whole()
-    assert "100 records from offset 0 on are in the table already" in caplog.text
+    assert "rows are in the table already" in caplog.text
 
 
 def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
@@ -83,38 +77,16 @@ def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize("place", [2], indirect=True)  # of one partition nothing is sent on
-def test_records_that_are_grouped_anew_are_sent_once(place: Place) -> None:
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_records_that_are_grouped_anew_are_sent_once_and_read(place: Place, reset: str) -> None:
     for life in (1, 2):
-        connector = place.connector(transform=lambda sdf: sdf.group_by("pad", name="by-pad"))
+        grouped = lambda sdf: sdf.group_by("pad", name="by-pad")  # noqa: E731
+        connector = place.connector(transform=grouped, AUTO_OFFSET_RESET=reset)
         connector.wait_until_consuming()
         place.produce(100, size=1)
         place.wait_until_committed(50 * life, 50 * life, by=connector)
         connector.wait_until(lambda: len(place.numbers()) == place.produced, "the rows")
         connector.stop()
-    place.assert_whole()
-
-
-@pytest.mark.parametrize("place", [2], indirect=True)
-def test_a_new_group_at_the_latest_passes_over_nothing_that_it_has_sent_on(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the claim of the topic that it sends to takes longer than that of the input."""
-    may_claim = threading.Event()
-    ask = GroupOffsets.of
-
-    def of(self: GroupOffsets, tp: TopicPartition) -> PartitionOffsets:
-        if "by-pad" in tp.topic and not may_claim.is_set():
-            raise RetryableError(f"asking Kafka for the offsets of {tp}", "no leader")
-        return ask(self, tp)
-
-    monkeypatch.setattr(GroupOffsets, "of", of)
-    connector = place.connector(transform=lambda sdf: sdf.group_by("pad", name="by-pad"), AUTO_OFFSET_RESET="latest")
-    connector.wait_until(lambda: sorted(place.journals()) == [0, 1], "the claims of the input")
-    place.produce(100, size=1)
-    place.wait_until_committed(50, 50, by=connector)
-    may_claim.set()
-    connector.wait_until(lambda: len(place.numbers()) == place.produced, "the rows")
-    connector.stop()
     place.assert_whole()
 
 
@@ -132,7 +104,8 @@ def test_with_state_a_bad_record_that_ends_the_connector_is_in_no_commit(place: 
     refuse = True
     place.produce(100)
     for _ in range(2):
-        connector = place.connector(ONLY_AT_THE_END, transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
+        lazy = {"COMMIT_INTERVAL": "3600"}
+        connector = place.connector(lazy, transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
         assert isinstance(connector.wait(), DataError)
     refuse = False
     connector = place.connector(transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
@@ -143,13 +116,13 @@ def test_with_state_a_bad_record_that_ends_the_connector_is_in_no_commit(place: 
 
 def test_a_lasting_failure_commits_nothing_that_the_state_lacks(place: Place) -> None:
     store = MoodyStore(place.store_folder)
-    first = _started(place, ONLY_AT_THE_END, store=store)
+    first = _started(place, store=store)
     place.produce(100)
-    first.wait_until(lambda: _is_in_the_table(place, 100), "the table")
+    place.wait_until_committed(100, by=first)
     store.refuse = lambda _: DENIED
     place.produce(20)
     assert first.wait() is DENIED
-    assert place.committed() == [0]
+    assert place.committed() == [100]
 
     second = _started(place)
     place.wait_until_committed(120, by=second)
@@ -158,11 +131,9 @@ def test_a_lasting_failure_commits_nothing_that_the_state_lacks(place: Place) ->
 
 
 def test_back_pressure_while_records_come_again_writes_none_of_them_twice(place: Place) -> None:
-    place.timings = replace(place.timings, pause_seconds=0.2)
-    first = _started(place, ONLY_AT_THE_END)
+    first = place.connector(transform=_numbered)
     place.produce(100)
-    first.wait_until(lambda: _is_in_the_table(place, 100), "the table")
-    first.crash()
+    first.crash_before_commit(lambda: _is_in_the_table(place, 100))
 
     store = MoodyStore(place.store_folder)
     store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")

@@ -14,15 +14,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from app.consumer.broker import new_admin
-from app.consumer.connection import KafkaConnection
-from app.consumer.end_offsets import EndOffsets
-from app.consumer.group import check_members, check_topic_rights
+from app.consumer.kafka.broker import new_admin
+from app.consumer.kafka.connection import KafkaConnection
+from app.consumer.kafka.end_offsets import EndOffsets
+from app.consumer.kafka.group import check_members, check_topic_rights
 from app.errors import ConfigError, RetryableError
 from app.model import TopicPartition
 from dev.broker import QUIET
 from dev.kafka import LocalKafka
 from tests.fakes.moody_store import MoodyStore
+from tests.faults.conftest import same
 from tests.faults.connector_thread import PATIENCE, ConnectorThread, Place
 
 AWAY = RetryableError("reading the lake", "no route to host")
@@ -174,11 +175,8 @@ class TestFollowingAnOffset:
     def test_is_remembered_by_the_next_process(self, place: Place) -> None:
         place.write(100, 100)
         place.commit(40)
-        # Record by record, so that batches are not committed on the way.
-        settings = {"BATCH_SIZE": "60", "COMMIT_INTERVAL": "3600", "FOLLOW_OFFSETS": "once"}
-        first = place.connector(settings, transform=lambda sdf: sdf.update(lambda _: None))
-        first.wait_until(lambda: len(place.numbers()) == 160, "rows in the table, and no commit yet")
-        first.crash()
+        first = place.connector(FOLLOW_OFFSETS="once", transform=same)
+        first.crash_before_commit(lambda: len(place.numbers()) == 160)
 
         place.write(10, 110, FOLLOW_OFFSETS="once")
 

@@ -1,5 +1,6 @@
 """A batch left incomplete whose records a real Kafka has deleted meanwhile, or has in a topic that was recreated."""
 
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ class Topic:
 
     def __init__(self, kafka: Broker) -> None:
         self.name = f"expired-{uuid.uuid4().hex[:8]}"
+        self._kafka = kafka
         settings: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers}
         self.admin = AdminClient(settings)
         self.consumer = Consumer({**settings, "group.id": self.name})
@@ -37,9 +39,7 @@ class Topic:
 
     def expire(self, before: int) -> None:
         """Delete the records before this offset, as retention does."""
-        wanted = KafkaTopicPartition(self.name, 0, before)
-        for answer in self.admin.delete_records([wanted]).values():
-            answer.result(30)
+        self._kafka.delete_records([KafkaTopicPartition(self.name, 0, before)])
 
     def recreate(self) -> None:
         self.admin.delete_topics([self.name])[self.name].result(30)
@@ -65,6 +65,13 @@ def topic(kafka: Broker) -> Iterator[Topic]:
     topic = Topic(kafka)
     yield topic
     topic.consumer.close()
+
+
+def test_deleting_records_neither_frees_nor_keeps_the_list_of_offsets(kafka: Broker, topic: Topic) -> None:
+    offsets = [KafkaTopicPartition(topic.name, 0, 25)]
+    before = sys.getrefcount(offsets)
+    kafka.delete_records(offsets)
+    assert sys.getrefcount(offsets) == before
 
 
 def test_the_ends_of_a_topic_are_what_kafka_still_has(topic: Topic) -> None:

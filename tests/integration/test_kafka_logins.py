@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from quixstreams import Application
 
 from app.config.settings import Settings, load_settings
-from app.consumer.broker import find_topics, new_admin
+from app.consumer.kafka.broker import find_topics, new_admin
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.errors import ConfigError, ConnectorError, RetryableError
 from app.model import TopicPartition as OurPartition
@@ -330,7 +330,7 @@ def test_a_login_that_is_refused_later_is_told_and_loses_nothing(
     monkeypatch.setattr(secured.tokens, "seconds", 20)  # renewed after 16: time enough for the first login
     application = application_of(settings_of(oidc(secured), tmp_path), tmp_path)
     consumer = new_client(application.config, BrokerPresence().properties)
-    with closing(consumer), caplog.at_level(logging.ERROR, "app.consumer.login_errors"):
+    with closing(consumer), caplog.at_level(logging.ERROR, "app.consumer.kafka.login_errors"):
         consumer.assign([TopicPartition(TOPIC, 0, secured.kafka.count(TOPIC))])
         assert polled(consumer) is None
 

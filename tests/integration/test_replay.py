@@ -88,12 +88,13 @@ def test_records_come_back_as_they_were_where_they_were(kafka: Broker, tmp_path:
             rejected(topic, 7, key="Köln", value={"at": LAST_YEAR, "s": "ü"}, timestamp=LAST_YEAR + 1),
             rejected(topic, 8, key=b"", value=b"", timestamp=-5),
             rejected(topic, 9, key=b"null", value=b"null", timestamp=0),
+            rejected(topic, 10, key=b"\x01" + bytes(16), value=b"\x00\x00\x00\x00\x07\x02\xff"),  # of a schema registry
         ],
     )
 
     ended = replay(kafka, tmp_path)
 
-    assert (ended.returncode, ended.stdout) == (0, "5 records sent; 0 files deleted, 1 file kept\n"), ended.stderr
+    assert (ended.returncode, ended.stdout) == (0, "6 records sent; 0 files deleted, 1 file kept\n"), ended.stderr
     messages = consume(kafka, topic)
     assert [(m.partition(), m.key(), m.value()) for m in messages] == [
         (1, b"\xff\x00", b"{broken"),
@@ -101,10 +102,11 @@ def test_records_come_back_as_they_were_where_they_were(kafka: Broker, tmp_path:
         (1, "Köln".encode(), '{"at":1735689600000,"s":"ü"}'.encode()),
         (1, b"", b""),
         (1, b"null", b"null"),
+        (1, b"\x01" + bytes(16), b"\x00\x00\x00\x00\x07\x02\xff"),
     ]
     # Kafka's client takes the timestamp 0 for none: one millisecond later is nearer than now.
-    assert [m.timestamp()[1] for m in messages] == [LAST_YEAR, LAST_YEAR, LAST_YEAR + 1, -5, 1]
-    origins = [("quix-replayed-from", f"{topic}/1/{offset}".encode()) for offset in (5, 6, 7, 8, 9)]
+    assert [m.timestamp()[1] for m in messages] == [LAST_YEAR, LAST_YEAR, LAST_YEAR + 1, -5, 1, LAST_YEAR]
+    origins = [("quix-replayed-from", f"{topic}/1/{offset}".encode()) for offset in (5, 6, 7, 8, 9, 10)]
     assert [m.headers() for m in messages] == [[*headers, origins[0]], *([origin] for origin in origins[1:])]
     assert path.exists()
 

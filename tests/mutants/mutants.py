@@ -122,6 +122,20 @@ MUTANTS = (
         ("tests/unit/consumer/plain/test_plain_loop.py",),
     ),
     Mutant(
+        "rows that come again without a flush in between are doubled",
+        "app/consumer/framework/waiting.py",
+        "        del self.rows[: self._ended]\n",
+        "",
+        ("tests/unit/consumer/framework/test_row_sink.py",),
+    ),
+    Mutant(
+        "a crash before the first commit leaves state behind the table",
+        "app/consumer/framework/first_commit.py",
+        "if is_ahead or kafka.committed is None:",
+        "if is_ahead:",
+        ("tests/unit/consumer/framework/test_first_commit.py",),
+    ),
+    Mutant(
         "a partition is read before it is claimed",
         "app/consumer/plain/loop.py",
         "        client.assign([])  # nothing is read before it is claimed\n",

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from quixstreams.context import set_message_context
-from quixstreams.models.messagecontext import MessageContext
+from quixstreams.models import MessageContext
 
-from app.bad_records.refusals import NotARowError
+from app.bad_records.refusals import NotARowError, Refusal
 from app.config.settings import Settings
-from app.consumer.assignment import Assignments
-from app.consumer.sink import LakeSink
+from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.sink import RowSink
+from app.consumer.partitions import Partitions
 from app.model import Rejected, TopicPartition
 from app.pipeline.pipeline import Pipeline, Writer
 from app.pipeline.upload import Destination
@@ -19,12 +20,11 @@ from app.service.lake import new_catalog, new_location, new_registrar, new_schem
 from app.storage.local.store import LocalStore
 from app.timings import DEFAULT
 from tests.fakes.catalog_server import CatalogServer
+from tests.fakes.instant_claims import InstantClaims
 from tests.fakes.open_ownership import OpenOwnership
 from tests.parity.case import BUCKET, PREFIX, TABLE, TOPIC, Case, Record
 from tests.parity.lake import Lake, Outcome
 from tests.support.environment import load
-
-_PARTITIONS = 4
 
 
 class _Folder(LocalStore):
@@ -58,7 +58,7 @@ class Ours:
         self.spec = new_spec(settings, store, place, known)
         self.schema = new_schema(settings, store, place)
         self.schema.open()
-        assignments = Assignments()
+        partitions = Partitions()
         scratch.mkdir(exist_ok=True)
         limits = new_batch_limits(settings, DEFAULT, scratch)
         self._pipeline = Pipeline(
@@ -69,15 +69,18 @@ class Ours:
             registrar=new_registrar(settings, catalog_client, place, known, None),
             scratch=scratch,
             workers=2,
-            ownership=OpenOwnership(assignments.is_current),
+            ownership=OpenOwnership(partitions.is_current),
         )
-        self._sink = LakeSink(
+        self._sink = RowSink(
             pipeline=self._pipeline,
-            assignments=assignments,
+            partitions=partitions,
+            claims=InstantClaims(),
             limits=limits,
             bad_records=bad_records,
+            commit_interval=5.0,
+            current=CurrentMessage(limits.max_record_bytes),
         )
-        self._sink.assign([TopicPartition(TOPIC, partition) for partition in range(_PARTITIONS)])
+        self._sink.setup()
 
     def write(self, batch: Sequence[Record]) -> Outcome:
         for record in batch:
@@ -93,14 +96,15 @@ class Ours:
 
     def _add(self, record: Record) -> None:
         """Hand a record to the sink as the application does."""
-        set_message_context(MessageContext(TOPIC, record.partition, record.number, 100))
-        self._sink.begin_record()
+        tp, context = TopicPartition(TOPIC, record.partition), MessageContext(TOPIC, record.partition, record.number, 9)
+        set_message_context(context)
+        self._sink.begin_record(context, record.timestamp)
         try:
             self._sink.add(record.value, record.key, record.timestamp, [], TOPIC, record.partition, record.number)
         except NotARowError as error:
-            tp = TopicPartition(TOPIC, record.partition)
             rejected = Rejected(tp, record.number, record.timestamp, record.key, record.value, [], str(error))
-            self._sink.reject(rejected, error.hint)
+            self._sink.reject(Refusal(rejected, error.hint), is_deserialized=True)
+        self._sink.message_processed(tp, record.number)
 
 
 def _settings(case: Case, folder: Path, catalog: CatalogServer | None) -> Settings:

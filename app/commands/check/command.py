@@ -8,23 +8,25 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from quixstreams.models.topics import Topic
+from quixstreams import Application
+from quixstreams.models.topics import Topic, TopicManager
 
 from app.commands.check.checks import Check, as_json, line, run
 from app.commands.output import log_warnings_only, print_line
 from app.config.settings import Settings
-from app.consumer.application import LakeApplication
-from app.consumer.assignment import Assignments
-from app.consumer.broker import find_topics, open_topic
-from app.consumer.group import check_group_rights, check_members, check_topic_rights
+from app.consumer.exact_json import new_deserializer
+from app.consumer.kafka.broker import find_topics, new_admin, open_topic
+from app.consumer.kafka.group import check_group_rights, check_members, check_topic_rights
+from app.consumer.offline import AnyTopic
+from app.errors import cut
 from app.formatting import counted
 from app.monitoring.http_server import listen
 from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
+from app.service.formats import new_registry
 from app.service.kafka import asking_for_topics
 from app.service.lake import new_catalog, new_location, new_schema, new_spec
 from app.service.spark import new_spark_writer
@@ -44,6 +46,7 @@ logger = logging.getLogger(__name__)
 _BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
 _ANSWER_SECONDS: Final = 30.0
 _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
+_SHOWN: Final = 300  # characters of a schema
 _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
 
 
@@ -83,7 +86,7 @@ class _Attempts:
         self._store = new_store(settings)
         self._known: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
-        self._application: LakeApplication | None = None
+        self._application: Application | None = None
         self._visible: Sequence[str] = ()  # topics as the broker calls them
         self._topic: Topic | None = None
         self._spark: SparkWriter | None = None
@@ -109,6 +112,8 @@ class _Attempts:
         checks.append(Check("transform", "app/transform.py", self._build, _ANSWER_SECONDS, after=names))
         if settings.catalog:
             checks.append(Check("catalog", settings.catalog.url, self._ask_catalog, _ANSWER_SECONDS))
+        if settings.registry_url:
+            checks.append(Check("registry", settings.registry_url, self._ask_registry, _ANSWER_SECONDS))
         checks += [
             Check("store", settings.storage.uri, self._try_store, _ANSWER_SECONDS, after=after_catalog),
             Check("table", settings.table, self._compare_table, _TABLE_SECONDS, needs=("store", *after_catalog)),
@@ -127,9 +132,7 @@ class _Attempts:
     # --- Kafka ------------------------------------------------------------------------------------------------------
 
     def _reach_broker(self) -> str:
-        most = self._settings.memory.max_record_bytes
-        kind = partial(LakeApplication, assignments=Assignments(), max_record_bytes=most, may_create=False)
-        self._application = new_application(kind, self._settings, self._location, self._scratch)
+        self._application = new_application(Application, self._settings, self._location, self._scratch)
         self._visible = find_topics(
             self._application.config.broker_address,
             wait_seconds=_BROKER_SECONDS,
@@ -148,19 +151,19 @@ class _Attempts:
                 self._visible,
                 variable="input",
                 right="Read",
-                value_deserializer=settings.value_deserializer,
-                key_deserializer=settings.key_deserializer,
+                value_deserializer="bytes",  # no record is read
+                key_deserializer="bytes",
             )
         self._topic = topic
         return counted(topic.broker_config.num_partitions or 0, "partition")
 
     def _look_at_group(self) -> str:
         application = self._connected
-        group = application.config.consumer_group
+        group, admin = application.config.consumer_group, new_admin(application.config.broker_address)
         assert self._topic is not None, "it was opened before"  # noqa: S101
-        check_topic_rights(application.admin, self._topic.name)
-        check_group_rights(application.admin, group)
-        check_members(application.admin, group, new_client_id(self._settings, self._location))
+        check_topic_rights(admin, self._topic.name)
+        check_group_rights(admin, group)
+        check_members(admin, group, new_client_id(self._settings, self._location))
         return "may read the topic, and no member writes another table"
 
     def _find_silence_topic(self) -> str:
@@ -171,25 +174,36 @@ class _Attempts:
 
     def _build(self) -> str:
         customised = load_customised()
-        if self._application is None or self._topic is None:
+        if self._topic is None:
             return "loads; what it builds needs the topic"
-        dataframe = self._application.dataframe(self._topic)
-        customised.build(dataframe, self._application)
-        self._application.built(is_untouched=customised.is_untouched)
+        partitions = self._topic.broker_config.num_partitions or 1
+        topics = TopicManager(AnyTopic(partitions), self._settings.consumer_group)
+        application = new_application(
+            Application, self._settings, self._location, self._scratch, broker_address="offline", topic_manager=topics
+        )
+        given = topics.topic(self._topic.name)
+        customised.build(application.dataframe(given), application)
         if customised.is_untouched:
             return "changes nothing"
-        topics = ", ".join(self._application.internal_topics)
-        return f"builds a stream; its own topics are created where missing: {topics}" if topics else "builds a stream"
+        others = ", ".join(name for name in topics.all_topics if name != given.name)
+        return f"builds a stream; these topics are created where missing: {others}" if others else "builds a stream"
 
     def _find_silence_hook(self) -> str:
         # It looks for the hook, or the topic.
-        StreamTimeouts(self._settings, load_customised().on_stream_timeout)
+        StreamTimeouts(self._settings, load_customised().on_stream_timeout, new_deserializer("bytes"))
         return "is defined"
 
     @property
-    def _connected(self) -> LakeApplication:
+    def _connected(self) -> Application:
         assert self._application is not None, "the broker was reached before"  # noqa: S101
         return self._application
+
+    def _ask_registry(self) -> str:
+        subject = f"{self._settings.input_topic}-value"
+        latest = new_registry(self._settings, self._scratch).latest(subject)
+        if latest is None:
+            return f"answers; it has no subject {subject}, which topics with other names of subjects need not have"
+        return f"{subject} is {latest.kind}, version {latest.version}, id {latest.id}: {cut(latest.text, _SHOWN)}"
 
     # --- the lake ---------------------------------------------------------------------------------------------------
 

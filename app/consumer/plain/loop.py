@@ -16,11 +16,11 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import TooBigError, message_size, not_decompressed, not_deserialized
+from app.consumer.claiming import Claiming, log_starts
 from app.consumer.consumption import Consumption
-from app.consumer.errors import cannot_be_decompressed, consuming_failed
-from app.consumer.paused_partitions import Claiming, log_starts
+from app.consumer.kafka.errors import cannot_be_decompressed, consuming_failed
+from app.consumer.partitions import Partition
 from app.consumer.plain.client import BrokerPresence
-from app.consumer.plain.partitions import Partition
 from app.consumer.plain.sink import MessageSink
 from app.errors import RetryableError
 from app.journal.claims import Claim
@@ -116,6 +116,7 @@ class PlainLoop:
         """How consuming goes; safe from any thread."""
         partitions, sink = self._partitions, self._sink
         return Consumption(
+            assigned=len(partitions.tps),
             tps=partitions.tps,
             unclaimed=partitions.unclaimed,
             fenced=partitions.fenced,

@@ -5,7 +5,9 @@ from typing import Any
 from quixstreams.models import Topic
 
 from app.bad_records.refusals import Refusal, TooBigError, as_it_came, message_size, no_object, not_deserialized
+from app.errors import RetryableError
 from app.model import Message, Row
+from app.retry import Stopped
 
 
 class MessageReader:
@@ -21,12 +23,19 @@ class MessageReader:
         self._max_record_bytes = max_record_bytes
 
     def read(self, message: Message) -> Row | Refusal:
-        """The message's row, or why it has none."""
+        """The message's row, or why it has none.
+
+        Raises:
+            RetryableError: a deserializer needs a system that does not answer.
+            Stopped: the process stopped while a deserializer waited for one.
+        """
         size = message_size(message)
         if size > self._max_record_bytes:
             return not_deserialized(TooBigError(size, self._max_record_bytes), message)
         try:
             row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
+        except (RetryableError, Stopped):
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
             return not_deserialized(error, message)
         if not isinstance(row.value, dict):

@@ -7,8 +7,8 @@ from itertools import chain
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal
 from app.batch_limits import BatchLimits
-from app.consumer.flush import BatchWriter
-from app.consumer.plain.partitions import Partition, Partitions
+from app.consumer.partitions import Partition, Partitions
+from app.consumer.portions import BatchWriter, Portions
 from app.consumer.sink_observer import SinkObserver
 from app.model import Batch, Message, Row, TopicPartition, deep_size, headers_of
 from app.timings import DEFAULT, Timings
@@ -54,12 +54,10 @@ class MessageSink:
         self._clock = timings.clock
         self._rows = self._bytes = 0
         self._beside_value = _MESSAGE_OVERHEAD  # of a message, in bytes
-        self._last_portion = 0
-        self._gathered: deque[tuple[int, int]] = deque()  # portions of the current batch, each with its records
+        self._portions = Portions(pipeline, limits, timings)
         self._sealed: deque[tuple[int, Mapping[TopicPartition, int]]] = deque()  # portions, each with its ends
         self._is_due = False  # a batch is to end as soon as the writer takes it
         self._due_at = self._clock() + commit_interval
-        self._gathering_since = self._quiet_since = self._clock()
         self.consumed = 0
 
     # --- seen from other threads ------------------------------------------------------------------------------------
@@ -97,7 +95,7 @@ class MessageSink:
         self._beside_value = _MESSAGE_OVERHEAD + _keys_and_headers(messages[::_MEASURED_EVERY])
         self._rows += len(messages)
         self._bytes += _COPIES * sum(map(len, messages)) + self._beside_value * len(messages)
-        self._quiet_since = self._clock()
+        self._portions.came()
         if self.observer is not None:
             self.observer.messages_added(partition.tp, messages)
 
@@ -128,20 +126,11 @@ class MessageSink:
             self.observer.turn(is_in_trouble=self.is_in_trouble)
         self.raise_failure()
         now = self._clock()
-        gathered = self._gathered_rows + self._rows
         if now >= self._due_at:
             self._due_at = now + self._commit_interval
-            self._is_due = gathered > 0 or any(each.is_ahead for each in self.partitions.claimed)
-        is_writer_idle = self._pipeline.is_idle
-        if not is_writer_idle:
-            self._gathering_since = now
-        reason = self.limits.after_turn(
-            gathered_rows=gathered,
-            is_writer_idle=is_writer_idle,
-            is_checkpoint_due=self._is_due,
-            gathered_seconds=now - self._gathering_since,
-            quiet_seconds=now - self._quiet_since,
-        )
+            is_gathering = self._portions.gathered_records + self._rows > 0
+            self._is_due = is_gathering or any(each.is_ahead for each in self.partitions.claimed)
+        reason = self._portions.reason_to_end(self._rows, is_checkpoint_due=self._is_due)
         if reason or self.limits.is_portion(self._bytes):
             self._seal(reason)
 
@@ -160,7 +149,7 @@ class MessageSink:
         """Seal the rest, and wait so long for all that is sealed. The rest of it is read again by the next owner."""
         self._seal(self.limits.at_flush(self.held_bytes))
         until = self._clock() + seconds
-        while not self._pipeline.wait_delivered(self._last_portion, look_seconds):
+        while not self._pipeline.wait_delivered(self._portions.last, look_seconds):
             if self._pipeline.failure is not None or self._clock() >= until:
                 break
         if self.observer is not None:
@@ -179,28 +168,14 @@ class MessageSink:
         """Whether this portion is in the lake; messages of a fenced generation were dropped."""
         return self._pipeline.wait_delivered(number, 0.0) and not self.partitions.is_fenced
 
-    @property
-    def _gathered_rows(self) -> int:
-        """Records of the current batch that the pipeline has; it may have ended a batch by itself."""
-        while self._gathered and self._gathered[0][0] <= self._pipeline.closed_portion:
-            self._gathered.popleft()
-        return sum(records for _, records in self._gathered)
-
     def _seal(self, reason: str | None) -> None:
         """Hand what waits to the pipeline; with a reason, it ends the batch."""
         portion = self._portion(reason)
-        if portion is None and reason and self._gathered_rows:
-            portion = Batch(self._last_portion + 1, reason)
+        if portion:
+            self._sealed.append((portion.number, portion.ends))
         if reason:
             self._is_due = False
-            self._gathered.clear()
-            self._gathering_since = self._clock()
-        elif portion:
-            self._gathered.append((portion.number, portion.records))
-        if portion:
-            self._last_portion = portion.number
-            self._sealed.append((portion.number, portion.ends))
-            self._pipeline.submit(portion)
+        self._portions.submit(portion, reason)
 
     def _portion(self, reason: str | None) -> Batch | None:
         """What waits, with how far the partitions were read; that alone is worth a portion only if it ends a batch."""
@@ -214,7 +189,7 @@ class MessageSink:
         ends = {each.tp: each.seal_end() for each in news}
         size, self._rows, self._bytes = self._bytes, 0, 0
         return Batch(
-            self._last_portion + 1,
+            self._portions.last + 1,
             reason,
             parts,
             rows=tuple(list[Row]() for _ in parts),

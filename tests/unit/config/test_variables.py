@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from quixstreams.models.serializers import DESERIALIZERS
 
-from app.config.kafka import Deserializer
+from app.config.schema_registry import Deserializer, ValueDeserializer
 from tests.support.environment import load, problems
 
 
@@ -56,9 +56,9 @@ class TestSingleValues:
             ("LOGLEVEL", "LOUD", "must be 'DEBUG', 'INFO', 'WARNING', 'ERROR' or 'CRITICAL'"),
             ("PARQUET_COMPRESSION", "lz4", "must be 'snappy', 'zstd', 'gzip' or 'none'"),
             (
-                "KAFKA_VALUE_DESERIALIZER",
-                "avro",
-                "must be 'str', 'string', 'bytes', 'double', 'int', 'integer', 'json' or 'quix'",
+                "KAFKA_KEY_DESERIALIZER",
+                "json-schema",
+                "must be 'str', 'string', 'bytes', 'double', 'int', 'integer', 'json', 'quix' or 'avro'",
             ),
             ("KAFKA_SECURITY_PROTOCOL", "TLS", "must be 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or 'SASL_SSL'"),
             (
@@ -111,7 +111,14 @@ class TestSingleValues:
         assert allowed in problem
 
     def test_every_deserializer_of_the_framework_is_known(self) -> None:
-        assert set(get_args(Deserializer)) == set(DESERIALIZERS)
+        assert set(get_args(Deserializer)) == set(DESERIALIZERS) | {"avro"}
+        assert set(get_args(ValueDeserializer)) == set(DESERIALIZERS) | {"avro", "json-schema"}
+
+    @pytest.mark.parametrize("name", ["ts_ms", "place", "year", "speed"])
+    def test_the_column_of_the_moment_has_a_name_of_its_own(self, name: str) -> None:
+        others = {"HIVE_COLUMNS": "~year,place", "COLUMN_TYPES": "speed:double"}
+        (problem,) = problems(TIMESTAMP_AS=name, **others)
+        assert problem.startswith(f'TIMESTAMP_AS="{name}": must name a column that no other setting names')
 
     def test_a_time_column_cannot_be_derived_from_itself(self) -> None:
         (problem,) = problems(HIVE_COLUMNS="year,place", TIMESTAMP_COLUMN="year")

@@ -161,12 +161,16 @@ class Bench:
 
     def has(self, name: str) -> bool:
         """Whether readers see the rows of this file."""
-        path = self.lake / key_of(name)
-        return path.exists() and path.read_bytes() != PLACEHOLDER
+        return self._body_of(name) not in {None, PLACEHOLDER}
 
     def is_filled(self, name: str) -> bool:
-        path = self.lake / key_of(name)
-        return path.exists() and path.read_bytes() == PLACEHOLDER
+        return self._body_of(name) == PLACEHOLDER
+
+    def _body_of(self, name: str) -> bytes | None:
+        try:
+            return (self.lake / key_of(name)).read_bytes()
+        except FileNotFoundError:  # it may be deleted at any moment
+            return None
 
     def check_versions(self) -> None:
         """Each version has a higher number than the one before: none has another's ETag."""

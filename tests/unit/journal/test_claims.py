@@ -67,6 +67,22 @@ def test_where_state_is_kept_the_journal_stays_where_it_is_while_records_come_ag
     assert bench.end() == 41
 
 
+def test_where_a_partition_would_begin_is_found_without_a_claim(bench: Bench) -> None:
+    bench.left_behind(41)
+    bench.kafka.offsets = PartitionOffsets(None, 0, 100, "id")
+    before = dict(bench.store.bodies)
+    start, kafka = bench.claims(keeps_state=True).look(P0)
+    assert (start.offset, kafka) == (42, bench.kafka.offsets)
+    assert bench.store.bodies == before
+
+
+def test_a_partition_that_cannot_be_claimed_is_found_without_a_claim(bench: Bench) -> None:
+    bench.left_behind(41)
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
+    with pytest.raises(ConfigError):
+        bench.claims().look(P0)
+
+
 def test_an_offset_moved_by_hand_is_followed_once_for_each_text(bench: Bench) -> None:
     """Later the group's offset is behind because a member ended before its commit: its rows are in the table."""
     bench.left_behind(41)

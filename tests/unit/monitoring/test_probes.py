@@ -13,13 +13,10 @@ class Played:
         self.clock = Clock()
         self.health = Health(loop_seconds=LOOP_SECONDS, clock=self.clock)
         self.spark_alive = True
-        self.recovers = False
         self.readiness = Probe(ok=True, detail="consuming")
 
     def started(self) -> None:
-        self.health.started(
-            spark_alive=lambda: self.spark_alive, ready=lambda: self.readiness, recovers=lambda: self.recovers
-        )
+        self.health.started(spark_alive=lambda: self.spark_alive, ready=lambda: self.readiness)
 
 
 @pytest.fixture
@@ -57,18 +54,6 @@ def test_a_loop_that_turns_again_is_live_again(played: Played) -> None:
     assert not played.health.live().ok
     played.health.turn()
     assert played.health.live().ok
-
-
-def test_a_loop_that_rests_while_state_is_recovered_is_live(played: Played) -> None:
-    played.started()
-    played.recovers = True
-    played.clock.advance(100 * LOOP_SECONDS)
-    assert played.health.live().ok
-    played.recovers = False
-    played.clock.advance(LOOP_SECONDS)
-    assert played.health.live().ok, "it counts from the end of the recovery"
-    played.clock.advance(1)
-    assert not played.health.live().ok
 
 
 def test_without_its_java_process_it_is_not_live(played: Played) -> None:

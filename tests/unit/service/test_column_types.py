@@ -17,6 +17,7 @@ from app.consumer.plain.reader import MessageReader
 from app.errors import ConfigError
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
 from app.service.build import new_bad_records, new_stager
+from app.service.formats import new_formats
 from app.service.lake import new_location, new_schema, new_spec
 from app.service.stores import new_store
 from app.table.type_names import type_name
@@ -66,7 +67,8 @@ class Life:
         self._reader = MessageReader(topic, settings.memory.max_record_bytes)
         self._at_once = at_once
         reader = self._reader.read if at_once else None
-        self._stager = new_stager(settings, place, spec, self.schema, new_bad_records(settings), reader)
+        formats = new_formats(settings, None)
+        self._stager = new_stager(settings, place, spec, self.schema, new_bad_records(settings), formats, reader)
         self._path = folder / "staged.parquet"
 
     def stage(self, *texts: str) -> pa.Table:

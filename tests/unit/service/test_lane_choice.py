@@ -68,9 +68,17 @@ def test_whatever_may_do_something_counts(transform: Callable[..., Any]) -> None
 
 @pytest.mark.parametrize(
     "variables",
-    [{}, {"KAFKA_KEY_DESERIALIZER": "string"}, {"KAFKA_KEY_DESERIALIZER": "STR"}, {"ON_BAD_RECORD": "skip"}],
+    [
+        {},
+        {"KAFKA_KEY_DESERIALIZER": "string"},
+        {"KAFKA_KEY_DESERIALIZER": "STR"},
+        {"ON_BAD_RECORD": "skip"},
+        {"KAFKA_VALUE_DESERIALIZER": "json-schema"},
+        {"KAFKA_VALUE_DESERIALIZER": "Avro", "SCHEMA_REGISTRY_URL": "http://registry:8081"},
+        {"KAFKA_KEY_DESERIALIZER": "avro", "SCHEMA_REGISTRY_URL": "http://registry:8081"},
+    ],
 )
-def test_keys_as_text_and_json_values_come_many_at_once(variables: dict[str, str]) -> None:
+def test_keys_and_values_that_come_many_at_once(variables: dict[str, str]) -> None:
     assert can_read_whole_batches(load(**variables))
 
 

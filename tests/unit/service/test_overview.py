@@ -29,6 +29,7 @@ class Connector:
         self.metrics = Metrics(monotonic=self.clock)
         self.java = SimpleNamespace(alive=True, is_up=True, jvm_pid=lambda: 17)
         self.consumption = Consumption(
+            assigned=2,
             tps=[TP, OTHER],
             unclaimed=frozenset(),
             fenced={},
@@ -110,9 +111,7 @@ def test_a_failure_says_with_which_code_the_process_ends(
 
 
 def test_java_that_is_gone(connector: Connector) -> None:
-    connector.health.started(
-        spark_alive=lambda: connector.java.alive, ready=connector.health.ready, recovers=lambda: False
-    )
+    connector.health.started(spark_alive=lambda: connector.java.alive, ready=connector.health.ready)
     connector.java.alive = False
     live = connector.look()
     assert (live.state, live.spark) == ("failing", "gone")

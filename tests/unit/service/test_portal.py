@@ -7,7 +7,7 @@ import pytest
 from quixstreams import Application
 
 from app.config.settings import Settings
-from app.consumer.broker import open_topic
+from app.consumer.kafka.broker import open_topic
 from app.errors import ConfigError
 from app.service.build import new_application
 from app.service.kafka import asking_for_topics

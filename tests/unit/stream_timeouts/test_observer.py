@@ -1,6 +1,5 @@
 """What the observer of the sink makes of records, one by one and in batches."""
 
-import threading
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext, MessageField
 from quixstreams.models.serializers import SerializationContext
 
-from app.bad_records.refusals import NotARowError
+from app.bad_records.refusals import NotARowError, Refusal
 from app.consumer.exact_json import new_deserializer
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
@@ -16,14 +15,14 @@ from app.stream_timeouts.observer import KeyObserver, RawKeys
 from app.stream_timeouts.tracker import TimeoutTracker
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
-from tests.support.batches import NOON, TP
-from tests.unit.consumer import sink_bench
-from tests.unit.consumer.sink_bench import OTHER
+from tests.support.batches import NOON
+from tests.unit.consumer.framework import row_sink_bench
+from tests.unit.consumer.framework.row_sink_bench import P0, P1
 
 TIMEOUT = 10
 
 
-class Bench(sink_bench.Bench):
+class Bench(row_sink_bench.Bench):
     """A sink with an observer, and who is told of silent keys."""
 
     def __init__(self, deserializer: str = "str") -> None:
@@ -36,21 +35,25 @@ class Bench(sink_bench.Bench):
             timeout_ms=TIMEOUT * 1000, max_bytes=10**6, is_heard=lambda _: True, notify=self.told.append, clock=clock
         )
         self.observer = KeyObserver(tracker, self.raw_keys, self._count_turn)
-        super().__init__(batch_size=10**6, clock=clock, observer=self.observer)
+        super().__init__(clock=clock, observer=self.observer)
+        self.pipeline.on_wait = lambda: None
 
     def _count_turn(self) -> None:
         self.turns += 1
 
-    def row(self, key: bytes | None, value: Any = None, tp: TopicPartition = TP, offset: int = 0) -> None:
+    def row(self, key: bytes | None, value: Any = None, tp: TopicPartition = P0, offset: int = 0) -> None:
         """A record as it comes one by one: deserialized, and then added."""
-        set_message_context(MessageContext(tp.topic, tp.partition, offset, 100))
+        context = MessageContext(tp.topic, tp.partition, offset, 100)
+        set_message_context(context)
         read = None if key is None else self.raw_keys(key, SerializationContext(tp.topic, MessageField.KEY))
+        self.sink.begin_record(context, NOON)
         self.sink.add({"v": 1} if value is None else value, read, NOON, [], tp.topic, tp.partition, offset)
+        self.sink.message_processed(tp, offset)
 
     def listen(self, seconds: int) -> None:
         for _ in range(seconds):
             self.clock.advance(1)
-            self.sink.turn()
+            self.sink.tick(is_stable=True)
 
 
 @pytest.fixture
@@ -69,9 +72,10 @@ def test_rows_keep_their_keys_awake(bench: Bench) -> None:
 
 
 def test_messages_keep_their_keys_awake(bench: Bench) -> None:
-    bench.observer.messages_added(TP, [KafkaMessage(b"{}", key, at) for at, key in enumerate([b"a", None, b"b", b"a"])])
+    bench.observer.assigned([P0])
+    bench.observer.messages_added(P0, [KafkaMessage(b"{}", key, at) for at, key in enumerate([b"a", None, b"b", b"a"])])
     bench.listen(6)
-    bench.observer.messages_added(TP, [KafkaMessage(b"{}", b"b", 9)])
+    bench.observer.messages_added(P0, [KafkaMessage(b"{}", b"b", 9)])
     bench.listen(6)
     assert bench.told == [b"a"]
 
@@ -99,7 +103,6 @@ def test_a_record_of_another_topic_does_not_count_for_the_one_before(bench: Benc
     bench.row(b"a")
     bench.listen(6)
     repartitioned = TopicPartition("repartitioned", 0)
-    bench.sink.assign([repartitioned])
     bench.sink.add({"v": 1}, "a", NOON, [], *repartitioned, 0)
     bench.listen(6)
     assert bench.told == [b"a"]
@@ -110,15 +113,19 @@ def test_a_bad_record_is_a_sign_of_life(bench: Bench) -> None:
     bench.listen(6)
     with pytest.raises(NotARowError):
         bench.row(b"a", value=17, offset=1)
-    bench.sink.reject(Rejected(TP, 1, NOON, "a", 17, None, "no object"), "")
+    bench.sink.reject(Refusal(Rejected(P0, 1, NOON, "a", 17, None, "no object"), ""), is_deserialized=True)
     bench.listen(6)
     assert bench.told == []
 
 
 def test_the_keys_of_partitions_that_are_given_away_are_forgotten(bench: Bench) -> None:
     bench.row(b"a")
-    bench.row(b"b", tp=OTHER)
-    bench.sink.unassign([TP])
+    bench.listen(9)
+    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.clock.advance(1)
+    assert bench.flush_while_revoked() is None
+    assert bench.told == [], "the flush is on another thread"
+    bench.row(b"b", tp=P1)
     bench.listen(TIMEOUT + 1)
     assert bench.told == [b"b"]
 
@@ -126,12 +133,13 @@ def test_the_keys_of_partitions_that_are_given_away_are_forgotten(bench: Bench) 
 def test_a_flush_does_not_count_and_is_followed_by_a_check(bench: Bench) -> None:
     bench.row(b"a")
     bench.listen(9)
-    bench.after(20, bench.pipeline.deliver_all)
+    begin = bench.clock.now
+    bench.pipeline.on_wait = lambda: bench.pipeline.deliver_all() if bench.clock.now >= begin + 20 else None
     bench.sink.flush()
     assert bench.told == []
 
     bench.clock.advance(1)
-    bench.sink.turn()
+    bench.sink.tick(is_stable=True)
     assert bench.told == [b"a"]
 
 
@@ -139,29 +147,14 @@ def test_a_key_that_is_due_is_told_at_a_flush(bench: Bench) -> None:
     bench.clock.advance(0.1)
     bench.row(b"a")
     bench.clock.advance(0.9)
-    bench.sink.turn()
+    bench.sink.tick(is_stable=True)
     bench.listen(9)  # looked at for the last time
     bench.clock.advance(0.5)
-    bench.sink.turn()
+    bench.sink.tick(is_stable=True)
     assert bench.told == []
 
     bench.pipeline.on_wait = bench.pipeline.deliver_all
     bench.sink.flush()
-    assert bench.told == [b"a"]
-
-
-def test_a_flush_of_what_is_given_away_leaves_the_keys_to_the_consumers_thread(bench: Bench) -> None:
-    bench.row(b"a")
-    bench.listen(9)
-    bench.pipeline.on_wait = bench.pipeline.deliver_all
-    bench.sink.revoking(active=True)
-    bench.clock.advance(1)
-    thread = threading.Thread(target=bench.sink.flush)
-    thread.start()
-    thread.join()
-    assert bench.told == []
-
-    bench.sink.turn()
     assert bench.told == [b"a"]
 
 
@@ -171,7 +164,7 @@ def test_waiting_for_room_does_not_count(bench: Bench) -> None:
     for _ in range(100):
         bench.observer.waited()
     bench.clock.advance(0.5)
-    bench.sink.turn()
+    bench.sink.tick(is_stable=True)
     assert bench.told == []
 
 

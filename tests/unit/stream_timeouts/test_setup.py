@@ -5,8 +5,8 @@ import threading
 from typing import Any
 
 import pytest
-from quixstreams.models.serializers import DESERIALIZERS
 
+from app.consumer.exact_json import new_deserializer
 from app.errors import ConfigError
 from app.service.stream_timeouts import StreamTimeouts
 from app.stream_timeouts.events import Announcer
@@ -14,6 +14,7 @@ from app.stream_timeouts.observer import KeyObserver, RawKeys
 from tests.support.environment import load
 
 APPLICATION: Any = None  # is not asked where there is no topic for events
+OF_KEYS = new_deserializer("str")
 ON = {"STREAM_TIMEOUT_MS": "60000"}
 
 
@@ -21,33 +22,33 @@ ON = {"STREAM_TIMEOUT_MS": "60000"}
 def test_off_observes_nothing(timeout_ms: str) -> None:
     threads = threading.active_count()
     settings = load(STREAM_TIMEOUT_MS=timeout_ms)
-    timeouts = StreamTimeouts(settings, None)
+    timeouts = StreamTimeouts(settings, None, OF_KEYS)
     assert timeouts.new_announcer(APPLICATION, []) is None
     assert timeouts.new_observer(lambda _: True, None) is None
-    assert isinstance(timeouts.key_deserializer, DESERIALIZERS["str"])
+    assert timeouts.key_deserializer is OF_KEYS
     assert threading.active_count() == threads
 
 
 def test_on_with_a_topic() -> None:
-    settings = load(STREAM_TIMEOUT_TOPIC="timeouts", KAFKA_KEY_DESERIALIZER="int", **ON)
-    timeouts = StreamTimeouts(settings, None)
+    settings = load(STREAM_TIMEOUT_TOPIC="timeouts", **ON)
+    timeouts = StreamTimeouts(settings, None, OF_KEYS)
     assert isinstance(timeouts.new_observer(lambda _: True, Announcer(None, print)), KeyObserver)
     assert isinstance(timeouts.key_deserializer, RawKeys)
 
 
 def test_on_with_a_function_alone() -> None:
-    timeouts = StreamTimeouts(load(**ON), print)
+    timeouts = StreamTimeouts(load(**ON), print, OF_KEYS)
     announcer = timeouts.new_announcer(APPLICATION, [])
     assert isinstance(timeouts.new_observer(lambda _: True, announcer), KeyObserver)
 
 
 def test_on_without_anybody_to_tell_is_an_error() -> None:
     with pytest.raises(ConfigError, match="Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout"):
-        StreamTimeouts(load(**ON), None)
+        StreamTimeouts(load(**ON), None, OF_KEYS)
 
 
 def test_a_function_that_is_never_called_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    StreamTimeouts(load(), print)
+    StreamTimeouts(load(), print, OF_KEYS)
     [message] = caplog.messages
     assert "STREAM_TIMEOUT_MS is not set" in message

@@ -5,7 +5,10 @@ from quixstreams.models import Topic
 
 from app.bad_records.refusals import Refusal
 from app.consumer.plain.reader import MessageReader
+from app.consumer.registered import RegisteredDeserializer
+from app.errors import RetryableError
 from app.model import Row
+from app.retry import Stopped
 from tests.fakes.kafka_message import KafkaMessage
 
 VALUE = b'{"a":1}'
@@ -47,3 +50,13 @@ def test_a_larger_message_is_refused_for_its_size_alone(reader: MessageReader, m
     assert refusal.rejected.reason.startswith(f"its message has {LIMIT + 1} bytes, and {LIMIT} are the most")
     assert refusal.rejected.value == message.raw_value
     assert "MAX_BUFFER_MB" in refusal.hint
+
+
+@pytest.mark.parametrize("error", [RetryableError("asking for a schema", "refused"), Stopped()])
+def test_a_message_is_not_refused_while_the_schema_registry_is_away(error: Exception) -> None:
+    def ask(*_: object) -> None:
+        raise error
+
+    topic = Topic("sensors", value_deserializer=RegisteredDeserializer(ask), key_deserializer="str")
+    with pytest.raises(type(error)):
+        MessageReader(topic, LIMIT).read(KafkaMessage(VALUE))

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 from quixstreams import Application
 
-from app.consumer.connection import KafkaConnection
+from app.consumer.kafka.connection import KafkaConnection
 from app.consumer.plain.client import BrokerPresence, new_client
 
 

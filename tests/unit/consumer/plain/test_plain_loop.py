@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from app.bad_records.policy import BadRecords
+from app.consumer.partitions import Partitions
 from app.consumer.plain.client import BrokerPresence
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.partitions import Partitions
 from app.consumer.plain.sink import MessageSink
 from app.errors import FatalError, RetryableError
 from app.journal.document import FencedError, LogClosedError

@@ -1,0 +1,36 @@
+"""Claims partitions in the background, and logs where they begin."""
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from app.journal.claims import Claim
+from app.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Claiming(Protocol):
+    """Claims partitions; see ``app.journal.claims.Claims``."""
+
+    def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None: ...
+    def finished(self) -> list[Claim]: ...
+    def is_same_topic(self, tp: TopicPartition) -> bool | None: ...
+    def check(self) -> None: ...
+
+
+def log_starts(claims: Iterable[Claim]) -> None:
+    """Log where partitions begin that do not begin at the group's offset, and why."""
+    skipped = {claim.tp: claim.start.skipped for claim in claims if claim.start.skipped}
+    if skipped:
+        logger.warning(
+            "%s records after the group's committed offset are in the table already (%s), as after a crash or when "
+            "offsets were reset by hand: skipped. To read them again on purpose, stop, set the offsets back and set "
+            "FOLLOW_OFFSETS to a new text; they are then in the table twice unless deleted there first",
+            f"{sum(skipped.values()):,}",
+            ", ".join(f"{tp}: {count:,}" for tp, count in sorted(skipped.items())),
+        )
+    for claim in claims:
+        if claim.start.remark:
+            level = logging.ERROR if claim.start.is_loss else logging.WARNING
+            logger.log(level, "%s: %s", claim.tp, claim.start.remark)

@@ -1,0 +1,172 @@
+"""The arguments of quixstreams' application for the framework's lane; runs it, and translates its errors.
+
+All of it is public: the callbacks for errors and messages, and librdkafka's statistics. These come while the client
+polls, so also where no message does.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException
+from quixstreams import Application, message_context
+from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError, CheckpointProducerTimeout
+from quixstreams.checkpointing.exceptions import InvalidStoredOffset as InvalidStoredOffsetError
+from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.exceptions import PartitionAssignmentError, QuixException
+from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
+from quixstreams.models import Row
+from quixstreams.state.exceptions import StateTransactionError, StoreTransactionFailed
+
+from app.bad_records.refusals import not_deserialized
+from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.rejections import not_processed
+from app.consumer.framework.sink import RowSink
+from app.consumer.kafka.errors import (
+    FROM_LAST_COMMIT,
+    PASSING_ERRORS,
+    cannot_be_decompressed,
+    consuming_failed,
+    of_rebalance,
+    producing_failed,
+    recovering_failed,
+)
+from app.consumer.user_code import at, line_of
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_TICK_MS = 1_000
+# Errors of an earlier record's output, of the framework, or of a full producer queue; not of the current record.
+_NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError, BufferError)
+_TOO_LATE = (InvalidStoredOffsetError, StoreTransactionFailed, StateTransactionError)
+
+
+class Callbacks:
+    """Leads the callbacks of the application to the sink, which is built once ``transform()`` has built on it.
+
+    Args:
+        current: the message that is processed.
+        on_tick: called about once a second.
+
+    Attributes:
+        sink: set before the application runs; ``None`` while ``transform()`` builds on it.
+        is_kafka_there: whether a broker is connected, as far as the last statistics say.
+        assigned: how many partitions are assigned, with those of changelogs.
+    """
+
+    def __init__(self, current: CurrentMessage, on_tick: Callable[[], None] = lambda: None) -> None:
+        self._current = current
+        self._on_tick = on_tick
+        self._rebalances = 0
+        self.sink: RowSink | None = None
+        self.is_kafka_there = True
+        self.assigned = 0
+
+    def arguments(self, of_consumer: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments of the application; ``of_consumer`` are further properties of its consumer."""
+        return {
+            "on_consumer_error": self._not_consumed,
+            "on_processing_error": self._not_processed,
+            "on_message_processed": self._processed,
+            # Where the group has no offset, ``latest`` would skip records. See ``app.consumer.framework.first_commit``.
+            "auto_offset_reset": "earliest",
+            "consumer_extra_config": {**of_consumer, "statistics.interval.ms": _TICK_MS, "stats_cb": self._counted},
+        }
+
+    def notice_records(self, dataframe: StreamingDataFrame) -> None:
+        """Let each record of the input topic be noticed before ``transform()`` gets it."""
+        dataframe.update(self._begins, metadata=True)
+
+    @property
+    def _sink(self) -> RowSink:
+        assert self.sink is not None, "the application runs"  # noqa: S101
+        return self.sink
+
+    # --- called by quixstreams --------------------------------------------------------------------------------------
+
+    def _begins(self, _: Any, __: Any, timestamp: int, ___: Any) -> None:
+        self._sink.begin_record(message_context(), timestamp)
+
+    def _processed(self, topic: str, partition: int, offset: int) -> None:
+        self._sink.message_processed(TopicPartition(topic, partition), offset)
+
+    def _not_consumed(self, error: Exception, message: Any, _: logging.Logger) -> bool:
+        if isinstance(error, ConnectorError | CheckpointConsumerCommitError):  # of the tick, or of a revocation
+            return False
+        if message is None and isinstance(error, SystemError):
+            # A callback of the client came right after the one of a rebalance that failed, and replaced its error.
+            raise RetryableError("rebalancing", "an error that the Kafka client does not tell", FROM_LAST_COMMIT)
+        if cannot_be_decompressed(error):
+            raise FatalError(
+                "consuming from Kafka",
+                f"the Kafka client cannot decompress a message: {error}",
+                "Make it smaller at its producer, or set the group's offset behind it; "
+                "with an unchanged transform() the connector passes over it",
+            )
+        if message is None or isinstance(error, KafkaConsumerException):
+            return consuming_failed(error)
+        self._sink.reject(not_deserialized(error, message), is_deserialized=False)
+        return True
+
+    def _not_processed(self, error: Exception, row: Row | None, _: logging.Logger) -> bool:
+        if isinstance(error, _NOT_OF_THE_RECORD) or row is None:
+            return False
+        message = self._current.of(row.topic, row.partition, row.offset)
+        self._sink.reject(not_processed(error, row, message), is_deserialized=True)
+        return True
+
+    def _counted(self, statistics: str) -> None:
+        sink = self.sink
+        if sink is None or not sink.is_polled:  # of another consumer, which transform() or a function of it has made
+            return
+        found = json.loads(statistics)
+        self.is_kafka_there = any(broker.get("state") == "UP" for broker in found.get("brokers", {}).values())
+        group = found.get("cgrp")
+        if group is None:  # a consumer that has not subscribed
+            return
+        former, self._rebalances = self._rebalances, group["rebalance_cnt"]
+        self.assigned = group["assignment_size"]
+        self._on_tick()
+        sink.tick(is_stable=former == self._rebalances)
+
+
+def run(application: Application) -> None:
+    """Consume until the application is stopped.
+
+    Raises:
+        ConnectorError: it ends with an error.
+    """
+    try:
+        application.run()
+    except SystemExit as error:
+        raise FatalError("running transform()", f"it called sys.exit({error.code!r}){at(line_of(error))}") from None
+    except Exception as error:
+        raise translated(error) from error
+
+
+def translated(error: Exception) -> ConnectorError:
+    """The error to end with after this one of quixstreams, or of the user's code."""
+    if isinstance(error, PartitionAssignmentError):
+        error = of_rebalance(error)
+    if isinstance(error, ConnectorError):
+        return error
+    if isinstance(error, CheckpointProducerTimeout | KafkaProducerDeliveryError | BufferError):
+        return producing_failed(error)
+    if isinstance(error, CheckpointConsumerCommitError | KafkaException):
+        return _not_committed(error)
+    if isinstance(error, KafkaConsumerException):
+        return recovering_failed(error)
+    if isinstance(error, _TOO_LATE):  # partitions were lost while a checkpoint was open
+        return RetryableError("consuming", f"{error!r}", FROM_LAST_COMMIT)
+    doing = "running quixstreams" if isinstance(error, QuixException) else "running transform() or a sink of it"
+    return FatalError(doing, f"{error!r}{at(line_of(error))}", "The next start reads again what is not committed")
+
+
+def _not_committed(error: CheckpointConsumerCommitError | KafkaException) -> ConnectorError:
+    found = error.error if isinstance(error, CheckpointConsumerCommitError) else error.args[0]
+    if found.code() in PASSING_ERRORS:
+        return RetryableError("committing offsets", found.str(), FROM_LAST_COMMIT)
+    return FatalError("committing offsets", found.str(), "Check the user's rights on the consumer group")

@@ -1,0 +1,77 @@
+"""Commits where partitions begin, before quixstreams reads: its client knows only the group's offset.
+
+Without an offset the client begins with the first record that Kafka has. After a crash nobody would know how far the
+state and the other sinks of ``transform()`` are: the table may be ahead. The offset of a deleted topic would skip
+records of the present one.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from app.errors import FatalError, RetryableError
+from app.journal.group_offsets import PartitionOffsets
+from app.journal.start_offset import Start
+from app.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_HAS_MEMBERS = frozenset(
+    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
+)
+
+
+class Looking(Protocol):
+    """Finds where partitions begin; see ``app.journal.claims.Claims.look``."""
+
+    def look(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]: ...
+
+
+def commit_where_partitions_begin(
+    consumer: Consumer,
+    tps: Collection[TopicPartition],
+    claims: Looking,
+    each: Callable[[Callable[[TopicPartition], Any], Iterable[TopicPartition]], Iterable[Any]] = map,
+) -> None:
+    """Commit offsets for partitions that have none, and correct those that would skip records.
+
+    Kafka takes offsets only while the group is empty. Else its first member has committed them already.
+
+    Args:
+        consumer: of the group; it has not subscribed.
+        tps: the partitions of the input topics.
+        claims: finds where they begin.
+        each: applies a function to every partition, like ``map`` and possibly side by side.
+
+    Raises:
+        ConnectorError: a partition cannot be claimed, records would be skipped, or store or Kafka fail.
+    """
+    commits: list[KafkaTopicPartition] = []
+    would_skip = False
+    for tp, (start, kafka) in zip(tps, each(claims.look, tps), strict=True):
+        is_ahead = kafka.committed is not None and kafka.committed > start.offset
+        if is_ahead or kafka.committed is None:
+            commits.append(KafkaTopicPartition(*tp, start.offset))
+            would_skip |= is_ahead
+    if not commits:
+        return
+    try:
+        consumer.commit(offsets=commits, asynchronous=False)
+    except KafkaException as error:
+        _refused(error.args[0], would_skip=would_skip)
+    else:
+        logger.info("the group begins at %s", ", ".join(f"{tp.topic}[{tp.partition}]: {tp.offset}" for tp in commits))
+
+
+def _refused(error: KafkaError, *, would_skip: bool) -> None:
+    doing = "committing where partitions begin"
+    if error.code() not in _HAS_MEMBERS:
+        if error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+            raise FatalError(doing, error.str(), "Allow Read on the topic and on the consumer group")
+        raise RetryableError(doing, error.str())
+    if would_skip:
+        raise RetryableError(doing, f"{error.str()}: the group has members", "Stop all members once, then start them")
+    logger.debug("%s: %s", doing, error.str())

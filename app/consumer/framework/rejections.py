@@ -1,0 +1,27 @@
+"""Refuses records at which ``transform()`` failed, or that became no row."""
+
+from quixstreams.models import Row as FrameworkRow
+
+from app.bad_records.refusals import LONGEST_REASON, NotARowError, NullValueError, Refusal, rejected_row
+from app.consumer.user_code import at, line_of
+from app.errors import cut
+from app.model import Message, TopicPartition
+
+_HINT_TRANSFORM = "Correct transform() in app/transform.py"
+
+
+def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
+    """Refuses a record at which ``transform()`` failed, or that became no row.
+
+    Args:
+        error: why.
+        row: the record as the framework passed it to ``transform()``.
+        message: the one that holds this record alone; ``None`` where it is unknown or holds several.
+    """
+    if isinstance(error, NullValueError) and row.value is not None:
+        error = NullValueError("transform() made null of it, as a function does that returns nothing")
+    is_ours = isinstance(error, NotARowError)
+    raised = cut(f"transform() raised {error!r}", LONGEST_REASON)
+    reason = str(error) if is_ours else f"{raised}{at(line_of(error))}"
+    rejected = rejected_row(TopicPartition(row.topic, row.partition), row, message, reason)
+    return Refusal(rejected, error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM)

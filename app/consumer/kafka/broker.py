@@ -1,0 +1,155 @@
+"""Finds the broker and the topics at start, with errors that say what to do."""
+
+import difflib
+import logging
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from quixstreams import Application
+from quixstreams.kafka import ConnectionConfig
+from quixstreams.models.topics import Topic
+from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
+
+from app.consumer.kafka.connection import EVERY_CLIENT, client_words, token_failure
+from app.consumer.kafka.login_errors import is_refused, login_hint
+from app.consumer.kafka.msk_token import MSK_HINT
+from app.container import with_own_address
+from app.errors import ConfigError, FatalError, RetryableError
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_SECONDS = 5.0
+_SHOWN_TOPICS = 5
+_COUNTS = " (after "  # what librdkafka puts behind a cause: milliseconds, and how often it has seen it
+
+
+# The client logs each failed try in its own words; whoever looks for the broker reports the failure.
+_client_logger = logging.getLogger(f"{__name__}.client")
+_client_logger.addFilter(lambda _: logger.isEnabledFor(logging.DEBUG))
+
+
+def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
+    """A client for questions to the broker, with a logger: without one it writes to standard error.
+
+    Raises:
+        ConfigError: librdkafka refuses the properties of the connection.
+    """
+    try:
+        client = AdminClient({**EVERY_CLIENT, **connection.as_librdkafka_dict(), "logger": logger, **options})
+    except (KafkaException, TypeError, ValueError) as error:
+        cause = client_words(error)
+        raise ConfigError("setting up the Kafka client", cause, login_hint(cause)) from None
+    client.poll(0)  # a login by callback makes its first token in here
+    return client
+
+
+def find_topics(
+    connection: ConnectionConfig,
+    *,
+    wait_seconds: float,
+    stop: threading.Event,
+    clock: Callable[[], float],
+    answer_seconds: float = _ANSWER_SECONDS,
+    on_failure: Callable[[RetryableError], None] = lambda _: None,
+) -> list[str]:
+    """Names of the topics the broker shows us, waiting for a broker that is not up yet.
+
+    Args:
+        connection: the broker.
+        wait_seconds: how long to wait for it.
+        stop: ends the waiting.
+        clock: monotonic seconds.
+        answer_seconds: how long one try takes at most.
+        on_failure: told each try that failed and is repeated.
+
+    Raises:
+        ConfigError: the broker refuses the credentials, or TLS fails.
+        RetryableError: no broker answered in ``wait_seconds``, or ``stop`` was set.
+    """
+    errors: list[KafkaError] = []
+    client = new_admin(connection, error_cb=errors.append, logger=_client_logger)
+    doing = f"connecting to Kafka at {connection.bootstrap_servers}"
+    begin = clock()
+    while True:
+        try:
+            return sorted(client.list_topics(timeout=answer_seconds).topics)
+        except KafkaException as error:
+            client.poll(0)  # the client reports the causes only here, through ``error_cb``
+            refused = next((seen for seen in errors if is_refused(seen)), None)
+            if refused is not None:
+                raise _login_refused(doing, connection, refused) from None
+            specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
+            cause = (specific[-1] if specific else error.args[0]).str().partition(_COUNTS)[0]
+        hint = with_own_address(_outage_hint(connection, cause), f"{connection.bootstrap_servers} {cause}")
+        failure = RetryableError(doing, cause, hint)
+        if stop.is_set() or clock() - begin > wait_seconds:
+            raise failure
+        on_failure(failure)
+
+
+def _login_refused(doing: str, connection: ConnectionConfig, refused: KafkaError) -> ConfigError:
+    failure = token_failure(connection)
+    if failure is not None:
+        return ConfigError(doing, f"no token for the login: {failure}", MSK_HINT)
+    return ConfigError(doing, refused.str(), login_hint(refused.str()))
+
+
+def _outage_hint(connection: ConnectionConfig, cause: str) -> str:
+    if "OAUTHBEARER token" in cause or "PLAINTEXT broker listener" in cause:
+        return login_hint(cause)
+    hint = "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up"
+    if "security.protocol" in connection.as_librdkafka_dict():
+        return hint
+    return f"{hint}. If it asks for TLS or a login, set KAFKA_SECURITY_PROTOCOL"
+
+
+def open_topic(
+    application: Application, name: str, visible: Collection[str], *, variable: str, right: str, **options: Any
+) -> Topic:
+    """Opens an existing topic.
+
+    Args:
+        application: knows its name on the platform.
+        name: as the user knows it.
+        visible: the names that Kafka shows us.
+        variable: the setting that names it.
+        right: what the user needs to be allowed on it.
+        options: further ones of ``quixstreams.Application.topic``.
+
+    Raises:
+        ConfigError: it does not exist.
+        FatalError: it does, and cannot be described.
+    """
+    try:
+        return application.topic(name, **options)
+    except TopicNotFoundError:
+        prefix = f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
+        raise missing_topic(name, [found.removeprefix(prefix) for found in visible], variable) from None
+    except TopicPermissionError as error:
+        raise unreadable_topic(name, error, right) from None
+
+
+def missing_topic(name: str, topics: Collection[str], variable: str = "input") -> ConfigError:
+    """The error for a topic that does not exist, with similar names; ``variable`` is the setting that names it."""
+    visible = sorted(topic for topic in topics if not topic.startswith("__"))
+    by_folded = {topic.casefold(): topic for topic in visible}
+    alike = [by_folded[match] for match in difflib.get_close_matches(name.casefold(), by_folded, n=_SHOWN_TOPICS)]
+    if alike:
+        cause = f"it does not exist; similar: {', '.join(alike)}"
+    elif visible:
+        more = ", …" if len(visible) > _SHOWN_TOPICS else ""
+        cause = f"it does not exist; there are: {', '.join(visible[:_SHOWN_TOPICS])}{more}"
+    else:
+        cause = "it does not exist, and the broker shows us no topics at all"
+    of = "the input topic" if variable == "input" else f"the topic of {variable},"
+    return ConfigError(f"finding {of} {name!r}", cause, f"Create it, or set the variable {variable} to its name")
+
+
+def unreadable_topic(name: str, error: Exception, right: str = "Read") -> FatalError:
+    """The error for a topic that exists and cannot be described; ``right`` is needed beside Describe."""
+    return FatalError(
+        f"reading the settings of topic {name!r}", str(error), f"The user needs Describe and {right} rights on it"
+    )

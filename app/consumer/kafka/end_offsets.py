@@ -1,0 +1,84 @@
+"""Asks the brokers for the end offsets of partitions, on another thread than the consumer's.
+
+The consumer learns the ends only from the messages that it fetches. While it is paused, as in an outage of the store, a
+lag computed from them would not change, although it grows.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from app.consumer.kafka.errors import PASSING_ERRORS
+from app.errors import RetryableError
+from app.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_SECONDS = 10.0
+_UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART})
+
+
+class EndOffsets:
+    """Asks the brokers.
+
+    Args:
+        admin: sends the questions.
+    """
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+
+    def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The next offset to be produced, of those partitions whose leaders answer.
+
+        Raises:
+            RetryableError: Kafka does not answer at all.
+        """
+        self._admin.poll(0)  # the client writes its log lines only here
+        if not tps:
+            self._ask_for_nothing()
+            return {}
+        found = self._ends(tps)
+        if not found:
+            raise _away(f"no answer within {_ANSWER_SECONDS:.0f} s")
+        return found
+
+    def _ask_for_nothing(self) -> None:
+        """Find out whether Kafka answers while no partition is assigned: it takes all of them away in an outage."""
+        try:
+            self._admin.describe_cluster(request_timeout=_ANSWER_SECONDS).result()
+        except KafkaException as error:
+            if error.args[0].code() in PASSING_ERRORS:  # others are an answer, such as a refusal
+                raise _away(error.args[0].str()) from None
+
+    def _ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        latest = {KafkaTopicPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
+        found, unknown = self._asked(latest)
+        if unknown:  # the client's metadata is older than the partition
+            for topic in {tp.topic for tp in tps}:
+                error = self._admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].error
+                if error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise _away(f"topic {topic} does not exist").of("topic")
+            found, _ = self._asked(latest)
+        return found
+
+    def _asked(self, latest: Mapping[KafkaTopicPartition, OffsetSpec]) -> tuple[dict[TopicPartition, int], bool]:
+        """The ends, and whether a partition is unknown; then others may have no answer either."""
+        found: dict[TopicPartition, int] = {}
+        unknown = False
+        for asked, answer in self._admin.list_offsets(latest, request_timeout=_ANSWER_SECONDS).items():
+            try:
+                offset = answer.result().offset
+                if offset >= 0:  # it is negative, without an error, where the leader went away
+                    found[TopicPartition(asked.topic, asked.partition)] = offset
+            except KafkaException as error:
+                unknown = unknown or error.args[0].code() in _UNKNOWN
+                logger.debug("%s[%d]: its end is not known (%s)", asked.topic, asked.partition, error.args[0].str())
+        return found, unknown
+
+
+def _away(cause: str) -> RetryableError:
+    return RetryableError("asking Kafka for the ends of the partitions", cause).of("Kafka")

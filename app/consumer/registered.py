@@ -1,0 +1,27 @@
+"""Deserializes keys and values whose schemas are in a registry."""
+
+from collections.abc import Callable
+from typing import Any
+
+from quixstreams.models import Deserializer
+from quixstreams.models.serializers import MessageField, SerializationContext
+
+from app.model import Headers
+
+Read = Callable[[bytes, Headers | None, bool], Any]
+"""Reads a key or value of a message with these headers; the last argument is whether it is the key."""
+
+
+class RegisteredDeserializer(Deserializer):
+    """Deserializes with the schema whose id the message has.
+
+    Args:
+        read: reads one key or value.
+    """
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+
+    def __call__(self, value: bytes, ctx: SerializationContext) -> Any:
+        headers: Any = ctx.headers
+        return self._read(value, headers, ctx.field == MessageField.KEY)

@@ -1,0 +1,195 @@
+"""A process of the framework's lane: the stock application over a played client, and parts of ``stepped_member``."""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from quixstreams import Application
+from quixstreams.context import message_context
+from quixstreams.models import Row, Topic
+
+from app.bad_records.policy import BadRecords
+from app.consumer.framework.application import Callbacks, translated
+from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.sink import RowSink
+from app.consumer.partitions import Partitions
+from app.model import TopicPartition
+from app.timings import Timings
+from tests.fakes.clock import Clock
+from tests.fakes.kafka_message import KafkaMessage
+from tests.faults.kafka_model import TOPIC, Consumer, Group
+from tests.faults.memory_lake import ROOT, MemoryStore, WatchfulCatalog
+from tests.faults.stepped_member import COMMIT_SECONDS, KINDS, LIMITS, METADATA, Process
+from tests.support.batches import spec, stager
+
+
+class Client(Consumer):
+    """What quixstreams uses of librdkafka's consumer. A pause stays over an assignment; some messages are no JSON."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        self.on_error: Callable[[Exception, KafkaMessage], bool]
+
+    def poll_row(self, timeout: float, buffered: bool) -> Row | None:
+        row = super().poll_row(timeout, buffered)
+        if row is None or row.value != {"kind": "bad"} or row.offset % 2:
+            return row
+        message = KafkaMessage(b"{", b"key", row.offset, row.partition, row.topic)
+        assert self.on_error(ValueError("no JSON"), message)
+        return None
+
+    def assign(self, tps: list[KafkaTopicPartition]) -> None:
+        paused = set(self._paused)
+        super().assign(tps)
+        self._paused = paused
+
+    def forget(self, tps: Sequence[TopicPartition]) -> None:
+        paused = set(self._paused)
+        super().forget(tps)
+        self._paused = paused
+
+
+class FrameworkMember(Process):
+    """A process of the framework's lane; the arguments are those of ``Process``."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        scratch: Path,
+        clock: Clock,
+        store: MemoryStore,
+        catalog: WatchfulCatalog,
+        group: Group,
+    ) -> None:
+        timings = Timings(clock=clock, sleep=clock.advance)
+        self.partitions = Partitions(timings=timings)
+        self._client = client = Client(group)
+        super().__init__(
+            name,
+            kafka=client,
+            generations=self.partitions,
+            stager=stager(spec("p"), table_root=ROOT, metadata=METADATA),
+            timings=timings,
+            scratch=scratch,
+            clock=clock,
+            store=store,
+            catalog=catalog,
+            group=group,
+        )
+        current = CurrentMessage(1_000_000)
+        callbacks = Callbacks(current)
+        arguments = callbacks.arguments({})
+        self.sink = callbacks.sink = RowSink(
+            pipeline=self.pipeline,
+            partitions=self.partitions,
+            claims=self.claims,
+            limits=LIMITS,
+            bad_records=BadRecords("dead-letter", lambda _: None, clock),
+            commit_interval=COMMIT_SECONDS,
+            current=current,
+            timings=timings,
+        )
+        self._application = Application(
+            broker_address="127.0.0.1:9",
+            consumer_group="group",
+            commit_interval=1e9,
+            broker_availability_timeout=0,
+            loglevel=None,
+            state_dir=scratch / "state",
+            **arguments,
+        )
+        client.on_error = lambda error, message: bool(
+            arguments["on_consumer_error"](error, message, logging.getLogger())
+        )
+        self._application._topic_manager._regular_topics[TOPIC] = Topic(TOPIC)  # else it would be a changelog
+        producer: Any = self._application._producer
+        producer.poll = lambda _: None
+        producer.flush = lambda **_: 0  # how many messages are left
+        consumer: Any = self._application._consumer
+        for method in ("poll_row", "commit", "assign", "assignment", "position", "pause", "resume", "seek"):
+            setattr(consumer, method, getattr(client, method))
+        self._context = self._application._processing_context
+        self._context.revoke_flush_timeout = -1.0  # none: it would be told by a real clock
+        self._context.sink_manager.register(self.sink)
+        self._context.init_checkpoint()  # type: ignore[no-untyped-call]
+        self._is_stable = True
+
+    @property
+    def held_bytes(self) -> int:
+        return self.sink.held_bytes
+
+    @property
+    def token(self) -> str:
+        assert self.partitions.token is not None
+        return self.partitions.token
+
+    def _is_journaled(self, tp: TopicPartition) -> bool:
+        """A partition without records is not claimed."""
+        return not self.group.records[tp] or super()._is_journaled(tp)
+
+    def _assigned(self, tps: list[TopicPartition]) -> None:
+        self.sink.setup()
+        self._is_stable = False
+        self._application._on_assign(None, _kafka(tps))
+
+    def _turns(self, count: int) -> None:
+        for _ in range(count):
+            self._translating(self._turn)
+
+    def _turn(self) -> None:
+        self._application._process_message({TOPIC: self._dataframe})  # type: ignore[no-untyped-call]
+        due_in = self.sink.due_in
+        if due_in is not None and due_in <= 0:
+            self._commit()
+
+    def _checkpoint(self) -> None:
+        """The interval between commits is over, and the client's statistics come."""
+        self._translating(self._commit)
+        self._translating(self._tick)
+
+    def _commit(self) -> None:
+        self._context.commit_checkpoint(force=True)
+        self._application._consumer.resume_backpressured()  # type: ignore[no-untyped-call]
+
+    def _tick(self) -> None:
+        is_stable, self._is_stable = self._is_stable, True
+        self.sink.tick(is_stable=is_stable)
+
+    def _dataframe(self, value: Any, key: Any, timestamp: int, headers: Any) -> None:
+        context = message_context()
+        self.sink.begin_record(context, timestamp)
+        for result in KINDS[value["kind"]]:
+            self.sink.add(result, key, timestamp, headers, context.topic, context.partition, context.offset)
+
+    def _revoke(self) -> None:
+        self._is_stable = False
+        tps = self.kafka.assigned
+        self._translating(lambda: self._application._on_revoke(None, _kafka(tps)))
+        self.kafka.forget(tps)
+
+    def _lose(self) -> None:
+        self._is_stable = False
+        tps = self.kafka.assigned
+        self._application._on_lost(None, _kafka(tps))
+        self.kafka.forget(tps)
+
+    def _stop(self) -> None:
+        self.sink.stopping()
+        self._translating(lambda: self._context.commit_checkpoint(force=True))
+        self._revoke()
+
+    def _fail(self) -> None:
+        """quixstreams commits nothing after an error."""
+
+    def _translating(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Exception as error:
+            raise translated(error) from error
+
+
+def _kafka(tps: Sequence[TopicPartition]) -> list[KafkaTopicPartition]:
+    return [KafkaTopicPartition(*tp) for tp in tps]

@@ -1,0 +1,86 @@
+"""Where partitions begin is committed before anything is read."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from app.consumer.framework.first_commit import commit_where_partitions_begin
+from app.errors import FatalError, RetryableError
+from app.journal.group_offsets import PartitionOffsets
+from app.journal.start_offset import Start
+from app.model import TopicPartition
+
+P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
+
+
+class Kafka:
+    """A consumer, and what is known of the partitions."""
+
+    def __init__(self) -> None:
+        self.found: dict[TopicPartition, tuple[Start, PartitionOffsets]] = {}
+        self.committed: dict[TopicPartition, int] = {}
+        self.error: KafkaError | None = None
+
+    def has(self, tp: TopicPartition, start: int, *, committed: int | None, low: int = 0) -> None:
+        self.found[tp] = Start(start), PartitionOffsets(committed, low, 100, "id")
+
+    def look(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
+        return self.found[tp]
+
+    def commit(self, offsets: list[Any], asynchronous: bool) -> None:
+        if self.error:
+            raise KafkaException(self.error)
+        assert not asynchronous
+        self.committed |= {TopicPartition(tp.topic, tp.partition): tp.offset for tp in offsets}
+
+    def begin(self) -> dict[TopicPartition, int]:
+        consumer: Any = self
+        commit_where_partitions_begin(consumer, sorted(self.found), self)
+        return self.committed
+
+
+@pytest.fixture
+def kafka() -> Kafka:
+    return Kafka()
+
+
+def test_a_partition_without_an_offset_begins_where_it_should(kafka: Kafka) -> None:
+    kafka.has(P0, 40, committed=None)  # the end of the log, or of the topic
+    kafka.has(P1, 0, committed=None)  # the client begins there by itself, but not after a crash: the log may be ahead
+    assert kafka.begin() == {P0: 40, P1: 0}
+
+
+def test_an_offset_that_would_skip_records_is_set_back(kafka: Kafka) -> None:
+    kafka.has(P0, 0, committed=40)  # as of a deleted topic
+    kafka.has(P1, 40, committed=40)
+    assert kafka.begin() == {P0: 0}
+
+
+def test_an_offset_whose_records_are_gone_is_left_for_the_claim_to_tell(kafka: Kafka) -> None:
+    kafka.has(P0, 60, committed=40, low=60)
+    assert kafka.begin() == {}
+
+
+def test_a_group_with_members_has_its_offsets(kafka: Kafka) -> None:
+    kafka.has(P0, 40, committed=None)
+    kafka.error = KafkaError(KafkaError.UNKNOWN_MEMBER_ID)
+    assert kafka.begin() == {}
+
+
+def test_records_are_not_skipped_because_the_group_has_members(kafka: Kafka) -> None:
+    kafka.has(P0, 0, committed=40)
+    kafka.error = KafkaError(KafkaError.UNKNOWN_MEMBER_ID)
+    with pytest.raises(RetryableError, match="members"):
+        kafka.begin()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(KafkaError.GROUP_AUTHORIZATION_FAILED, FatalError), (KafkaError._TRANSPORT, RetryableError)],
+)
+def test_a_commit_that_fails_ends_the_start(kafka: Kafka, code: int, kind: type[Exception]) -> None:
+    kafka.has(P0, 40, committed=None)
+    kafka.error = KafkaError(code)
+    with pytest.raises(kind):
+        kafka.begin()

@@ -1,0 +1,339 @@
+"""The sink of the framework's lane, over a pipeline that delivers by hand; the test does what quixstreams does."""
+
+import pytest
+from quixstreams.sinks import SinkBackpressureError
+
+from app.errors import DataError, FatalError, RetryableError
+from app.journal.start_offset import Start
+from tests.unit.consumer.framework.row_sink_bench import AWAY, NOON, P0, P1, Bench, refused
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# --- a flush --------------------------------------------------------------------------------------------------------
+
+
+def test_a_flush_claims_and_brings_rows_and_ends_into_the_lake(bench: Bench) -> None:
+    bench.rows(0, 1)
+    bench.rows(7, tp=P1)
+    bench.sink.flush()
+    assert sorted(bench.sealed) == [(0, 0), (0, 1), (1, 7)]
+    assert bench.ends == {P0: 1, P1: 7}
+    assert {batch.owner for batch in bench.pipeline.batches} == {bench.partitions.token}
+    assert bench.pipeline.batches[-1].reason == "checkpoint"
+
+
+def test_filtered_messages_alone_move_the_log(bench: Bench) -> None:
+    bench.process(0)
+    bench.process(1)
+    bench.sink.flush()
+    assert (bench.sealed, bench.ends) == ([], {P0: 1})
+
+
+def test_what_the_log_has_is_dropped_and_what_follows_is_not(bench: Bench) -> None:
+    bench.claims.starts = {P0: Start(0, replayed_to=2)}
+    bench.rows(0, 1)
+    bench.sink.flush()
+    bench.rows(2, 3)
+    bench.sink.flush()
+    assert bench.sealed == [(0, 3)]
+
+
+def test_a_row_that_comes_late_is_no_repetition(bench: Bench) -> None:
+    bench.claims.starts = {P0: Start(3)}
+    bench.rows(2, 3)
+    bench.begin(4)
+    bench.sink.add({"v": "late"}, b"k", NOON, [], *P0, 1)
+    bench.sink.message_processed(P0, 4)
+    bench.sink.flush()
+    assert bench.sealed == [(0, 3), (0, "late")]
+
+
+def test_a_partition_that_comes_later_is_claimed_with_the_others_once_their_batches_are_in_the_lake(
+    bench: Bench,
+) -> None:
+    bench.rows(0)
+    bench.sink.flush()
+    first = bench.partitions.token
+    bench.rows(1)
+    bench.rows(0, tp=P1)
+    bench.sink.flush()
+    assert sorted(bench.sealed) == [(0, 0), (0, 1), (1, 0)]
+    of_p0 = [batch.owner for batch in bench.pipeline.batches if P0 in batch.ends]
+    assert of_p0 == [first, first]
+    assert bench.partitions.tps == (P0, P1)
+
+
+def test_a_flush_that_takes_too_long_goes_back_without_a_pause(bench: Bench) -> None:
+    bench.pipeline.obstacle = AWAY
+    bench.pipeline.on_wait = lambda: None
+    bench.rows(0)
+    with pytest.raises(SinkBackpressureError) as raised:
+        bench.sink.flush()
+    assert raised.value.retry_after == 0
+    former = bench.pipeline.batches[-1].owner
+    assert not bench.partitions.is_current(former)
+    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.rows(0)
+    bench.sink.flush()
+    assert bench.pipeline.batches[-1].owner not in ("", former)
+
+
+def test_a_closed_log_is_gone_back_from_and_claimed_again(bench: Bench) -> None:
+    bench.rows(0)
+    bench.sink.flush()
+    bench.rows(1)
+    bench.fence()
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+    bench.rows(1)
+    bench.claims.starts = {P0: Start(1)}
+    bench.sink.flush()
+    assert bench.sealed == [(0, 0), (0, 1), (0, 1)]
+    assert bench.pipeline.batches[-1].owner == bench.partitions.token
+
+
+def test_rows_that_are_dropped_because_the_log_is_closed_are_not_committed(bench: Bench) -> None:
+    def deliver() -> None:
+        bench.fence()
+        bench.pipeline.deliver_all()
+
+    bench.pipeline.on_wait = deliver
+    bench.rows(0)
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+
+
+def test_rows_of_a_closed_log_are_not_lost_where_a_partition_is_claimed_beside_it(bench: Bench) -> None:
+    bench.rows(0)
+    bench.sink.flush()
+
+    def deliver() -> None:
+        bench.fence()
+        bench.pipeline.deliver_all()
+        bench.pipeline.on_wait = bench.pipeline.deliver_all
+
+    bench.pipeline.on_wait = deliver
+    bench.rows(1)
+    bench.rows(0, tp=P1)
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+
+
+def test_a_log_that_is_closed_again_and_again_ends_the_process(bench: Bench) -> None:
+    for _ in range(3):
+        bench.rows(0)
+        bench.pipeline.on_wait = bench.fence
+        with pytest.raises(SinkBackpressureError):
+            bench.sink.flush()
+    bench.rows(0)
+    with pytest.raises(RetryableError, match="closed"):
+        bench.sink.flush()
+
+
+def test_a_failed_pipeline_ends_the_process(bench: Bench) -> None:
+    bench.rows(0)
+    bench.pipeline.failure = FatalError("uploading", "denied")
+    with pytest.raises(FatalError):
+        bench.sink.flush()
+
+
+def test_no_pause_while_the_process_stops(bench: Bench) -> None:
+    bench.pipeline.on_wait = lambda: None
+    bench.rows(0)
+    bench.sink.stopping()
+    with pytest.raises(RetryableError):
+        bench.sink.flush()
+
+
+# --- a revocation ---------------------------------------------------------------------------------------------------
+
+
+def test_a_revocation_brings_all_into_the_lake_and_ends_the_generation(bench: Bench) -> None:
+    bench.rows(0)
+    assert bench.flush_while_revoked() is None
+    assert (bench.sealed, bench.ends, bench.partitions.token) == ([(0, 0)], {P0: 0}, None)
+
+
+def test_a_revocation_that_fails_has_a_plain_error_and_leaves_nothing_to_the_next_assignment(bench: Bench) -> None:
+    bench.pipeline.on_wait = lambda: None
+    bench.rows(0)
+    assert isinstance(bench.flush_while_revoked(), RetryableError)
+    assert bench.sink.tps == ()
+    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    former = len(bench.pipeline.batches)
+    bench.rows(3, tp=P1)
+    bench.sink.flush()
+    assert [dict(batch.ends) for batch in bench.pipeline.batches[former:]] == [{P1: 3}]
+
+
+def test_a_new_assignment_claims_again_although_no_flush_came_before(bench: Bench) -> None:
+    bench.rows(0)
+    bench.sink.flush()
+    former = bench.partitions.token
+    bench.sink.tick(is_stable=False)
+    bench.rows(1)
+    bench.sink.flush()
+    assert bench.partitions.token not in (former, None)
+
+
+def test_rows_that_came_before_a_rebalance_was_noticed_are_claimed_anew(bench: Bench) -> None:
+    bench.rows(0)
+    bench.sink.flush()
+    former = bench.partitions.token
+    bench.rows(1)
+    bench.sink.tick(is_stable=False)
+    bench.sink.flush()
+    assert bench.sealed == [(0, 0), (0, 1)]
+    assert bench.partitions.token not in (former, None)
+
+
+def test_a_message_that_comes_again_is_claimed_again(bench: Bench) -> None:
+    bench.rows(0, 1)
+    bench.sink.flush()
+    bench.claims.starts = {P0: Start(0, replayed_to=1)}
+    bench.rows(1, 2)
+    bench.sink.flush()
+    assert bench.sealed == [(0, 0), (0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_messages_that_come_again_without_a_flush_in_between_become_rows_once(bench: Bench, is_noticed: bool) -> None:
+    """As after a revocation in which another sink failed: quixstreams then does not flush this one."""
+    bench.rows(0)
+    bench.sink.flush()
+    bench.rows(1)
+    bench.process(2, error=True)
+    bench.rows(3)
+    if is_noticed:
+        bench.sink.tick(is_stable=False)
+    bench.process(1, {"v": 1}, {"v": "more"})
+    bench.process(2, error=True)
+    bench.rows(3)
+    bench.sink.flush()
+    assert bench.sealed == [(0, 0), (0, 1), (0, "more"), (0, 3)]
+    assert bench.rejected == [2]
+
+
+# --- bad records ----------------------------------------------------------------------------------------------------
+
+
+def test_the_rows_that_a_failing_message_gave_are_taken_out(bench: Bench) -> None:
+    bench.rows(0)
+    bench.process(1, {"v": 1}, {"v": 2}, error=True)
+    bench.sink.flush()
+    assert (bench.sealed, bench.rejected, bench.ends) == ([(0, 0)], [1], {P0: 1})
+
+
+def test_rows_that_a_lookup_gave_late_stay_where_the_present_message_fails(bench: Bench) -> None:
+    bench.begin(5)
+    bench.sink.add({"v": "late"}, b"k", NOON, [], *P0, 2)
+    bench.sink.reject(refused(5), is_deserialized=True)
+    bench.sink.message_processed(P0, 5)
+    bench.sink.flush()
+    assert (bench.sealed, bench.rejected) == ([(0, "late")], [5])
+
+
+def test_bad_records_alone_are_flushed_by_a_tick(bench: Bench) -> None:
+    bench.not_deserialized(0)
+    bench.sink.tick(is_stable=True)
+    assert bench.rejected == []
+    bench.clock.advance(5.1)
+    bench.sink.tick(is_stable=True)
+    assert (bench.rejected, bench.ends) == ([0], {P0: 0})
+
+
+def test_bad_records_are_kept_where_quixstreams_does_not_go_back_to_them(bench: Bench) -> None:
+    bench.pipeline.on_wait = lambda: None
+    bench.not_deserialized(0)
+    bench.rows(1)
+    bench.not_deserialized(2)
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+    bench.pipeline.deliver_all()
+    dropped = len(bench.rejected)
+    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.rows(1)
+    bench.not_deserialized(2)
+    bench.sink.flush()
+    assert bench.rejected[dropped:] == [0, 2]
+
+
+def test_bad_records_that_come_again_do_not_move_the_log_before_they_do(bench: Bench) -> None:
+    bench.pipeline.on_wait = lambda: None
+    bench.rows(0)
+    bench.not_deserialized(1)
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+    former = len(bench.pipeline.batches)
+    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.clock.advance(5.1)
+    bench.sink.tick(is_stable=True)
+    assert bench.pipeline.batches[former:] == []
+
+
+def test_bad_records_wait_for_a_store_that_is_away(bench: Bench) -> None:
+    bench.pipeline.on_wait = lambda: None
+    bench.not_deserialized(0)
+    bench.clock.advance(5.1)
+    bench.sink.tick(is_stable=True)
+    dropped = len(bench.rejected)
+    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.clock.advance(5.1)
+    bench.sink.tick(is_stable=True)
+    assert (bench.rejected[dropped:], bench.ends) == ([0], {P0: 0})
+
+
+def test_what_comes_before_a_bad_record_that_ends_the_process_is_in_the_lake() -> None:
+    bench = Bench(on_bad_record="fail")
+    bench.rows(0)
+    with pytest.raises(DataError):
+        bench.process(1, {"v": 1}, error=True)
+    assert (bench.sealed, bench.ends) == ([(0, 0)], {P0: 0})
+
+
+def test_a_row_has_its_message_as_it_came_if_that_became_no_other_row(bench: Bench) -> None:
+    bench.process(0, {"v": 0})
+    bench.process(1, {"v": 1}, {"v": 2})
+    bench.sink.flush()
+    kept = [row.message and row.message.value() for batch in bench.pipeline.batches for row in batch.rows[0]]
+    assert kept == [b"raw 0", None, None]
+
+
+# --- portions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_s_rows_are_in_one_portion() -> None:
+    bench = Bench(max_buffer_bytes=8 * 2_000)
+    for offset in range(20):
+        bench.process(offset, {"v": offset}, {"v": offset})
+    bench.sink.flush()
+    assert len(bench.pipeline.batches) > 2
+    for batch in bench.pipeline.batches:
+        values = [row.value["v"] for rows in batch.rows for row in rows]
+        assert sorted(values) == sorted([*set(values)] * 2)
+
+
+def test_a_full_buffer_waits_until_a_flush_is_due() -> None:
+    bench = Bench(max_buffer_bytes=2_000)
+    bench.pipeline.on_wait = lambda: None
+    bench.pipeline.obstacle = AWAY
+    begin = bench.clock.now
+    bench.rows(0)
+    bench.pipeline.held_bytes = 2_000
+    bench.rows(1)
+    assert bench.clock.now - begin >= 5.0
+    assert bench.sink.due_in is not None
+    assert bench.sink.due_in <= 0
+
+
+def test_a_batch_of_the_batch_size_is_written_before_the_first_flush() -> None:
+    bench = Bench(batch_size=3)
+    bench.rows(0, 1, 2)
+    for _ in range(3):
+        bench.clock.advance(5.0)
+        bench.sink.tick(is_stable=True)
+    assert [value for _, value in bench.sealed] == [0, 1, 2]

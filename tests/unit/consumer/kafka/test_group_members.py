@@ -1,0 +1,143 @@
+"""Members of the consumer group that write another table, before joining it and while in it."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from app.consumer.kafka.group import OtherTables, check_members, client_id, is_member
+from app.errors import RetryableError
+
+OURS, SAME, OTHER = (client_id("sensors", table) for table in ("s3://lake/one", "s3://lake/one", "s3://lake/other"))
+OTHER_TOPIC = client_id("else", "s3://lake/other")
+
+
+class Group:
+    """The client ids of its members, or the error that Kafka answers with."""
+
+    def __init__(self, *members: str | None) -> None:
+        self.members: tuple[str | None, ...] = members
+        self.error: int | None = None
+        self.is_of_group = False  # whether the error is the group's, and not the whole answer
+
+    def list_groups(self, group: str, timeout: float) -> list[Any]:
+        if self.error is not None and not self.is_of_group:
+            raise KafkaException(KafkaError(self.error))
+        error = None if self.error is None else KafkaError(self.error)
+        members = [
+            SimpleNamespace(id=f"{found}-1", client_id=found, client_host="/10.0.0.7")
+            for found in ([] if error else self.members)
+        ]
+        return [SimpleNamespace(error=error, members=members)]
+
+
+def others(group: Group) -> OtherTables:
+    return OtherTables(cast(AdminClient, group), "sink", OURS)
+
+
+def check(group: Group) -> None:
+    check_members(cast(AdminClient, group), "sink", OURS)
+
+
+def test_before_joining_another_table_is_refused() -> None:
+    with pytest.raises(
+        RetryableError, match=r"joining consumer group sink: a member of it at /10.0.0.7 .* does not join"
+    ):
+        check(Group(SAME, OTHER))
+
+
+@pytest.mark.parametrize("member", [SAME, OTHER_TOPIC, "console-consumer", "", None])
+def test_who_does_not_write_another_table_from_the_topic_is_no_hindrance(member: str | None) -> None:
+    check(Group(member))
+    assert others(Group(OURS, member)).at_assignment() is None
+
+
+def test_before_joining_a_group_that_kafka_does_not_show_yet_is_joined() -> None:
+    group = Group()
+    group.error = KafkaError.COORDINATOR_NOT_AVAILABLE
+    check(group)
+
+
+def test_who_meets_another_table_at_the_first_assignment_ends() -> None:
+    error = others(Group(OURS, OTHER)).at_assignment()
+    assert "leaves it before it has read anything. Give each table a CONSUMER_GROUP of its own" in str(error)
+
+
+def test_who_had_the_group_alone_goes_on_where_the_other_one_leaves() -> None:
+    group = Group(OURS)
+    looking = others(group)
+    assert looking.at_assignment() is None
+    group.members = (OURS, OTHER)
+    assert looking.at_assignment() is None, "another assignment, for the other one has come"
+    assert looking.later() is None
+    group.members = (OURS,)
+    assert looking.later() is None
+    group.members = (OURS, OTHER)
+    assert looking.later() is None
+
+
+def test_where_the_other_one_stays_both_end() -> None:
+    group = Group(OURS)
+    looking = others(group)
+    looking.at_assignment()
+    group.members = (OURS, OTHER)
+    assert looking.later() is None
+    assert "They stay, so this one leaves it" in str(looking.later())
+
+
+def test_where_nobody_was_seen_at_the_assignment_the_first_look_counts() -> None:
+    """A broker was down, which holds up nothing for long."""
+    group = Group(OURS, OTHER)
+    looking = others(group)
+    group.error = KafkaError._TIMED_OUT
+    for _ in range(2):
+        with pytest.raises(RetryableError):
+            looking.at_assignment()
+    assert looking.at_assignment() is None
+    with pytest.raises(RetryableError):
+        looking.later()
+    group.error = None
+    assert looking.later() is not None
+
+
+@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError.COORDINATOR_NOT_AVAILABLE])
+@pytest.mark.parametrize("is_of_group", [True, False])
+def test_no_answer_at_the_first_assignment_is_asked_for_again(code: int, *, is_of_group: bool) -> None:
+    group = Group(OURS, OTHER)
+    group.is_of_group = is_of_group
+    looking = others(group)
+    group.error = code
+    with pytest.raises(RetryableError, match="asking Kafka for the members of group sink"):
+        looking.at_assignment()
+    group.error = None
+    assert looking.at_assignment() is not None
+
+
+def test_a_user_who_may_not_see_the_members_is_not_kept_from_reading() -> None:
+    group = Group(OURS)
+    group.error, group.is_of_group = KafkaError.GROUP_AUTHORIZATION_FAILED, True
+    assert others(group).at_assignment() is None
+
+
+@pytest.mark.parametrize(
+    ("member_id", "is_in_it"), [(f"{OURS}-1", True), (f"{OURS}-2", False), ("", False), (None, False)]
+)
+def test_a_member_is_in_the_group_under_the_id_that_the_coordinator_gave_it(
+    member_id: str | None, *, is_in_it: bool
+) -> None:
+    assert is_member(cast(AdminClient, Group(OURS, "")), "sink", member_id) == is_in_it
+
+
+def test_a_member_that_may_not_see_the_members_is_not_known_to_be_one() -> None:
+    group = Group(OURS)
+    group.error, group.is_of_group = KafkaError.GROUP_AUTHORIZATION_FAILED, True
+    assert not is_member(cast(AdminClient, group), "sink", f"{OURS}-1")
+
+
+def test_without_an_answer_nothing_is_known_of_a_member() -> None:
+    group = Group(OURS)
+    group.error = KafkaError._TIMED_OUT
+    with pytest.raises(RetryableError, match="asking Kafka for the members of group sink"):
+        is_member(cast(AdminClient, group), "sink", f"{OURS}-1")

@@ -1,0 +1,69 @@
+"""Words of librdkafka, and of those it repeats → the variable to look at. Most were heard from a real broker."""
+
+import logging
+
+import pytest
+from confluent_kafka import KafkaError
+
+from app.consumer.kafka.login_errors import is_refused, login_hint, told_of_refusals
+
+ALERT = "ssl://b:1/bootstrap: Receive failed: error:0A00045C:SSL routines::tlsv13 alert certificate required"
+EXPIRED = "ssl://b:1/bootstrap: SSL handshake failed: error:0A000415:SSL routines::sslv3 alert certificate expired"
+NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token: "
+TRANSPORT, AUTHENTICATION = KafkaError._TRANSPORT, KafkaError._AUTHENTICATION
+
+
+@pytest.mark.parametrize(
+    ("cause", "hint"),
+    [
+        (ALERT, "KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY"),
+        (EXPIRED, "Replace KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY, and restart"),
+        ("ssl://b.alerting:1: SSL handshake failed: certificate verify failed", "Check KAFKA_SSL_CA_LOCATION"),
+        (NO_TOKEN + '{"error": "invalid_client"}', "KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"),
+        (NO_TOKEN + '{"error": "invalid_scope"}', "KAFKA_OAUTH_SCOPE"),
+        (NO_TOKEN + "SSL certificate problem: unable to get local issuer certificate", "KAFKA_OAUTH_CA_LOCATION"),
+        (NO_TOKEN + "Could not resolve host: login", "Check KAFKA_OAUTH_TOKEN_URL, the network"),
+        (NO_TOKEN + "something else", "Check KAFKA_OAUTH_TOKEN_URL, KAFKA_SASL_USERNAME"),
+        ("SASL authentication error: Authentication failed", "Check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD"),
+        ("words that nobody knows", "Check KAFKA_SECURITY_PROTOCOL, KAFKA_SASL_MECHANISM"),
+    ],
+)
+def test_the_hint_names_the_variable(cause: str, hint: str) -> None:
+    assert hint in login_hint(cause)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "refused"),
+    [
+        (TRANSPORT, ALERT, True),
+        (TRANSPORT, "ssl://b:1/bootstrap: Connect to b:1 failed: Connection refused", False),
+        (AUTHENTICATION, "SASL authentication error: Authentication failed", True),
+        (AUTHENTICATION, NO_TOKEN + '{"error": "invalid_client"}', True),
+        (AUTHENTICATION, NO_TOKEN + "Could not connect to server", False),
+        (AUTHENTICATION, NO_TOKEN + "HTTP error 503", False),
+        (AUTHENTICATION, "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: broker's", False),
+        (
+            AUTHENTICATION,
+            "SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in current SASL state",
+            False,
+        ),
+        (KafkaError._SSL, "SSL handshake failed", True),
+    ],
+)
+def test_a_refusal_is_no_outage(code: int, cause: str, refused: bool) -> None:
+    assert is_refused(KafkaError(code, cause)) is refused
+
+
+def test_a_client_at_work_tells_a_refusal_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    others: list[KafkaError] = []
+    on_error = told_of_refusals(others.append)
+    down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+    with caplog.at_level(logging.ERROR):
+        on_error(down)
+        on_error(KafkaError(TRANSPORT, EXPIRED + "\n"))
+
+    assert others == [down]
+    [line] = caplog.messages
+    assert line.startswith(f"logging in to Kafka: {EXPIRED}. Replace KAFKA_SSL_CERTIFICATE")
+    assert "No record is lost" in line
+    assert "\n" not in line
