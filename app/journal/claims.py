@@ -150,7 +150,8 @@ class Claims:
         Raises:
             ConnectorError: it cannot be claimed, or store or Kafka fail.
         """
-        former, kafka = self._takeover.look(tp), self._offsets.of(tp)
+        kafka = self._offsets.of(tp)  # before the log: a member that goes on commits only what its log has already
+        former = self._takeover.look(tp)
         if former is not None:
             check_cluster(former, kafka.cluster_id, tp, follows=self._follows(former))
         return self._start(tp, former, kafka), kafka

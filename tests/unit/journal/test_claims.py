@@ -11,6 +11,7 @@ from app.journal.claims import Claim
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
 from app.journal.start_offset import Start
+from app.model import TopicPartition
 from tests.unit.journal.claims_bench import AWAY, DENIED, FORMER, A, B, Bench, claim_of, through, wait_idle
 from tests.unit.journal.journal_bench import P0, P1, key_of
 from tests.unit.pipeline.pipeline_line import wait_until
@@ -74,6 +75,18 @@ def test_where_a_partition_would_begin_is_found_without_a_claim(bench: Bench) ->
     start, kafka = bench.claims(keeps_state=True).look(P0)
     assert (start.offset, kafka) == (42, bench.kafka.offsets)
     assert bench.store.bodies == before
+
+
+def test_a_member_that_goes_on_meanwhile_is_no_other_program(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    generation = bench.left_behind(41)
+
+    def go_on(_: TopicPartition) -> PartitionOffsets:
+        generation.advance({P0: 74})
+        return PartitionOffsets(75, 0, 100, "id")
+
+    monkeypatch.setattr(bench.kafka, "of", go_on)
+    start, _ = bench.claims(keeps_state=True).look(P0)
+    assert start.offset == 75
 
 
 def test_a_partition_that_cannot_be_claimed_is_found_without_a_claim(bench: Bench) -> None:
