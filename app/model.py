@@ -163,7 +163,8 @@ class StoredFile:
     """A Parquet file in the store, as it is registered in the catalog.
 
     ``partition_values`` are unescaped strings in the order of the partition spec; ``size`` is in bytes;
-    ``column_stats`` has the known bounds and counts by column.
+    ``column_stats`` has the known bounds and counts by column, and ``footer`` is that of the file
+    (``pyarrow.parquet.FileMetaData``).
     """
 
     key: str
@@ -173,6 +174,19 @@ class StoredFile:
     partition_values: Mapping[str, str]
     last_modified: datetime
     column_stats: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    footer: Any = None
+
+
+class Mark(NamedTuple):
+    """How far a topic-partition is in the table once a batch is registered.
+
+    Offsets of different ``series`` have nothing to do with each other: those of a deleted topic and its successor, or
+    from before and after the group's offset was followed.
+    """
+
+    tp: TopicPartition
+    series: str
+    end: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from app.errors import FatalError, RetryableError
-from app.model import StoredFile
+from app.model import Mark, StoredFile
 from app.table.catalog_table import CatalogTable, TableProperties
 
 
@@ -47,11 +47,11 @@ class Catalog(Protocol):
         """Divide files into those that one request takes, in their order."""
         ...
 
-    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+    def add_files(self, files: Sequence[StoredFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
         """Register the files in one request, with the topic they come from.
 
         ``None`` registers files again that may be registered already: their source would count them twice. Asking twice
-        with the same is safe, for the catalog keys files by path.
+        with the same is safe: the catalog keys files by path, or keeps ``marks``, how far the batch's partitions are.
 
         Raises:
             TooLargeError: fewer at a time may pass.

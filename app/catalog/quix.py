@@ -12,7 +12,7 @@ from app.catalog.base import TooLargeError
 from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.formatting import counted
-from app.model import StoredFile
+from app.model import Mark, StoredFile
 from app.table.catalog_table import CatalogTable, TableProperties
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,12 @@ class QuixCatalog:
         """Divide files into those that one request takes; after a refusal for its size, into half as large ones."""
         return portions(files, entry_with_bounds, self._most_bytes)
 
-    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+    def add_files(
+        self,
+        files: Sequence[StoredFile],
+        topic: str | None,
+        marks: Sequence[Mark] = (),  # noqa: ARG002 - paths are the keys
+    ) -> None:
         """Register the files in one request, with the topic they come from, unless it has counted them already."""
         doing = f"registering {counted(len(files), 'file')} of {self._table_words}"
         body: dict[str, Any] = {"files": [entry_with_bounds(file) for file in files]}

@@ -4,10 +4,11 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from app.catalog.base import Catalog, NotTakenError, TooLargeError
 from app.errors import FatalError
-from app.model import StoredFile
+from app.model import Mark, StoredFile
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import check_catalog_table
 from app.table.location import TableLocation
@@ -73,29 +74,29 @@ class Registrar:
             if self._catalog is not None and not self._is_prepared:
                 self._prepare(self._catalog)
 
-    def new_registration(self) -> "Registration":
-        """A registration for the files of one batch."""
-        return Registration(self._portions, self._add)
+    def new_registration(self, marks: Sequence[Mark] = ()) -> "Registration":
+        """A registration for the files of one batch, with the marks of its partitions."""
+        return Registration(self._portions, partial(self._add, marks=marks))
 
-    def register_again(self, files: Sequence[StoredFile]) -> None:
+    def register_again(self, files: Sequence[StoredFile], marks: Sequence[Mark] = ()) -> None:
         """Register files that may be registered already, without counting them for their source once more.
 
         Raises:
             ConnectorError: as ``Registration.run``.
         """
-        Registration(self._portions, self._add, has_counted=True).run(files)
+        Registration(self._portions, partial(self._add, marks=marks), has_counted=True).run(files)
 
     def _portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
         return self._catalog.portions(files) if self._catalog else iter(())
 
-    def _add(self, files: Sequence[StoredFile], *, count: bool) -> None:
+    def _add(self, files: Sequence[StoredFile], *, count: bool, marks: Sequence[Mark]) -> None:
         """Send one request. The files get the address under which the catalog has the table."""
         self.prepare()
         if self._catalog is None:
             return
         named = [replace(file, uri=self._address + file.uri.removeprefix(self._location.uri)) for file in files]
         with self._lock:
-            self._catalog.add_files(named, self._topic if count else None)
+            self._catalog.add_files(named, self._topic if count else None, marks)
         if self._on_registered is not None:
             self._on_registered(named)
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
+from uuid import uuid4
 
 from app.errors import ConnectorError, FatalError, RetryableError, blaming
 from app.journal.document import FencedError, LogClosedError
@@ -325,6 +326,7 @@ class Claims:
             topic_id=kafka.topic_id or (former.topic_id if former and goes_on else ""),
             cluster_id=kafka.cluster_id or (former.cluster_id if former else ""),
             followed=self._follow_offsets or (former.followed if former else ""),
+            series=former.series if former and goes_on else uuid4().hex[:8],
         )
 
 

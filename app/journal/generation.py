@@ -29,7 +29,7 @@ from app.journal.document import Document, FencedError, LogClosedError, Unreadab
 from app.journal.entry import JournaledFile, RolledBack
 from app.journal.log import GenerationLog, Progress, parse_log
 from app.journal.rolled_back import RolledBackObjects
-from app.model import OffsetRange, TopicPartition
+from app.model import Mark, OffsetRange, TopicPartition
 from app.storage.base import ChangedError, ObjectStore
 
 
@@ -95,6 +95,11 @@ class Generation:
     def log(self) -> GenerationLog | None:
         """The version that was last read or written here; ``None`` before the first."""
         return self._document.current
+
+    @property
+    def marks(self) -> Sequence[Mark]:
+        """How far all partitions are once the announced batch is in the lake."""
+        return self._own.marks
 
     @property
     def seconds_since_verified(self) -> float:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, known_id, parse
-from app.model import OffsetRange, TopicPartition
+from app.model import Mark, OffsetRange, TopicPartition
 
 _PLAIN = 1_000  # rolled-back objects; a longer list is compressed, because each batch writes the log
 _PACKED: Final = "revoked_packed"
@@ -31,6 +31,7 @@ class Progress(Stored):
         topic_id: of the topic of these offsets; empty if the broker does not give it.
         cluster_id: of the Kafka cluster of these offsets; empty if the broker does not give it.
         followed: the text of ``FOLLOW_OFFSETS`` with which the group's offset was followed last; empty if never.
+        series: a random name for these offsets, kept as long as each owner begins where the one before has ended.
     """
 
     topic: str
@@ -41,6 +42,7 @@ class Progress(Stored):
     topic_id: str = ""
     cluster_id: str = ""
     followed: str = ""
+    series: str = ""
 
     @field_validator("topic_id")
     @classmethod
@@ -120,6 +122,11 @@ class GenerationLog(Stored):
             for each in self.partitions
             if each.first is not None and each.to is not None and each.to > each.end
         )
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """How far all partitions are once the batch is in the lake."""
+        return tuple(Mark(each.tp, each.series, each.end) for each in self._moved().values())
 
     def of(self, tp: TopicPartition) -> Progress | None:
         """How far the partition is written; ``None`` if it is not in the log."""

@@ -5,12 +5,12 @@ Invariant kept here:
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from app.journal.document import FencedError
 from app.journal.generation import Generation, Intent
-from app.model import TopicPartition
+from app.model import Mark, TopicPartition
 
 
 class Ownership(Protocol):
@@ -25,6 +25,10 @@ class Ownership(Protocol):
 
     def intend(self, token: str, intent: Intent) -> bool:
         """Announce a batch before its first upload; ``False`` if the generation may not write any more."""
+        ...
+
+    def marks(self, token: str) -> Sequence[Mark]:
+        """How far all partitions of the generation are once the announced batch is in the lake."""
         ...
 
     def confirm(self, token: str) -> bool:
@@ -97,6 +101,11 @@ class JournalOwnership:
         """As ``Ownership``."""
         if self._writer is not None:
             self._writer.abandon()
+
+    def marks(self, token: str) -> Sequence[Mark]:
+        """As ``Ownership``; none if the generation has ended."""
+        generation = self._owned(token)
+        return generation.marks if generation else ()
 
     def confirm(self, token: str) -> bool:
         """As ``Ownership``."""

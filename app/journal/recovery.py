@@ -9,7 +9,7 @@ from app.catalog.column_stats import column_stats
 from app.catalog.registrar import Registrar
 from app.errors import RetryableError, blaming
 from app.journal.entry import JournaledFile
-from app.model import StoredFile
+from app.model import Mark, StoredFile
 from app.storage.base import ObjectStore, find
 from app.table.parquet_reader import read_footer
 
@@ -36,8 +36,8 @@ class Recovery:
         self._stats_columns = stats_columns
         self._each = each
 
-    def register(self, files: Sequence[JournaledFile]) -> None:
-        """Register them; safe to repeat.
+    def register(self, files: Sequence[JournaledFile], marks: Sequence[Mark]) -> None:
+        """Register the files of a batch, with the marks of its partitions; safe to repeat.
 
         Raises:
             ConnectorError: of the store or the catalog.
@@ -45,7 +45,7 @@ class Recovery:
         if self._registrar.is_needed and files:
             described = list(self._each(self._described, files))
             with blaming("catalog"):
-                self._registrar.register_again(described)
+                self._registrar.register_again(described, marks)
 
     def _described(self, file: JournaledFile) -> StoredFile:
         found = find(self._store, file.key)
@@ -64,4 +64,5 @@ class Recovery:
             partition_values=file.partition_values,
             last_modified=found.last_modified,
             column_stats=column_stats(footer, self._stats_columns),
+            footer=footer,
         )

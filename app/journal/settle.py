@@ -17,6 +17,7 @@ from app.formatting import counted
 from app.journal.document import Document
 from app.journal.entry import JournaledFile, RolledBack, Span
 from app.journal.log import GenerationLog
+from app.model import Mark
 from app.storage.base import ObjectStore, find
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ class Settlement:
 
     Args:
         store: where the objects are.
-        register: registers files in the catalog; safe to repeat.
+        register: registers the files of a batch in the catalog, with the marks of its partitions; safe to repeat.
         left_in_kafka: returns the offsets of a span that Kafka still has; called only before a roll back.
         each: applies a function to every item, like ``map`` and possibly side by side; a batch has up to thousands of
             objects.
@@ -38,7 +39,7 @@ class Settlement:
     """
 
     store: ObjectStore
-    register: Callable[[Sequence[JournaledFile]], None]
+    register: Callable[[Sequence[JournaledFile], Sequence[Mark]], None]
     left_in_kafka: Callable[[Span], range]
     each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]]
     now: Callable[[], float]
@@ -60,7 +61,7 @@ class Settlement:
         if document.current.state == "pending":
             document.write(self._decided(document.where, document.current))
         if document.current.state == "kept":
-            self.register(document.current.files)
+            self.register(document.current.files, document.current.marks)
             document.write(document.current.done())
 
     def _decided(self, where: str, batch: GenerationLog) -> GenerationLog:

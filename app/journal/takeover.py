@@ -23,7 +23,7 @@ from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
 from app.journal.log import GenerationLog, Progress, parse_log
 from app.journal.settle import Settlement
-from app.model import TopicPartition
+from app.model import Mark, TopicPartition
 from app.storage.base import ChangedError, ObjectStore
 
 _TRIED = 5
@@ -79,7 +79,7 @@ class Takeover:
         *,
         roots: tuple[str, ...],
         offsets: Offsets,
-        register: Callable[[Sequence[JournaledFile]], None],
+        register: Callable[[Sequence[JournaledFile], Sequence[Mark]], None],
         each: _Each = map,
         each_object: _Each = map,
         now: Callable[[], float] = time.time,

@@ -446,6 +446,7 @@ class Pipeline:
             "intend", lambda: self._until_it_works(batch, "journal", partial(self._ownership.intend, token, intent))
         ):
             return None
+        marks = self._ownership.marks(token)
         data = {file.key for file in intent.files}
         upload = Upload(upload_items, data, to.store, self._pool, partial(self._ownership.is_owner, token))
         patience = OUTAGE_SECONDS + sum(item.path.stat().st_size for item in upload_items) / _SLOWEST_UPLOAD
@@ -454,9 +455,9 @@ class Pipeline:
             if self._until_it_works(batch, "journal", partial(self._ownership.confirm, token)):
                 raise FatalError("uploading files", "another object has the name of one of them", _FOREIGN_OBJECT)
             return None
-        stats = to.stats(files if self._registrar.is_needed else [])
-        stored = to.stored_files(files, uploaded, stats)
-        registration = self._registrar.new_registration()
+        footers = to.footers(files if self._registrar.is_needed else [])
+        stored = to.stored_files(files, uploaded, footers)
+        registration = self._registrar.new_registration(marks)
 
         def register() -> bool:
             """Verifies the ownership at each try: while a catalog is away, a partition may be revoked."""

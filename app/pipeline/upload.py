@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -18,8 +17,6 @@ from app.model import BatchPart, Rejected, StoredFile, TopicPartition, WrittenFi
 from app.retry import Stopped
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.table.layout import data_key, dead_letter_key, file_name, index_key
-
-ColumnStats = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +91,19 @@ class Destination:
         also = {item.key: item.records for item in upload_items if item.key not in data}
         return Intent(parts[0].number, [part.offsets for part in parts], tuple(data.values()), also, ends)
 
-    def stats(self, files: Sequence[WrittenFile]) -> dict[Path, ColumnStats]:
-        """Bounds and counts of the columns (zone maps), by the path of the file."""
-        return {file.path: column_stats(pq.read_metadata(file.path), self.stats_columns) for file in files}
+    def footers(self, files: Sequence[WrittenFile]) -> dict[Path, pq.FileMetaData]:
+        """The footers by the path of the file."""
+        return {file.path: pq.read_metadata(file.path) for file in files}
 
     def stored_files(
-        self, files: Sequence[WrittenFile], stored: Mapping[str, StoredObject], stats: Mapping[Path, ColumnStats]
+        self, files: Sequence[WrittenFile], stored: Mapping[str, StoredObject], footers: Mapping[Path, pq.FileMetaData]
     ) -> list[StoredFile]:
         """The files as they are registered.
 
         Args:
             files: those that Spark wrote.
             stored: the uploaded objects by key, the files among them.
-            stats: those of the files; may be empty where nothing is registered.
+            footers: those of the files; may be empty where nothing is registered.
         """
         keyed = [(self.data_file(file).key, file) for file in files]
         return [
@@ -117,7 +114,8 @@ class Destination:
                 rows=file.group.rows,
                 partition_values=file.group.partition_values,
                 last_modified=stored[key].last_modified,
-                column_stats=stats.get(file.path, {}),
+                column_stats=column_stats(footers[file.path], self.stats_columns) if footers else {},
+                footer=footers.get(file.path),
             )
             for key, file in keyed
         ]

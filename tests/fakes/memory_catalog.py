@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from app.errors import ConnectorError
-from app.model import StoredFile
+from app.model import Mark, StoredFile
 from app.table.catalog_table import CatalogTable, TableProperties
 
 
@@ -60,7 +60,12 @@ class MemoryCatalog:
     def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
         return (files[start : start + self._most_files] for start in range(0, len(files), self._most_files))
 
-    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+    def add_files(
+        self,
+        files: Sequence[StoredFile],
+        topic: str | None,
+        marks: Sequence[Mark] = (),
+    ) -> None:
         assert topic is None or topic in self.sources
         error = self.refuse()
         if error is not None:

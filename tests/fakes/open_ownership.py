@@ -1,9 +1,9 @@
 """Ownership without logs: the generation that is current may write."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from app.journal.generation import Intent
-from app.model import TopicPartition
+from app.model import Mark, TopicPartition
 
 
 class OpenOwnership:
@@ -25,6 +25,9 @@ class OpenOwnership:
 
     def intend(self, token: str, intent: Intent) -> bool:
         return self._is_current(token)
+
+    def marks(self, token: str) -> Sequence[Mark]:
+        return ()
 
     def confirm(self, token: str) -> bool:
         return self._is_current(token)

@@ -14,7 +14,7 @@ from app.errors import FatalError, RetryableError
 from app.journal.claim import PartitionClaim, parse_claim
 from app.journal.entry import claim_key, is_log, log_key
 from app.journal.log import GenerationLog, Progress, parse_log
-from app.model import StoredFile, TopicPartition
+from app.model import Mark, StoredFile, TopicPartition
 from app.storage.base import ChangedError, Document, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen, Version
 from app.table.catalog_table import CatalogTable, TableProperties
@@ -251,7 +251,12 @@ class WatchfulCatalog:
     def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
         yield files
 
-    def add_files(self, files: Sequence[StoredFile], topic: str | None) -> None:
+    def add_files(
+        self,
+        files: Sequence[StoredFile],
+        topic: str | None,
+        marks: Sequence[Mark] = (),
+    ) -> None:
         name = f"register {len(files)} files"
         self._network.request(
             name,

@@ -11,7 +11,7 @@ from app.journal.generation import Generation, Intent
 from app.journal.group_offsets import PartitionOffsets
 from app.journal.log import GenerationLog, Progress, parse_log
 from app.journal.takeover import Begin, Takeover
-from app.model import OffsetRange, TopicPartition
+from app.model import Mark, OffsetRange, TopicPartition
 from app.storage.base import ChangedError
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
@@ -66,7 +66,7 @@ class Bench:
         self.catalog_errors: list[ConnectorError] = []
         self.kafka = Kafka()
 
-    def register(self, files: Sequence[JournaledFile]) -> None:
+    def register(self, files: Sequence[JournaledFile], marks: Sequence[Mark]) -> None:
         if self.catalog_errors:
             raise self.catalog_errors.pop(0)
         self.registered.append([file.key for file in files])

@@ -12,7 +12,7 @@ from app.catalog.registrar import Registrar
 from app.errors import RetryableError
 from app.journal.entry import JournaledFile
 from app.journal.recovery import Recovery
-from app.model import StoredFile
+from app.model import Mark, StoredFile
 from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
@@ -42,7 +42,7 @@ class Bench:
 def test_a_file_is_registered_with_what_the_journal_and_its_footer_say(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     file = bench.file(3, 1, 2)
-    bench.recovery.register([file])
+    bench.recovery.register([file], ())
     ((registered,),) = bench.catalog.requests
     assert (registered.key, registered.uri, registered.size, registered.rows, registered.partition_values) == (
         KEY,
@@ -58,7 +58,7 @@ def test_a_file_is_registered_with_what_the_journal_and_its_footer_say(tmp_path:
 
 def test_bounds_are_those_of_the_columns_that_are_to_have_some(tmp_path: Path) -> None:
     bench = Bench(tmp_path, stats=frozenset({"v"}))
-    bench.recovery.register([bench.file(3, 1)])
+    bench.recovery.register([bench.file(3, 1)], ())
     assert set(bench.catalog.requests[0][0].column_stats) == {"v"}
 
 
@@ -73,7 +73,7 @@ def test_it_is_what_the_owner_himself_registered(tmp_path: Path) -> None:
     journaled = JournaledFile(
         key=by_owner.key, size=by_owner.size, rows=by_owner.rows, partition_values=dict(by_owner.partition_values)
     )
-    Recovery(line.store, registrar, None).register([journaled])
+    Recovery(line.store, registrar, None).register([journaled], ())
     assert catalog.requests == [[by_owner]]
 
 
@@ -81,23 +81,23 @@ def test_the_rows_are_not_counted_for_their_source_once_more(tmp_path: Path) -> 
     bench = Bench(tmp_path)
     topics: list[str | None] = []
 
-    def add_files(files: Sequence[StoredFile], topic: str | None) -> None:
+    def add_files(files: Sequence[StoredFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
         topics.append(topic)
 
     bench.catalog.add_files = add_files  # type: ignore[method-assign]
-    bench.recovery.register([bench.file(1)])
+    bench.recovery.register([bench.file(1)], ())
     assert topics == [None]
 
 
 def test_without_a_catalog_no_file_is_read(tmp_path: Path) -> None:
     bench = Bench(tmp_path, has_catalog=False)
-    bench.recovery.register([JournaledFile(key=KEY, size=1, rows=1, partition_values={})])
+    bench.recovery.register([JournaledFile(key=KEY, size=1, rows=1, partition_values={})], ())
     assert bench.catalog.requests == []
 
 
 def test_nothing_to_register_asks_nothing_of_the_catalog(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    bench.recovery.register([])
+    bench.recovery.register([], ())
     assert (bench.catalog.requests, bench.catalog.looked_up) == ([], 0)
 
 
@@ -106,5 +106,5 @@ def test_a_file_that_is_gone_meanwhile_registers_none(tmp_path: Path) -> None:
     file = bench.file(1)
     gone = file.model_copy(update={"key": "data/t/p=a/data_2.parquet"})
     with pytest.raises(RetryableError, match=r"registering file://.*data_2.parquet: it was there .* bring it back"):
-        bench.recovery.register([file, gone])
+        bench.recovery.register([file, gone], ())
     assert bench.catalog.requests == []
