@@ -22,7 +22,7 @@ from app.config.misspelled import misspelled
 from app.config.parsers import VIRTUAL_MARK, megabytes
 from app.config.platform_connection import parse_connection
 from app.config.storage_url import StorageAddress
-from app.config.targets import CatalogTarget, StorageTarget
+from app.config.targets import CatalogTarget, IcebergTarget, StorageTarget
 from app.config.variables import Variables
 from app.container import MemoryLimit, memory_limit
 from app.errors import ConfigError
@@ -33,6 +33,7 @@ DEFAULT_PREFIX: Final = "data"
 PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
 
 _LONGEST_SHOWN = 100
+_DAYS = 1.0  # that snapshots are kept: 2,880 of them with a commit each 30 seconds
 _NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
 
 
@@ -127,10 +128,12 @@ class Settings(Variables):
 
     @property
     def catalog(self) -> CatalogTarget | None:
-        """The catalog to register in, if there is one.
+        """The catalog of Quix to register in, if there is one.
 
         The platform's token is sent only to the platform's host.
         """
+        if self.is_iceberg:
+            return None
         url = self.catalog_url or self.platform_catalog_url
         if url is None:
             return None
@@ -138,6 +141,32 @@ class Settings(Variables):
         if token is None and self.platform_catalog_url and _origin(url) == _origin(self.platform_catalog_url):
             token = self.platform_catalog_token
         return CatalogTarget(url, _revealed(token))
+
+    @property
+    def iceberg(self) -> IcebergTarget | None:
+        """The Iceberg catalog, if there is one."""
+        if not self.is_iceberg:
+            return None
+        secret = _revealed(self.catalog_client_secret)
+        properties = {
+            "uri": self.catalog_url,
+            "token": _revealed(self.catalog_auth_token),
+            "credential": f"{self.catalog_client_id}:{secret}" if secret else None,
+            "warehouse": self.catalog_warehouse,
+        }
+        known = {name: value for name, value in properties.items() if value is not None}
+        return IcebergTarget(self.catalog_url or "by PYICEBERG_CATALOG__DEFAULT", known, self.snapshot_days or _DAYS)
+
+    @property
+    def catalog_url_shown(self) -> str | None:
+        """Where the catalog is, if there is one of either type."""
+        target = self.iceberg or self.catalog
+        return target.url if target else None
+
+    @property
+    def bounded_columns(self) -> frozenset[str] | None:
+        """The only columns with zone maps in the catalog of Quix, ``None`` for all. Iceberg has its own."""
+        return frozenset() if self.is_iceberg else frozenset(self.stats_columns) or None
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()

@@ -1,10 +1,11 @@
 """Variables of the table, its files and its catalog."""
 
+import os
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import PositiveInt, SecretStr
+from pydantic import PositiveFloat, PositiveInt, SecretStr
 from pydantic_settings import NoDecode
 
 from app.config import parsers as parse
@@ -13,6 +14,8 @@ from app.config.store import StoreVariables
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
 from app.table.type_names import parse_column_types
 
+_OF_PYICEBERG = "PYICEBERG_CATALOG__DEFAULT__"  # variables of the library, which it reads by itself
+CatalogType = Literal["quix", "iceberg"]
 Compression = Literal["snappy", "zstd", "gzip", "none"]
 
 
@@ -37,8 +40,13 @@ class TableVariables(StoreVariables):
     sort_column: str | None = env("SORT_COLUMN", None)
     stats_columns: Annotated[tuple[str, ...], NoDecode, parsed(parse.columns)] = env("STATS_COLUMNS", "")
 
+    catalog_type: CatalogType = env("CATALOG_TYPE", "quix")
     catalog_url: Annotated[str | None, parsed(parse.http_url)] = env("CATALOG_URL", None)
     catalog_auth_token: SecretStr | None = env("CATALOG_AUTH_TOKEN", None)
+    catalog_client_id: str | None = env("CATALOG_CLIENT_ID", None, only_with="CATALOG_TYPE=iceberg")
+    catalog_client_secret: SecretStr | None = env("CATALOG_CLIENT_SECRET", None, only_with="CATALOG_CLIENT_ID")
+    catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", None, only_with="CATALOG_TYPE=iceberg")
+    snapshot_days: PositiveFloat | None = env("SNAPSHOT_DAYS", None, only_with="CATALOG_TYPE=iceberg")
     auto_discover: bool = env("AUTO_DISCOVER", True)
     catalog_namespace: Annotated[str, parsed(parse.name)] = env("CATALOG_NAMESPACE", "default")
 
@@ -47,8 +55,15 @@ class TableVariables(StoreVariables):
         """The table's name: ``TABLE_NAME``, else the topic's."""
         return self.table_name or self.input_topic
 
+    @property
+    def is_iceberg(self) -> bool:
+        """Whether the table is one of an Iceberg catalog."""
+        return self.catalog_type == "iceberg"
+
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
+        if self.is_iceberg:
+            yield from self._contradictions_of_iceberg()
         for variable, problem in checked("TABLE_NAME", parse.name, self.table):
             yield variable, f'must be set, because the topic\'s name "{self.table}" cannot name a table: it {problem}'
         if self.column_types.get(RESCUED_COLUMN, pa.string()) != pa.string():
@@ -61,3 +76,11 @@ class TableVariables(StoreVariables):
                 "TIMESTAMP_COLUMN",
                 "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost",
             )
+
+    def _contradictions_of_iceberg(self) -> Contradictions:
+        if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):
+            yield "CATALOG_URL", f"must be set with CATALOG_TYPE=iceberg, unless {_OF_PYICEBERG}TYPE names a catalog"
+        if not self.auto_discover:
+            yield "AUTO_DISCOVER", "must be true with CATALOG_TYPE=iceberg: the catalog is the table"
+        if any(name.startswith(parse.VIRTUAL_MARK) or "." in name for name in self.partitions):
+            yield "HIVE_COLUMNS", "must have neither ~ nor dots in names with CATALOG_TYPE=iceberg"

@@ -1,5 +1,6 @@
 """The store and the catalog that the connector talks to, as plain values; ``Settings`` chooses among them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target
@@ -13,3 +14,15 @@ class CatalogTarget:
 
     url: str
     token: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTarget:
+    """An Iceberg catalog.
+
+    ``properties`` are those of pyiceberg that the settings give, and ``keep_days`` the age of the oldest snapshot.
+    """
+
+    url: str
+    properties: Mapping[str, str] = field(repr=False)
+    keep_days: float

@@ -106,7 +106,7 @@ def _fit_whole(
         # Arrow calls whole numbers and fractions together double; it was the first value that made the column.
         kind = pa.int64() if pa.types.is_floating(array.type) and isinstance(values[first], int) else array.type
     try:
-        stored = _recast_column(array, _canonical(kind), fixed=fixed)
+        stored = _recast_column(array, _canonical(kind), fixed=fixed, widens=room.widens)
     except CONVERSION_ERRORS:
         return None
     if stored is not None and first is not None:
@@ -118,7 +118,7 @@ def _canonical(kind: pa.DataType) -> pa.DataType:
     return (ZONED if kind.tz else UNZONED) if pa.types.is_timestamp(kind) else kind
 
 
-def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool) -> pa.Array | None:
+def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool, widens: bool) -> pa.Array | None:
     """The column in its type, or in double if that is int64 and there are fractions; ``None``: fit value by value."""
     if pa.types.is_floating(array.type) and kind == pa.int64():
         if not _has_negative_zero(array):
@@ -126,7 +126,7 @@ def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool) -> pa.Arr
                 return array.cast(kind)
             except pa.ArrowInvalid:  # a fraction, NaN or infinity
                 pass
-        return None if fixed else array
+        return array if widens and not fixed else None
     if fixed and pa.types.is_string(array.type) and pa.types.is_temporal(kind):
         return _parse(array, kind)
     if fixed and kind == pa.string() and array.type in (pa.int64(), pa.bool_()):

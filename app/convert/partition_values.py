@@ -84,6 +84,11 @@ def fill_null(strings: pa.Array, null_value: str) -> pa.Array:
     return pc.if_else(pc.fill_null(empty, True), null_value, strings)
 
 
+def nulls_of(strings: pa.Array, spec: PartitionSpec) -> pa.Array:
+    """The texts of a partition column, null in place of the name of the null folder."""
+    return pc.if_else(pc.equal(strings, spec.null_value), pa.scalar(None, pa.string()), strings)
+
+
 def texts_of(values: Sequence[Any], column: str) -> pa.Array:
     """Text of each value as the folder shows it, null for no value."""
     with suppress(UnicodeEncodeError, pa.ArrowException):  # not all are text

@@ -56,6 +56,7 @@ class Rules:
         partition_columns: are in the folders' names, not in the files.
         fixed: the types that the user has set, by column; the type in the schema takes precedence.
         timestamp_as: the column with the moment of the timestamp column, if there is one.
+        is_iceberg: whether the table is one of Iceberg: a column never becomes ``double``, and no name has a dot.
         chunk_rows: see ``coerce_array``.
     """
 
@@ -63,6 +64,7 @@ class Rules:
     partition_columns: frozenset[str]
     fixed: Mapping[str, pa.DataType] = field(default_factory=dict)
     timestamp_as: str | None = None
+    is_iceberg: bool = False
     chunk_rows: int = CHUNK_ROWS
 
 
@@ -111,7 +113,8 @@ def convert(
     Raises:
         BadRowsError: records that cannot be rows: names that are not text or not Unicode.
     """
-    room = Room((most_scalars(schema) if most is None else most) - _scalars(schema))
+    left = (most_scalars(schema) if most is None else most) - _scalars(schema)
+    room = Room(left, is_iceberg=rules.is_iceberg)
     batch = _Batch(rows, schema, rules, extra, room)
     batch.add_lost(lost)
     batch.add_fields()
@@ -181,6 +184,7 @@ class _Batch:
     def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], room: Room) -> Column:
         """The column in the table's type or, if the column is new, in the type that the user has set."""
         fixed = name in self._rules.fixed
+        room.widens = not (self._rules.is_iceberg and name in self._known)
         if name in self._sparse:
             column = coerce_column(list(values), self._kind(name), fixed=fixed, room=room)
         else:
@@ -253,7 +257,7 @@ class _Batch:
         folded = {name.lower() for name in (*columns, *self._own)}
         for name in sorted(self._new(), key=self._first_seen):
             if name not in self._own:
-                refusal = refusal_of_name(name, folded)
+                refusal = refusal_of_name(name, folded, is_iceberg=self._rules.is_iceberg)
                 if refusal is not None:
                     self._withdraw(name, refusal)
                     continue

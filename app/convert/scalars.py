@@ -52,7 +52,7 @@ def scalar_type(value: Any) -> pa.DataType | None:
     return None
 
 
-def coerce_scalar(value: Any, kind: pa.DataType | None, *, fixed: bool) -> Stored | None:
+def coerce_scalar(value: Any, kind: pa.DataType | None, *, fixed: bool, widens: bool = True) -> Stored | None:
     """The value as a column of this type stores it, and the column's new type; ``None`` if it does not fit."""
     natural = scalar_type(value)
     if kind is None:
@@ -62,7 +62,7 @@ def coerce_scalar(value: Any, kind: pa.DataType | None, *, fixed: bool) -> Store
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return _fit_number(value, kind, fixed=fixed)
+        return _fit_number(value, kind, fixed=fixed, widens=widens)
     if pa.types.is_decimal(kind) and isinstance(value, Decimal):
         return _exactly(value, kind)
     if fixed and isinstance(value, str):
@@ -71,7 +71,7 @@ def coerce_scalar(value: Any, kind: pa.DataType | None, *, fixed: bool) -> Store
     return None
 
 
-def _fit_number(value: float, kind: pa.DataType, *, fixed: bool) -> Stored | None:
+def _fit_number(value: float, kind: pa.DataType, *, fixed: bool, widens: bool) -> Stored | None:
     if kind == pa.float64():
         whole = isinstance(value, int)
         return (float(value), kind) if not whole or (is_within(value, pa.int64()) and float(value) == value) else None
@@ -83,8 +83,8 @@ def _fit_number(value: float, kind: pa.DataType, *, fixed: bool) -> Stored | Non
         return None
     if is_whole(value) and is_within(value, kind):
         return int(value), kind
-    widens = isinstance(value, float) and kind == pa.int64() and not fixed
-    return (value, pa.float64()) if widens else None
+    becomes_double = isinstance(value, float) and kind == pa.int64() and widens and not fixed
+    return (value, pa.float64()) if becomes_double else None
 
 
 def is_whole(value: float) -> bool:

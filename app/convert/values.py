@@ -30,12 +30,20 @@ FULL = "has no place: no more fields can be added"
 
 
 class Room:
-    """How many scalar fields, at whatever depth, may still be added; counts them down."""
+    """How a table may still grow.
 
-    __slots__ = ("left",)
+    Attributes:
+        left: how many scalar fields, at whatever depth, may still be added; counts them down.
+        is_iceberg: whether names must have no dot, as Iceberg reads them as paths.
+        widens: whether ``bigint`` may become ``double``.
+    """
 
-    def __init__(self, left: float) -> None:
+    __slots__ = ("is_iceberg", "left", "widens")
+
+    def __init__(self, left: float, *, is_iceberg: bool = False, widens: bool = True) -> None:
         self.left = left
+        self.is_iceberg = is_iceberg
+        self.widens = widens
 
     @property
     def is_full(self) -> bool:
@@ -96,7 +104,7 @@ def fit(
         return _fit_struct(value, kind, fixed=fixed, room=room, depth=depth, lists=lists)
     if isinstance(value, list | tuple | set | frozenset):
         return _fit_list(value, kind, fixed=fixed, room=room, depth=depth, lists=lists)
-    found = coerce_scalar(value, kind, fixed=fixed)
+    found = coerce_scalar(value, kind, fixed=fixed, widens=room.widens)
     if found is None:
         return _refused(value, kind)
     if kind is None:
@@ -190,13 +198,13 @@ def _fit_struct(
 def _fit_field(name: str, value: Any, fields: _Fields, *, fixed: bool, room: Room, depth: int, lists: int) -> Fit:
     kind = fields.kinds.get(name)
     if kind is None:
-        refusal = refusal_of_name(name, fields.folded, full=fixed)
+        refusal = refusal_of_name(name, fields.folded, full=fixed, is_iceberg=room.is_iceberg)
         if refusal is not None:
             return Fit(None, None) if is_empty(value) else Fit(None, None, Misfit(value, f"{shown(value)} {refusal}"))
     return fit(value, kind, fixed=fixed, room=room, depth=depth + 1, lists=lists)
 
 
-def refusal_of_name(name: str, folded: Container[str], *, full: bool = False) -> str | None:
+def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is_iceberg: bool = False) -> str | None:
     """Why no field of this name can be added to those whose names in lower case are ``folded``."""
     try:
         size = len(name.encode())
@@ -208,6 +216,8 @@ def refusal_of_name(name: str, folded: Container[str], *, full: bool = False) ->
         return "has an empty name"  # DuckDB calls it C0, which another one may be called
     if "\0" in name:
         return "has a name with the character NUL"  # where Polars takes a table over from others, a name ends there
+    if is_iceberg and "." in name:
+        return "has a name with a dot, which Iceberg reads as a path"
     if name.lower() in folded:
         return "has a name that differs only in case from another one"
     return FULL if full else None
@@ -237,7 +247,7 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, 
     fits = [
         one
         if one.kind is after or one.kind == after
-        else fit(each, after, fixed=fixed, room=Room(0), depth=depth + 1, lists=lists + 1)
+        else fit(each, after, fixed=fixed, room=Room(0, widens=room.widens), depth=depth + 1, lists=lists + 1)
         for each, one in zip(elements, fits, strict=True)
     ]
     misfit = next((each.misfit for each in fits if each.misfit is not None), None)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from app.batch_limits import BatchSize
 from app.convert.batch import Converted
 from app.convert.chunks import Rows
-from app.convert.partition_values import group_ids, values_of
+from app.convert.partition_values import group_ids, nulls_of, values_of
 from app.model import Batch, BatchPart, OffsetRange, OutputFile, Rejected, StagedFile, TopicPartition, deep_size
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
@@ -140,6 +140,9 @@ class OpenBatch:
             self._group_column = _unused_name(rows.table.column_names)
             self._without_dictionary = without_dictionary(rows.table, ids)
         table = rows.table.append_column(self._group_column, ids)
+        if self._spec.in_files:
+            for name, values in zip(self._spec.columns, rows.partition_values, strict=True):
+                table = table.append_column(name, nulls_of(values, self._spec))
         if self._writer is None:
             self._writer = StagedWriter(self._path, table.schema)
         elif new := [field for field in table.schema if field.name not in self._writer.schema.names]:

@@ -97,7 +97,13 @@ def new_stager(
     """Steps 1 and 2; ``formats`` and ``read_message`` read messages, for batches of messages."""
     most = settings.memory.max_record_bytes
     many = formats if read_message else None  # else they belong to the consumer's thread
-    rules = Rules(spec.timestamp_column, frozenset(spec.columns), settings.column_types, settings.timestamp_as)
+    rules = Rules(
+        spec.timestamp_column,
+        frozenset(spec.columns),
+        settings.column_types,
+        settings.timestamp_as,
+        settings.is_iceberg,
+    )
     converter = BatchConverter(
         spec=spec,
         table_root=location.root,
@@ -217,7 +223,7 @@ def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: Jou
     settings, timings, metrics = base.settings, base.timings, base.metrics
     store, root, roots = lake.store, lake.location.root, object_roots(lake.location.root)
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
-    recovery = Recovery(store, lake.registrar, frozenset(settings.stats_columns) or None, objects.map)
+    recovery = Recovery(store, lake.registrar, settings.bounded_columns, objects.map)
     placeholders = Placeholders(store, root, DEAD_LETTER, objects.map)
     other_tables = OtherTables(member.admin, name, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(

@@ -1,6 +1,8 @@
 """Builds the table's parts from the settings: location, layout, schema, and the catalogs that list its files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from app.catalog.base import Catalog
 from app.catalog.query_api import QueryApi
@@ -13,11 +15,13 @@ from app.service.starting import patiently
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
+from app.storage.targets import AzureTarget
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import open_table
 from app.table.layout import PartitionSpec, dead_letter_root, journal_folder
 from app.table.location import TableLocation, adopted
 from app.table.null_folder import default_null_folder
+from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
 from app.timings import Timings
 
@@ -42,12 +46,13 @@ def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
     Raises:
         ConnectorError: the catalog or the store fails, after retries where the error is retryable.
     """
-    store, catalog = new_store(settings), new_catalog(settings)
+    store = new_store(settings)
+    catalog = new_catalog(settings, store)
     known = patiently("catalog", catalog.check, timings, waits) if catalog else None
     location = new_location(settings, store, known)
     patiently("store", lambda: store.connect(f"{location.root}/"), timings, waits)
     spec = patiently("store", lambda: new_spec(settings, store, location, known), timings, waits)
-    schema = new_schema(settings, store, location)
+    schema = new_schema(settings, store, location, known)
     patiently("store", schema.open, timings, waits)
     query_api = new_query_api(settings)
     return Lake(store, location, spec, schema, new_registrar(settings, catalog, location, known, query_api), query_api)
@@ -80,12 +85,26 @@ def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
     Raises:
         ConnectorError: of the catalog, where there is one.
     """
-    store, catalog = new_store(settings), new_catalog(settings)
+    store = new_store(settings)
+    catalog = new_catalog(settings, store)
     return store, new_location(settings, store, catalog.check() if catalog else None)
 
 
-def new_catalog(settings: Settings) -> Catalog | None:
-    """The catalog, without a request to it; ``None`` without one."""
+def new_catalog(settings: Settings, store: ObjectStore) -> Catalog | None:
+    """The catalog, without a request to it; ``None`` without one. Iceberg's metadata is kept in the store."""
+    if settings.iceberg:
+        from app.catalog.iceberg.table import IcebergTable  # noqa: PLC0415 - loads pyiceberg
+
+        storage = settings.storage
+        return IcebergTable(
+            settings.iceberg.properties,
+            store,
+            storage.dfs_uri if isinstance(storage, AzureTarget) else storage.uri,
+            namespace=settings.catalog_namespace,
+            table=settings.table,
+            group=settings.consumer_group,
+            keep_days=settings.iceberg.keep_days,
+        )
     target = settings.catalog
     if target is None:
         return None
@@ -118,7 +137,7 @@ def new_spec(
         ConfigError: the settings contradict the table.
         ConnectorError: the store fails.
     """
-    return open_table(
+    spec = open_table(
         store,
         known,
         table_root=location.root,
@@ -128,6 +147,7 @@ def new_spec(
         partition_order=settings.partition_order,
         default_null=default_null_folder(has_catalog=settings.catalog is not None),
     )
+    return replace(spec, in_files=settings.is_iceberg)
 
 
 def new_query_api(settings: Settings) -> QueryApi | None:
@@ -161,6 +181,16 @@ def new_registrar(
     )
 
 
-def new_schema(settings: Settings, store: ObjectStore, location: TableLocation) -> SchemaStore:
-    """The table's schema, not read yet."""
-    return SchemaStore(store, location.root, settings.column_types)
+def new_schema(
+    settings: Settings, store: ObjectStore, location: TableLocation, known: CatalogTable | None = None
+) -> SchemaStore:
+    """The table's schema, not read yet; ``known`` is the table as the catalog has it."""
+    return SchemaStore(store, location.root, settings.column_types, _iceberg_columns(settings, known))
+
+
+def _iceberg_columns(settings: Settings, known: CatalogTable | None) -> TableSchema | None:
+    """The columns of an Iceberg table but its partition columns; ``None`` if it is none."""
+    if not settings.is_iceberg:
+        return None
+    columns = known.columns if known and known.columns is not None else pa.schema([])
+    return TableSchema.of_others(column for column in columns if column.name not in settings.hive_columns)

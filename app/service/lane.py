@@ -197,9 +197,7 @@ def open_way(
         writer_up=common.spark_up,
         stager=stager,
         limits=common.limits,
-        destination=Destination(
-            lake.store, lake.location.root, lake.spec.virtual, frozenset(settings.stats_columns) or None
-        ),
+        destination=Destination(lake.store, lake.location.root, lake.spec.virtual, settings.bounded_columns),
         registrar=lake.registrar,
         scratch=base.scratch,
         workers=settings.max_write_workers,

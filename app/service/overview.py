@@ -64,7 +64,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java
         replica=replica_name(settings),
         dead_letter=dead_letter_address(settings.storage.uri, root),
         target_file_mb=settings.target_file_mb,
-        has_catalog=settings.catalog is not None,
+        has_catalog=settings.catalog_url_shown is not None,
         settings=tuple(settings.summary().items()),
     )
 

@@ -1,5 +1,6 @@
 """Address and credentials of each kind of store. Imports no SDK: settings are read first."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,6 +77,16 @@ class AzureTarget:
     def uri(self) -> str:
         """``az://container``; readers take the account from their own settings."""
         return f"az://{self.container}"
+
+    @property
+    def dfs_uri(self) -> str:
+        """``abfss://container@account.dfs.core.windows.net``, as Iceberg's metadata names it.
+
+        ``uri`` if the account is not known.
+        """
+        named = re.search(r"AccountName=([^;]+)", self.connection_string or "")
+        account = self.account or (named[1] if named else None)
+        return f"abfss://{self.container}@{account}.dfs.core.windows.net" if account else self.uri
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
     """A table as the catalog holds it.
 
     ``location`` has no slash at its end and is empty where the catalog holds none; ``partition_spec`` is empty until
-    the first files fill it.
+    the first files fill it. ``columns`` are those of an Iceberg table, ``None`` for any other.
     """
 
     location: str
     partition_spec: tuple[str, ...]
     properties: Mapping[str, Any] = field(default_factory=dict)
+    columns: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,12 +50,14 @@ class PartitionSpec:
         timestamp_column: where ``year``, ``month``, ``day`` and ``hour`` come from.
         null_value: folder value of a null, missing, NaN or empty value.
         order: all levels of the table's tree in the catalog, by default just the folders.
+        in_files: whether the files have the partition columns too, as text.
     """
 
     columns: tuple[str, ...]
     timestamp_column: str
     null_value: str
     order: tuple[str, ...] = ()
+    in_files: bool = False
 
     def __post_init__(self) -> None:
         if not self.order:

@@ -1,6 +1,7 @@
 """The location of a table: that of the catalog, otherwise that of the settings."""
 
 import logging
+import re
 from dataclasses import dataclass
 
 from app.errors import ConfigError
@@ -9,6 +10,7 @@ from app.table.catalog_table import CatalogTable
 logger = logging.getLogger(__name__)
 
 _DOING = "finding the location of the table"
+_WITHOUT_HOST = re.compile(r"^([^/@]+)@[^/]+")  # of Azure: abfss://container@account.dfs.core.windows.net/folder
 _NEW_NAME = "or choose another TABLE_NAME"
 
 
@@ -73,7 +75,7 @@ def _root_of(location: str, store_uri: str) -> str:
     own_scheme, _, own_path = store_uri.partition("://")
     are_paths = scheme == own_scheme == "file"
     bucket = own_path if are_paths else own_path.rpartition("/")[2]
-    path = path if are_paths else path.strip("/")
+    path = path if are_paths else _WITHOUT_HOST.sub(r"\1", path.strip("/"))
     if not f"{path}/".startswith(f"{bucket}/"):
         raise ConfigError(
             _DOING,

@@ -5,6 +5,7 @@ without a zone), lists and structs of these. New columns never get ``int``: it c
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,13 +25,13 @@ class TableSchema:
 
     columns: Mapping[str, pa.DataType] = field(default_factory=dict)
 
-    def merge(self, other: "TableSchema") -> "TableSchema":
-        """Both schemas' columns, each with the wider of its two types.
+    def merge(self, other: "TableSchema", *, widens: bool = True) -> "TableSchema":
+        """Both schemas' columns, each with the wider of its two types; ``widens``: whether bigint becomes double.
 
         Where two types have no common one, this schema's stays, for files with it exist. A column of ``other`` whose
         name differs only in case from one that is there already is not added.
         """
-        return TableSchema(_merge_fields(self.columns, other.columns))
+        return TableSchema(_merge_fields(self.columns, other.columns, widens=widens))
 
     def to_document(self) -> dict[str, Any]:
         """The schema as JSON can hold it."""
@@ -68,27 +69,38 @@ class TableSchema:
         kinds = ((column.name, _canonical(column.type, column.name)) for column in schema)
         return cls({name: kind for name, kind in kinds if kind is not None})
 
+    @classmethod
+    def of_others(cls, fields: Iterable[pa.Field]) -> "TableSchema":
+        """The columns of a table that others may have made, without those that this connector cannot write."""
+        columns: dict[str, pa.DataType] = {}
+        for each in fields:
+            with suppress(ValueError):
+                columns |= cls.from_arrow(pa.schema([each])).columns
+        return cls(columns)
+
 
 EMPTY = TableSchema()
 
 
-def join_types(first: pa.DataType, second: pa.DataType) -> pa.DataType:
+def join_types(first: pa.DataType, second: pa.DataType, *, widens: bool = True) -> pa.DataType:
     """The narrowest type that holds the values of both; ``first``, or a part of it, if there is none."""
-    if first in _WIDTH and second in _WIDTH:
+    if first in _WIDTH and second in _WIDTH and (widens or second != pa.float64()):
         return max(first, second, key=_WIDTH.__getitem__)
     if pa.types.is_struct(first) and pa.types.is_struct(second):
-        return pa.struct(list(_merge_fields(_fields(first), _fields(second)).items()))
+        return pa.struct(list(_merge_fields(_fields(first), _fields(second), widens=widens).items()))
     if pa.types.is_list(first) and pa.types.is_list(second):
-        return pa.list_(join_types(first.value_type, second.value_type))
+        return pa.list_(join_types(first.value_type, second.value_type, widens=widens))
     return first
 
 
-def _merge_fields(ours: Mapping[str, pa.DataType], theirs: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+def _merge_fields(
+    ours: Mapping[str, pa.DataType], theirs: Mapping[str, pa.DataType], *, widens: bool
+) -> dict[str, pa.DataType]:
     merged = dict(ours)
     folded = {name.lower() for name in merged}
     for name, kind in theirs.items():
         if name in merged:
-            merged[name] = join_types(merged[name], kind)
+            merged[name] = join_types(merged[name], kind, widens=widens)
         elif name.lower() not in folded:
             merged[name] = kind
             folded.add(name.lower())

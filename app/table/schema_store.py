@@ -54,10 +54,19 @@ class SchemaStore:
         store: connected.
         table_root: key of the table's folder.
         types: the columns whose types the settings fix (``COLUMN_TYPES``).
+        iceberg: the columns that the table has in an Iceberg catalog; ``None`` if the table is not one of Iceberg.
     """
 
-    def __init__(self, store: ObjectStore, table_root: str, types: Mapping[str, pa.DataType]) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        table_root: str,
+        types: Mapping[str, pa.DataType],
+        iceberg: TableSchema | None = None,
+    ) -> None:
         self._store = store
+        self._iceberg = iceberg
+        self._widens = iceberg is None  # Iceberg knows no change from bigint to double
         self._table_root = table_root
         self._key = schema_key(table_root)
         self._types = types
@@ -84,7 +93,7 @@ class SchemaStore:
     def look(self) -> TableSchema:
         """Return the schema that ``open`` would store, without writing it; raises the same."""
         found = self._find()
-        return found.merge(self._fixed(found))
+        return self._merged(found, self._fixed(found))
 
     def extend(self, wanted: TableSchema) -> TableSchema:
         """Make the schema cover ``wanted``, as far as the types that are there allow.
@@ -96,7 +105,7 @@ class SchemaStore:
             ConfigError: another member has given a column a type that contradicts ``COLUMN_TYPES`` here.
         """
         while True:
-            merged = self._current.merge(wanted)
+            merged = self._merged(self._current, wanted)
             if merged == self._stored:
                 return merged
             body = json.dumps(merged.to_document(), indent=1).encode()
@@ -111,10 +120,15 @@ class SchemaStore:
 
     def _find(self) -> TableSchema:
         found = self._read()
-        if found is None:
+        if self._iceberg is not None:
+            found = self._merged(self._iceberg, found or EMPTY)
+        elif found is None:
             found = self._from_footers()
         self._check(found)
         return found
+
+    def _merged(self, first: TableSchema, second: TableSchema) -> TableSchema:
+        return first.merge(second, widens=self._widens)
 
     def _fixed(self, schema: TableSchema) -> TableSchema:
         """The columns of the schema with a type fixed by the settings."""
@@ -125,7 +139,7 @@ class SchemaStore:
         theirs = self._read()
         if theirs is not None:
             self._check(theirs)
-            self._become(theirs.merge(self._fixed(theirs)))
+            self._become(self._merged(theirs, self._fixed(theirs)))
 
     def _read(self) -> TableSchema | None:
         """The stored schema, ``None`` if there is none."""
@@ -166,7 +180,7 @@ class SchemaStore:
         wrong = [
             f"column {name!r} is {type_name(schema.columns[name])} in the table and {type_name(kind)} in COLUMN_TYPES"
             for name, kind in self._types.items()
-            if name in schema.columns and join_types(schema.columns[name], kind) != kind
+            if name in schema.columns and join_types(schema.columns[name], kind, widens=self._widens) != kind
         ]
         if wrong:
             raise ConfigError(

@@ -210,13 +210,13 @@ MUTANTS = (
         "app/journal/settle.py",
         "            document.write(self._decided(document.where, document.current))\n"
         '        if document.current.state == "kept":\n'
-        "            self.register(document.current.files)\n",
+        "            self.register(document.current.files, document.current.marks)\n",
         "            decided = self._decided(document.where, document.current)\n"
         '            if decided.state == "kept":\n'
         "                self.register(decided.files)\n"
         "            document.write(decided)\n"
         '        elif document.current.state == "kept":\n'
-        "            self.register(document.current.files)\n"
+        "            self.register(document.current.files, document.current.marks)\n"
         '        if document.current.state == "kept":\n',
         _OF_JOURNAL,
     ),

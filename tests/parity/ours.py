@@ -50,7 +50,7 @@ class Ours:
         settings = _settings(case, folder, catalog)
         bad_records = new_bad_records(settings)
         store = _Folder(folder)
-        catalog_client = new_catalog(settings)
+        catalog_client = new_catalog(settings, store)
         known = catalog_client.check() if catalog_client else None
         place = new_location(settings, store, known)
         store.connect(f"{place.root}/")
@@ -65,7 +65,7 @@ class Ours:
             writer=writer,
             stager=new_stager(settings, place, self.spec, self.schema, bad_records),
             limits=limits,
-            destination=Destination(store, place.root, self.spec.virtual, frozenset(settings.stats_columns) or None),
+            destination=Destination(store, place.root, self.spec.virtual, settings.bounded_columns),
             registrar=new_registrar(settings, catalog_client, place, known, None),
             scratch=scratch,
             workers=2,

@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "spark": "",
     "table": "storage",
     "config": "storage table",
-    "catalog": "table",
+    "catalog": "storage table",
     "bad_records": "table",
     "convert": "table bad_records",
     "journal": "storage table catalog monitoring",
@@ -38,6 +38,7 @@ HOMES = {
     "google": "app.storage.gcs.*",
     "aws_msk_iam_sasl_signer": "app.consumer.kafka.msk_token",
     "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
+    "pyiceberg": "app.catalog.iceberg.*",
     "fastavro": "app.convert.avro_schema app.commands.try_out.avro_file",
     "polars": "app.convert.avro_columns",
     "prometheus_client": "app.monitoring.exposition app.monitoring.metrics",
@@ -50,6 +51,7 @@ HOMES = {
     "app.storage.s3.store": "app.service.stores",
     "app.storage.gcs.store": "app.service.stores",
     "app.storage.azure.store": "app.service.stores",
+    "app.catalog.iceberg.table": "app.service.lake",
     "app.spark.writer": "app.service.lane app.service.run app.service.spark app.commands.*",
 }
 

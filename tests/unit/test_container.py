@@ -59,7 +59,7 @@ def test_a_system_that_does_not_answer_there_is_explained(
 ) -> None:
     monkeypatch.setattr("app.container.is_container", lambda: True)
     settings = load(BROKER_ALONE, **variables)
-    catalog = new_catalog(settings)
+    catalog = new_catalog(settings, new_store(settings))
     with pytest.raises(RetryableError) as caught:
         catalog.check() if catalog else new_store(settings).connect("data/t/")
     assert "127.0.0.1 is this container itself" in caught.value.hint

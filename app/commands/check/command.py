@@ -95,7 +95,7 @@ class _Attempts:
         """All of them. Spark, which takes longest, is the last."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
-        after_catalog = ("catalog",) if settings.catalog else ()  # it may have the table elsewhere
+        after_catalog = ("catalog",) if settings.catalog_url_shown else ()  # it may have the table elsewhere
         checks = [
             Check("broker", broker, self._reach_broker, _BROKER_SECONDS + _ANSWER_SECONDS),
             Check("topic", settings.input_topic, self._open_topic, _ANSWER_SECONDS, needs=("broker",)),
@@ -110,8 +110,8 @@ class _Attempts:
             checks.append(Check("silence", "on_stream_timeout()", self._find_silence_hook, _ANSWER_SECONDS))
         names = tuple(check.name for check in checks)  # quixstreams asks for one topic at a time
         checks.append(Check("transform", "app/transform.py", self._build, _ANSWER_SECONDS, after=names))
-        if settings.catalog:
-            checks.append(Check("catalog", settings.catalog.url, self._ask_catalog, _ANSWER_SECONDS))
+        if settings.catalog_url_shown:
+            checks.append(Check("catalog", settings.catalog_url_shown, self._ask_catalog, _ANSWER_SECONDS))
         if settings.registry_url:
             checks.append(Check("registry", settings.registry_url, self._ask_registry, _ANSWER_SECONDS))
         checks += [
@@ -208,7 +208,7 @@ class _Attempts:
     # --- the lake ---------------------------------------------------------------------------------------------------
 
     def _ask_catalog(self) -> str:
-        catalog = new_catalog(self._settings)
+        catalog = new_catalog(self._settings, self._store)
         assert catalog is not None, "one is set"  # noqa: S101
         self._known = catalog.check()
         name = f"{self._settings.catalog_namespace}.{self._settings.table}"
@@ -226,7 +226,7 @@ class _Attempts:
 
     def _compare_table(self) -> str:
         spec = new_spec(self._settings, self._store, self._location, self._known)
-        new_schema(self._settings, self._store, self._location).look()
+        new_schema(self._settings, self._store, self._location, self._known).look()
         columns = f"partitioned by {', '.join(spec.order)}" if spec.order else "without partitions"
         return f"at {self._location.uri}, {columns}"
 

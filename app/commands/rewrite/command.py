@@ -42,11 +42,16 @@ def rewrite(settings: Settings, options: Namespace) -> int:
         ConfigError: there is no such table.
         ConnectorError: the store, the catalog or Spark fails, or files had to be left as they are.
     """
-    store, catalog = new_store(settings), new_catalog(settings)
+    if settings.is_iceberg:
+        raise ConfigError(
+            "rewriting files", "the table is one of Iceberg", "Call rewrite_data_files of Spark, or optimize of Trino"
+        )
+    store = new_store(settings)
+    catalog = new_catalog(settings, store)
     known = catalog.check() if catalog else None
     location = new_location(settings, store, known)
     require_table(store, location)
-    schema = new_schema(settings, store, location)
+    schema = new_schema(settings, store, location, known)
     left = sum(1 for _ in notes(store, location.root))
     if not options.dry_run:
         schema.open()
@@ -152,7 +157,7 @@ def _new_replaced(
         location.root,
         new_registrar(settings, catalog, location, known),
         new_spec(settings, store, location, known).virtual,
-        frozenset(settings.stats_columns) or None,
+        settings.bounded_columns,
     )
 
 

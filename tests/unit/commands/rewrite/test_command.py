@@ -87,7 +87,7 @@ def test_a_file_replaced_by_a_run_that_was_cut_off_is_told_to_the_catalog(
     note = tmp_path / ROOT / "_journal" / "rewrite-0-1.json"
     note.write_text(json.dumps({"version": 1, "key": key, "replaces": "the one before", "catalog": True}))
     catalog = MemoryCatalog()
-    monkeypatch.setattr(import_module("app.commands.rewrite.command"), "new_catalog", lambda _: catalog)
+    monkeypatch.setattr(import_module("app.commands.rewrite.command"), "new_catalog", lambda *_: catalog)
 
     assert dry_run(tmp_path, capsys)[0] == "1 file of a run that was cut off: the catalog would be updated for them"
     assert note.exists()

@@ -1,0 +1,5 @@
+"""An Iceberg table instead of the catalog of Quix: pyiceberg commits what Spark has written.
+
+table     the table in its catalog: created, widened, and appended to once for each batch
+store_io  pyiceberg's metadata files through the connector's own store
+"""

@@ -1,0 +1,91 @@
+"""Lets pyiceberg read and write its metadata files through the connector's own store, with the same access."""
+
+from io import BytesIO
+
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from app.errors import FatalError
+from app.storage.base import ObjectStore, find
+
+STORE = "quix.store"  # the property with the ``ObjectStore``
+ADDRESS = "quix.address"  # the property with the store's address in Iceberg's metadata
+
+
+class StoreIO(FileIO):
+    """pyiceberg makes it of the catalog's properties; see ``STORE`` and ``ADDRESS``."""
+
+    def __init__(self, properties: Properties = EMPTY_DICT) -> None:
+        super().__init__(properties)
+        self._store: ObjectStore = properties[STORE]
+        self._address: str = properties[ADDRESS]
+
+    def new_input(self, location: str) -> "StoreFile":
+        """A metadata file to read."""
+        return StoreFile(self._store, self._key(location), location)
+
+    def new_output(self, location: str) -> "StoreFile":
+        """A metadata file to write."""
+        return self.new_input(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a metadata file."""
+        self._store.delete(self._key(location if isinstance(location, str) else location.location))
+
+    def _key(self, location: str) -> str:
+        own, _, path = location.partition("://")
+        key = path.removeprefix(self._address.partition("://")[2] + "/")
+        if not own or key == path:
+            raise FatalError(
+                f"opening {location}",
+                f"it is not in {self._address}",
+                "Keep the table's metadata in the store of its data files",
+            )
+        return key
+
+
+class StoreFile(InputFile, OutputFile):
+    """An object of the store."""
+
+    def __init__(self, store: ObjectStore, key: str, location: str) -> None:
+        super().__init__(location)
+        self._store = store
+        self._key = key
+
+    def __len__(self) -> int:
+        found = find(self._store, self._key)
+        if found is None:
+            raise FileNotFoundError(self.location)
+        return found.size
+
+    def exists(self) -> bool:
+        """Whether the store has it."""
+        return find(self._store, self._key) is not None
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - pyiceberg's interface
+        """The whole content."""
+        document = self._store.read(self._key)
+        if document is None:
+            raise FileNotFoundError(self.location)
+        return BytesIO(document.body)
+
+    def to_input_file(self) -> "StoreFile":
+        """The same object, to read."""
+        return self
+
+    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - its names are unique
+        """A stream whose content is stored when it is closed."""
+        return _Upload(self._store, self._key)
+
+
+class _Upload(BytesIO):
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+
+    def close(self) -> None:
+        if not self.closed:
+            body = self.getvalue()
+            super().close()
+            self._store.overwrite(self._key, body)

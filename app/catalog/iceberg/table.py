@@ -1,0 +1,362 @@
+"""Step 6 for an Iceberg table: one commit for each batch, through pyiceberg.
+
+A commit of Iceberg is not idempotent: repeated, it would list the files twice. So the table's properties say how far
+each topic-partition is, and every try looks there first, appends, and sets them in one transaction on the snapshot
+that it has looked at. A conflict, and an answer that was lost, begin again with the look. A check of file names would
+not do: compaction gives rows other files.
+"""
+
+import logging
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    OAuthError,
+    TableAlreadyExistsError,
+    UnauthorizedError,
+    ValidationError,
+)
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import StringType
+from pyiceberg.utils.config import Config
+
+from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
+from app.model import Mark, StoredFile
+from app.storage.base import ObjectStore
+from app.table.catalog_table import CatalogTable, TableProperties
+
+logger = logging.getLogger(__name__)
+
+NAME: Final = "default"  # of the catalog in pyiceberg's own variables: PYICEBERG_CATALOG__DEFAULT__…
+
+_DEADLINE_SECONDS = 120.0  # pyiceberg has no time-outs
+_MOST_CONFLICTS = 50  # in one try; then the pipeline shows that it waits
+_LONGEST_PAUSE = 2.0  # after a conflict, in seconds
+_SERIES_KEPT = 4  # of a topic-partition
+_COMMITS_BETWEEN_EXPIRIES = 50
+_MAPPING = "schema.name-mapping.default"  # the files have no field ids
+_RETRIES = "commit.retry.num-retries"
+_NEW_TABLE: Final = {
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+_LASTING = (
+    BadRequestError,
+    ForbiddenError,
+    NotImplementedError,
+    OAuthError,
+    TypeError,
+    UnauthorizedError,
+    ValidationError,
+    ValueError,
+)
+_T = TypeVar("_T")
+
+
+class IcebergTable:
+    """One table of an Iceberg catalog; to be used by one thread at a time.
+
+    Args:
+        properties: of the catalog, as pyiceberg names them; its own variables (``PYICEBERG_CATALOG__DEFAULT__…``) win.
+        store: has the table's files.
+        address: of the store in Iceberg's metadata, e.g. ``s3://bucket``.
+        namespace: of the table; levels are separated by dots.
+        table: its name.
+        group: the consumer group.
+        keep_days: older snapshots are expired.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        store: ObjectStore,
+        address: str,
+        *,
+        namespace: str,
+        table: str,
+        group: str,
+        keep_days: float,
+    ) -> None:
+        own: dict[str, Any] = {**properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
+        users = Config().get_catalog_config(NAME) or {}
+        self._properties = {name: value for name, value in own.items() if name not in users}
+        self._properties |= {STORE: store, ADDRESS: address}
+        self._store = store
+        self._address = address
+        self._namespace = tuple(namespace.split("."))
+        self._identifier = (*self._namespace, table)
+        self._words = f"the Iceberg table {'.'.join(self._identifier)}"
+        self._prefix = f"lake.{group}."
+        self._keep = timedelta(days=keep_days)
+        self._catalog: Catalog | None = None
+        self._table: Table | None = None  # as last seen; forgotten after each error
+        self._commits = 0
+
+    # --- as ``app.catalog.base.Catalog`` ----------------------------------------------------------------------------
+
+    def check(self) -> CatalogTable | None:
+        """Prove that the catalog answers, by reading the table; see ``table``."""
+        return self.table()
+
+    def table(self) -> CatalogTable | None:
+        """The table, or ``None`` if the catalog does not know it.
+
+        Raises:
+            ConfigError: it is partitioned in a way that the connector does not write.
+        """
+        return self._ask(f"reading {self._words}", lambda: _described(self._load(), self._words))
+
+    def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
+        """Create the table with its partition columns; files bring the others."""
+        there = self._address + location.removeprefix(self._store.uri)
+        self._ask(f"creating {self._words}", lambda: self._create(there, wanted.partition_order))
+        created = self.table()
+        if created is None:
+            raise RetryableError(f"creating {self._words}", "the catalog does not know it yet")
+        return created
+
+    def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
+        """Nothing: the properties are the user's."""
+
+    def add_source(self, topic: str) -> None:
+        """Nothing: the marks name the topic."""
+
+    def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+        """All files in one commit."""
+        if files:
+            yield files
+
+    def add_files(self, files: Sequence[StoredFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:  # noqa: ARG002
+        """Append the files of a batch, unless the table has them already; see ``app.catalog.base.Catalog``."""
+        self._ask(f"committing files to {self._words}", lambda: self._append(files, marks))
+
+    # --- on a thread of its own -------------------------------------------------------------------------------------
+
+    def _ask(self, doing: str, work: Callable[[], _T]) -> _T:
+        """Do this within the deadline. If it goes on behind it, it changes nothing that a later try does not see."""
+        answer: Future[_T] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - raised below
+                answer.set_exception(error)
+
+        threading.Thread(target=run, name="iceberg", daemon=True).start()
+        try:
+            return answer.result(_DEADLINE_SECONDS)
+        except Exception as error:
+            self._table = None
+            raise _translated(doing, error) from error
+
+    def _load(self) -> Table | None:
+        if self._catalog is None:
+            self._catalog = load_catalog(NAME, **self._properties)
+        try:
+            return self._catalog.load_table(self._identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+
+    def _create(self, location: str, partition_columns: Sequence[str]) -> None:
+        assert self._catalog is not None, "the table was looked for"  # noqa: S101
+        try:
+            self._catalog.create_namespace(self._namespace)
+        except (NamespaceAlreadyExistsError, ForbiddenError):
+            logger.debug("the namespace is there, or the next request says that it is not")
+        schema = pa.schema([(name, pa.string()) for name in partition_columns])
+        try:
+            with self._catalog.create_table_transaction(
+                self._identifier, schema, location=location, properties=dict(_NEW_TABLE)
+            ) as transaction:
+                with transaction.update_spec() as spec:
+                    for name in partition_columns:
+                        spec.add_identity(name)
+                _map_names(transaction)
+        except (TableAlreadyExistsError, CommitFailedException):
+            logger.debug("another member has created %s", self._words)
+
+    def _append(self, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
+        for conflicts in range(_MOST_CONFLICTS):
+            table = self._table = self._table or self._load()
+            if table is None:
+                raise FatalError(
+                    f"committing files to {self._words}", "the catalog does not know it", "Restart to create it again"
+                )
+            if all(self._is_in(table.properties, mark) for mark in marks):
+                logger.info("%s has the files of this batch already", self._words)
+                return
+            try:
+                self._commit(table, files, marks)
+            except CommitFailedException as error:
+                logger.debug("%s: another commit was quicker: %s", self._words, error)
+                self._table = None
+                time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.05 * 2**conflicts)))  # noqa: S311
+            else:
+                self._expire(table)
+                return
+        raise RetryableError(f"committing files to {self._words}", f"{_MOST_CONFLICTS} other commits were quicker")
+
+    def _commit(self, table: Table, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
+        table.metadata.properties[_RETRIES] = "0"  # in memory: pyiceberg would commit again without a look
+        with table.transaction() as transaction:
+            with transaction.update_schema() as schema:
+                for arrow in _schemas(files):
+                    schema.union_by_name(arrow)
+            if _MAPPING not in table.properties:
+                _map_names(transaction)
+            transaction.set_properties(dict(self._marked(table.properties, marks)))
+            metadata = transaction.table_metadata
+            with transaction.update_snapshot().merge_append() as append:
+                for file in files:
+                    append.append_data_file(_data_file(metadata, file))
+
+    def _expire(self, table: Table) -> None:
+        """Expire old snapshots now and then; their files are left to the engines' maintenance."""
+        self._commits += 1
+        if self._commits % _COMMITS_BETWEEN_EXPIRIES != 1:
+            return
+        oldest = datetime.now(UTC) - self._keep
+        if table.metadata.snapshots[0].timestamp_ms >= oldest.timestamp() * 1000:
+            return
+        try:
+            table.maintenance.expire_snapshots().older_than(oldest).commit()
+        except Exception as error:  # noqa: BLE001 - the files are committed
+            logger.info("expiring snapshots of %s: %s; it is tried again later", self._words, one_line(str(error)))
+            self._table = None
+
+    # --- how far each topic-partition is ----------------------------------------------------------------------------
+
+    def _is_in(self, properties: Mapping[str, str], mark: Mark) -> bool:
+        return self._ends(properties, mark).get(mark.series, -math.inf) >= mark.end
+
+    def _marked(self, properties: Mapping[str, str], marks: Sequence[Mark]) -> Iterator[tuple[str, str]]:
+        """The properties with these marks: ``<end>@<series>`` of the newest series first."""
+        for mark in marks:
+            ends = self._ends(properties, mark)
+            newest = max(mark.end, ends.pop(mark.series, mark.end))
+            kept = [(mark.series, newest), *ends.items()][:_SERIES_KEPT]
+            yield self._property(mark), " ".join(f"{end}@{series}" for series, end in kept)
+
+    def _ends(self, properties: Mapping[str, str], mark: Mark) -> dict[str, int]:
+        texts = [text.partition("@") for text in properties.get(self._property(mark), "").split()]
+        try:
+            return {series: int(end) for end, _, series in texts}
+        except ValueError:
+            raise FatalError(
+                f"reading the property {self._property(mark)} of {self._words}",
+                "it is not what a connector has written",
+                "Bring the former value back: without it rows could be there twice",
+            ) from None
+
+    def _property(self, mark: Mark) -> str:
+        return f"{self._prefix}{mark.tp.topic}.{mark.tp.partition}"
+
+
+def _described(table: Table | None, words: str) -> CatalogTable | None:
+    """The table as the connector sees it.
+
+    Raises:
+        ConfigError: its partitions are not identities of text columns.
+    """
+    if table is None:
+        return None
+    spec, schema = table.spec(), table.schema()
+    columns = tuple(schema.find_column_name(field.source_id) or "" for field in spec.fields)
+    if not all(isinstance(field.transform, IdentityTransform) for field in spec.fields) or not all(
+        isinstance(schema.find_type(name), StringType) for name in columns
+    ):
+        raise ConfigError(
+            "checking the table's partitioning",
+            f"{words} is partitioned by {_shown(spec, table)}, and the connector writes identity partitions of text "
+            "columns only",
+            "Set TABLE_NAME to begin another table",
+        )
+    known = schema_to_pyarrow(schema, include_field_ids=False)
+    return CatalogTable(table.location().rstrip("/"), columns, columns=known)
+
+
+def _shown(spec: PartitionSpec, table: Table) -> str:
+    schema = table.schema()
+    fields = [(field.transform, schema.find_field(field.source_id)) for field in spec.fields]
+    return ", ".join(f"{transform}({field.name} {field.field_type})" for transform, field in fields)
+
+
+def _map_names(transaction: Transaction) -> None:
+    transaction.set_properties({_MAPPING: transaction.table_metadata.schema().name_mapping.model_dump_json()})
+
+
+def _schemas(files: Sequence[StoredFile]) -> list[pa.Schema]:
+    """The different schemas of the files."""
+    schemas: list[pa.Schema] = []
+    for file in files:
+        schema = file.footer.schema.to_arrow_schema().remove_metadata()
+        if schema not in schemas:
+            schemas.append(schema)
+    return schemas
+
+
+def _data_file(metadata: TableMetadata, file: StoredFile) -> DataFile:
+    """The entry of a file, from its footer."""
+    schema = metadata.schema()
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=file.footer,
+        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    for field_id, found in list(statistics.column_aggregates.items()):
+        # Spark lets NaN be the largest value of a column; Iceberg's readers would pass over the file.
+        if any(isinstance(value, float) and math.isnan(value) for value in (found.current_min, found.current_max)):
+            del statistics.column_aggregates[field_id]
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=file.uri,
+        file_format=FileFormat.PARQUET,
+        partition=statistics.partition(metadata.spec(), schema),
+        file_size_in_bytes=file.size,
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def _translated(doing: str, error: Exception) -> ConnectorError:
+    if isinstance(error, ConnectorError):
+        return error
+    if isinstance(error, TimeoutError):
+        return RetryableError(doing, f"no answer in {_DEADLINE_SECONDS:.0f} s")
+    cause = one_line(str(error)) if str(error) else repr(error)
+    if isinstance(error, ForbiddenError | UnauthorizedError | OAuthError):
+        hint = "Check CATALOG_AUTH_TOKEN, or CATALOG_CLIENT_ID and CATALOG_CLIENT_SECRET, and the rights on the table"
+        return FatalError(doing, cause, hint)
+    if isinstance(error, _LASTING):
+        return FatalError(doing, cause, "The same request will be refused again; check CATALOG_URL and the table")
+    return RetryableError(doing, cause or last_words(error))

@@ -1,0 +1,58 @@
+"""The rows of a table of an Iceberg catalog, as each engine reads them through the catalog.
+
+All take the catalog, the namespace, the table, and for time travel the id of a snapshot. They return the rows sorted, as
+dictionaries with values of Python.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.table import Table
+
+from dev import iceberg_duckdb, iceberg_spark
+from dev.iceberg_catalog import LocalIcebergCatalog
+
+Rows = list[dict[str, Any]]
+Reader = Callable[..., Rows]
+
+
+def pyiceberg_catalog(catalog: LocalIcebergCatalog) -> RestCatalog:
+    """PyIceberg's client of the catalog."""
+    return RestCatalog("lake", uri=catalog.url, **catalog.storage)
+
+
+def read_with_duckdb(catalog: LocalIcebergCatalog, namespace: str, table: str, snapshot: int | None = None) -> Rows:
+    when = f" AT (VERSION => {snapshot})" if snapshot else ""
+    return sorted_rows(iceberg_duckdb.query(catalog, f'FROM lake."{namespace}"."{table}"{when}'))
+
+
+def read_with_spark(catalog: LocalIcebergCatalog, namespace: str, table: str, snapshot: int | None = None) -> Rows:
+    """For slow tests: it fetches a Spark of 460 MB, and takes half a minute."""
+    when = f" VERSION AS OF {snapshot}" if snapshot else ""
+    return sorted_rows(iceberg_spark.query(catalog, f"SELECT * FROM lake.`{namespace}`.`{table}`{when}"))  # noqa: S608
+
+
+def read_with_pyiceberg(catalog: LocalIcebergCatalog, namespace: str, table: str, snapshot: int | None = None) -> Rows:
+    return sorted_rows(_table(catalog, namespace, table).scan(snapshot_id=snapshot).to_arrow())
+
+
+def read_with_polars(catalog: LocalIcebergCatalog, namespace: str, table: str, snapshot: int | None = None) -> Rows:
+    scanned = pl.scan_iceberg(_table(catalog, namespace, table), snapshot_id=snapshot, reader_override="native")
+    return sorted_rows(scanned.collect().to_arrow())
+
+
+def sorted_rows(table: pa.Table) -> Rows:
+    """The rows in an order that does not depend on the reader; times with a zone in UTC."""
+    return sorted(({name: _plain(value) for name, value in row.items()} for row in table.to_pylist()), key=repr)
+
+
+def _plain(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
+
+
+def _table(catalog: LocalIcebergCatalog, namespace: str, table: str) -> Table:
+    return pyiceberg_catalog(catalog).load_table((namespace, table))

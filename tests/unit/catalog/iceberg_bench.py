@@ -1,0 +1,75 @@
+"""An Iceberg table in a folder, whose catalog is a SQLite database in it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+
+from app.catalog.iceberg.table import IcebergTable
+from app.model import Mark, StoredFile, TopicPartition
+from app.storage.local.store import LocalStore
+from app.table.catalog_table import TableProperties
+from app.table.layout import data_key
+
+ROOT = "data/readings"
+WANTED = TableProperties(("place",), "ts_ms")
+P0, P1 = TopicPartition("readings", 0), TopicPartition("readings", 1)
+
+
+class IcebergBench:
+    """A table that several members write.
+
+    Args:
+        folder: of the store and of the catalog.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.store = LocalStore(folder)
+        self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
+
+    def member(self, *, keep_days: float = 1.0, group: str = "group") -> IcebergTable:
+        """A member of the group, which has looked for the table."""
+        member = IcebergTable(
+            self.properties,
+            self.store,
+            self.store.uri,
+            namespace="lake",
+            table="readings",
+            group=group,
+            keep_days=keep_days,
+        )
+        if member.check() is None:
+            member.create_table(f"{self.store.uri}/{ROOT}", WANTED)
+        return member
+
+    def file(self, name: str, columns: Mapping[str, Any] | pa.Table, place: str | None = "Rome") -> StoredFile:
+        """A file of the table in the store, without field ids, as Spark writes it."""
+        table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+        table = table.append_column("place", pa.array([place] * len(table), pa.string()))
+        values = {"place": place or "__HIVE_DEFAULT_PARTITION__"}
+        key = data_key(ROOT, values, f"{name}.parquet")
+        path = Path(self.store.uri.removeprefix("file://"), key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path)
+        size, footer = path.stat().st_size, pq.read_metadata(path)
+        uri = f"{self.store.uri}/{key}"
+        return StoredFile(key, uri, size, len(table), values, datetime.now(UTC), footer=footer)
+
+    @property
+    def table(self) -> Table:
+        """The table as a reader sees it."""
+        return load_catalog("default", **self.properties).load_table("lake.readings")
+
+    def rows(self, *names: str) -> list[dict[str, Any]]:
+        """All rows of the table."""
+        found = self.table.scan(selected_fields=names or ("*",)).to_arrow().to_pylist()
+        return sorted(found, key=repr)
+
+
+def marks(end: int, *, series: str = "s", tps: Sequence[TopicPartition] = (P0,)) -> list[Mark]:
+    return [Mark(tp, series, end) for tp in tps]

@@ -1,0 +1,295 @@
+"""What a table of an Iceberg catalog has after batches, repeated and at the same time."""
+
+import datetime as dt
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailableError, UnauthorizedError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType, TimestampType
+
+from app.catalog.iceberg import table as iceberg
+from app.errors import ConfigError, FatalError, RetryableError
+from tests.unit.catalog.iceberg_bench import P0, P1, ROOT, WANTED, IcebergBench, marks
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> IcebergBench:
+    return IcebergBench(tmp_path)
+
+
+def commits(monkeypatch: pytest.MonkeyPatch, *, before: Any = None, after: Any = None) -> list[int]:
+    """Let these happen before or after each commit that the catalog carries out; returns a count of commits."""
+    commit, count = SqlCatalog.commit_table, [0]
+
+    def committed(*args: Any) -> Any:
+        count[0] += 1
+        if before:
+            before(count[0])
+        answer = commit(*args)
+        if after:
+            after(count[0])
+        return answer
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", committed)
+    return count
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_table_is_created_where_the_files_are_with_its_partitions(bench: IcebergBench) -> None:
+    known = bench.member().table()
+    assert known is not None
+    assert (known.location, known.partition_spec) == (f"{bench.store.uri}/{ROOT}", ("place",))
+
+
+def test_two_members_create_one_table(bench: IcebergBench) -> None:
+    one, other = bench.member(), bench.member()
+    assert one.create_table(f"{bench.store.uri}/{ROOT}", WANTED) == other.table()
+
+
+def test_files_bring_their_columns_and_types(bench: IcebergBench) -> None:
+    at = dt.datetime(2025, 3, 30, 12, 0, 0, 5)
+    columns = {
+        "n": pa.array([2**60, None], pa.int64()),
+        "x": pa.array([1.5, float("nan")]),
+        "s": ["ü", None],
+        "b": [b"\0", None],
+        "ok": [True, None],
+        "day": [at.date(), None],
+        "local": pa.array([at, None], pa.timestamp("us")),
+        "moment": pa.array([at.replace(tzinfo=dt.UTC), None], pa.timestamp("us", "UTC")),
+        "price": pa.array([Decimal("12.34"), None], pa.decimal128(10, 2)),
+        "tags": [["a", "b"], None],
+        "where": [{"lat": 1.0, "path": [{"z": 1}]}, None],
+    }
+    bench.member().add_files([bench.file("one", columns), bench.file("two", columns, place=None)], "readings", marks(9))
+    found = {str(row["place"]): row for row in bench.rows() if row["n"] is not None}
+    assert set(found) == {"Rome", "None"}
+    expected = {
+        name: (array.to_pylist() if isinstance(array, pa.Array) else array)[0] for name, array in columns.items()
+    }
+    assert {name: value for name, value in found["Rome"].items() if name != "place"} == expected
+
+
+def test_later_files_add_columns_and_fields(bench: IcebergBench) -> None:
+    member = bench.member()
+    member.add_files([bench.file("one", {"a": [1], "s": [{"x": 1}]})], "readings", marks(0))
+    member.add_files([bench.file("two", {"b": ["new"], "s": [{"x": 2, "y": 3}]})], "readings", marks(1))
+    assert bench.rows("a", "b", "s") == [
+        {"a": 1, "b": None, "s": {"x": 1, "y": None}},
+        {"a": None, "b": "new", "s": {"x": 2, "y": 3}},
+    ]
+
+
+def test_two_members_add_the_same_column_at_once(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = bench.member(), bench.member()
+    one.add_files([bench.file("zero", {"a": [0]})], "readings", marks(0))
+    other.add_files([bench.file("one", {"a": [1]})], "readings", marks(0, tps=[P1]))
+    late = bench.file("late", {"a": [2], "new": [1]})
+
+    def quicker(count: int) -> None:
+        if count == 1:
+            other.add_files([bench.file("quick", {"a": [3], "new": [2]})], "readings", marks(1, tps=[P1]))
+
+    commits(monkeypatch, before=quicker)
+    one.add_files([late], "readings", marks(1))
+    assert [row["new"] for row in bench.rows("a", "new")] == [None, None, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("transform", "kind"), [(DayTransform(), TimestampType()), (IdentityTransform(), LongType())], ids=["day", "long"]
+)
+def test_a_table_with_other_partitions_is_refused(bench: IcebergBench, transform: Any, kind: Any) -> None:
+    catalog = load_catalog("default", **bench.properties)
+    catalog.create_namespace("lake")
+    schema = Schema(NestedField(1, "at", kind, required=False))
+    spec = PartitionSpec(PartitionField(1, 1000, transform, "of_at"))
+    catalog.create_table("lake.readings", schema, f"{bench.store.uri}/{ROOT}", spec)
+    with pytest.raises(ConfigError, match=r"lake\.readings is partitioned by (day|identity)\(at"):
+        bench.member()
+
+
+def test_a_table_of_another_writer_is_continued(bench: IcebergBench) -> None:
+    catalog = load_catalog("default", **bench.properties)
+    catalog.create_namespace("lake")
+    schema = Schema(
+        NestedField(1, "place", StringType(), required=False), NestedField(2, "n", LongType(), required=False)
+    )
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "place"))
+    there = catalog.create_table("lake.readings", schema, f"{bench.store.uri}/{ROOT}", spec)
+    there.append(pa.table({"place": ["Oslo"], "n": [1]}))
+    bench.member().add_files([bench.file("one", {"n": [2]})], "readings", marks(0))
+    assert bench.rows("place", "n") == [{"place": "Oslo", "n": 1}, {"place": "Rome", "n": 2}]
+
+
+def test_files_with_nan_are_found_by_every_comparison(bench: IcebergBench) -> None:
+    bench.member().add_files([bench.file("one", {"x": [1.0, float("nan"), 500.0]})], "readings", marks(0))
+    assert bench.table.scan("x > 100 and x < 1000").to_arrow().num_rows == 1
+
+
+# --- exactly once -----------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_registered_again_is_there_once(bench: IcebergBench) -> None:
+    file = bench.file("one", {"n": [1]})
+    bench.member().add_files([file], "readings", marks(9))
+    bench.member().add_files([file], None, marks(9))
+    assert len(bench.rows()) == 1
+
+
+def test_it_is_there_once_after_its_files_were_compacted(bench: IcebergBench) -> None:
+    file = bench.file("one", {"n": [1]})
+    bench.member().add_files([file], "readings", marks(9))
+    table = bench.table
+    table.overwrite(table.scan().to_arrow())
+    bench.member().add_files([file], None, marks(9))
+    assert len(bench.rows()) == 1
+
+
+@pytest.mark.parametrize("lost", [CommitStateUnknownException("lost"), ServiceUnavailableError("away")])
+@pytest.mark.parametrize("is_done", [True, False], ids=["done", "not done"])
+def test_a_lost_answer_neither_loses_nor_doubles(
+    bench: IcebergBench, monkeypatch: pytest.MonkeyPatch, lost: Exception, is_done: bool
+) -> None:
+    member, file = bench.member(), bench.file("one", {"n": [1]})
+
+    def fail(count: int) -> None:
+        if count == 1:
+            raise lost
+
+    commits(monkeypatch, **{"after" if is_done else "before": fail})
+    with pytest.raises(RetryableError):
+        member.add_files([file], "readings", marks(9))
+    member.add_files([file], "readings", marks(9))
+    assert len(bench.rows()) == 1
+
+
+def test_a_member_that_wakes_up_late_adds_nothing(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    zombie, owner = bench.member(), bench.member()
+    zombie.add_files([bench.file("zero", {"n": [0]})], "readings", marks(9))
+    file = bench.file("one", {"n": [1]})
+
+    def taken_over(count: int) -> None:
+        if count == 1:
+            owner.add_files([file], None, marks(19))
+            owner.add_files([bench.file("two", {"n": [2]})], "readings", marks(29))
+
+    commits(monkeypatch, before=taken_over)
+    zombie.add_files([file], "readings", marks(19))
+    assert [row["n"] for row in bench.rows("n")] == [0, 1, 2]
+
+
+def test_offsets_of_a_topic_that_was_created_again_are_others(bench: IcebergBench) -> None:
+    member = bench.member()
+    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(99, series="old"))
+    member.add_files([bench.file("two", {"n": [2]})], "readings", marks(9, series="new"))
+    member.add_files([bench.file("one", {"n": [1]})], None, marks(99, series="old"))
+    assert [row["n"] for row in bench.rows("n")] == [1, 2]
+
+
+def test_two_groups_write_one_table(bench: IcebergBench) -> None:
+    bench.member().add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
+    bench.member(group="other").add_files([bench.file("two", {"n": [2]})], "readings", marks(9))
+    assert len(bench.rows()) == 2
+
+
+def test_a_batch_of_several_partitions_is_there_as_soon_as_one_has_moved_on(bench: IcebergBench) -> None:
+    both = bench.file("both", {"n": [1, 2]})
+    bench.member().add_files([both], "readings", marks(9, tps=[P0, P1]))
+    bench.member().add_files([bench.file("next", {"n": [3]})], "readings", marks(19))
+    bench.member().add_files([both], None, marks(9, tps=[P0, P1]))
+    assert len(bench.rows()) == 3
+
+
+def test_members_that_register_the_same_batches_at_once_register_each_once(bench: IcebergBench) -> None:
+    bench.member()
+    batches = [(bench.file(f"batch-{number}", {"n": [number]}), marks(number)) for number in range(8)]
+
+    def register_all(_: int) -> None:
+        member = bench.member()
+        for file, of_batch in batches:
+            while True:
+                try:
+                    member.add_files([file], "readings", of_batch)
+                    break
+                except RetryableError:  # SQLite is locked
+                    continue
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(register_all, range(4)))
+    assert [row["n"] for row in bench.rows("n")] == list(range(8))
+
+
+# --- errors and limits ------------------------------------------------------------------------------------------------
+
+
+def test_a_catalog_that_does_not_answer_is_waited_for(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    member, file = bench.member(), bench.file("one", {"n": [1]})
+    monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", 0.05)
+    wake, woken = threading.Event(), threading.Event()
+
+    def sleep(count: int) -> None:
+        if count == 1:
+            wake.wait()
+            woken.set()
+
+    commits(monkeypatch, before=sleep)
+    with pytest.raises(RetryableError, match="no answer in"):
+        member.add_files([file], "readings", marks(9))
+    monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", 60.0)
+    member.add_files([file], "readings", marks(9))
+    wake.set()
+    assert woken.wait(10)
+    bench.member().add_files([bench.file("two", {"n": [2]})], "readings", marks(19))
+    assert [row["n"] for row in bench.rows("n")] == [1, 2]
+
+
+def test_a_refused_login_is_no_outage(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = bench.member()
+
+    def refuse(_: int) -> None:
+        raise UnauthorizedError("NotAuthorized: token expired")
+
+    commits(monkeypatch, before=refuse)
+    with pytest.raises(FatalError, match=r"token expired.*CATALOG_AUTH_TOKEN"):
+        member.add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
+
+
+def test_a_table_that_was_dropped_is_named(bench: IcebergBench) -> None:
+    member = bench.member()
+    load_catalog("default", **bench.properties).drop_table("lake.readings")
+    with pytest.raises(FatalError, match="does not know it"):
+        member.add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
+
+
+def test_a_type_that_the_table_cannot_take_is_named(bench: IcebergBench) -> None:
+    member = bench.member()
+    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
+    with pytest.raises(FatalError, match="n"):
+        member.add_files([bench.file("two", {"n": ["text"]})], "readings", marks(1))
+
+
+def test_old_snapshots_go_and_their_rows_stay(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iceberg, "_COMMITS_BETWEEN_EXPIRIES", 2)
+    member = bench.member(keep_days=1e-9)
+    for number in range(5):
+        member.add_files([bench.file(f"file-{number}", {"n": [number]})], "readings", marks(number))
+    assert len(bench.table.snapshots()) <= 2
+    assert len(bench.rows()) == 5
+
+
+def test_the_library_never_commits_again_by_itself(bench: IcebergBench) -> None:
+    member = bench.member()
+    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
+    assert "commit.retry.num-retries" not in bench.table.properties
