@@ -33,7 +33,6 @@ DEFAULT_PREFIX: Final = "data"
 PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
 
 _LONGEST_SHOWN = 100
-_DAYS = 1.0  # that snapshots are kept: 2,880 of them with a commit each 30 seconds
 _NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
 
 
@@ -155,7 +154,7 @@ class Settings(Variables):
             "warehouse": self.catalog_warehouse,
         }
         known = {name: value for name, value in properties.items() if value is not None}
-        return IcebergTarget(self.catalog_url or "by PYICEBERG_CATALOG__DEFAULT", known, self.snapshot_days or _DAYS)
+        return IcebergTarget(self.catalog_url or "by PYICEBERG_CATALOG__DEFAULT", known, self.snapshot_days)
 
     @property
     def catalog_url_shown(self) -> str | None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pyarrow.parquet as pq
 
+from app.catalog.iceberg.marks import are_in, properties_of
 from app.errors import FatalError, RetryableError
 from app.journal.claim import PartitionClaim, parse_claim
 from app.journal.entry import claim_key, is_log, log_key
@@ -214,7 +215,7 @@ class MemoryStore:
 
 
 class WatchfulCatalog:
-    """A catalog of one table that holds against the store what it is told.
+    """A catalog of one table that holds against the store what it is told, and is one of Iceberg at the same time.
 
     Args:
         network: every registration passes there.
@@ -228,6 +229,8 @@ class WatchfulCatalog:
         self._violations = violations
         self._known = CatalogTable(f"{URI}/{ROOT}", ("p",))
         self._holders: dict[RowId, str] = {}
+        self._committed: set[str] = set()
+        self._properties: dict[str, str] = {}
 
     @property
     def files(self) -> dict[str, StoredFile]:
@@ -260,13 +263,14 @@ class WatchfulCatalog:
         name = f"register {len(files)} files"
         self._network.request(
             name,
-            lambda: self._add(files),
+            lambda: self._add(files, marks),
             failed=lambda cause: RetryableError(name, cause),
             forbidden=lambda cause: FatalError(name, cause),
             changes=True,
         )
 
-    def _add(self, files: Sequence[StoredFile]) -> None:
+    def _add(self, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
+        self._commit(files, marks)
         for file in files:
             if file.key not in self._store.objects:
                 self._violations.append(f"{file.key} is registered and not in the store")
@@ -278,6 +282,18 @@ class WatchfulCatalog:
             former = self.files.setdefault(file.key, file)
             if (former.size, former.rows, former.partition_values) != (file.size, file.rows, file.partition_values):
                 self._violations.append(f"{file.key} is registered again as another file")
+
+    def _commit(self, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
+        """As a table of Iceberg does, which does not know files by their paths."""
+        keys = {file.key for file in files}
+        if are_in(self._properties, "group", marks):
+            if not keys <= self._committed:
+                self._violations.append(f"{keys - self._committed} are left out, and the table does not have them")
+            return
+        if keys & self._committed:
+            self._violations.append(f"{keys & self._committed} are committed twice")
+        self._committed |= keys
+        self._properties |= properties_of(self._properties, "group", marks)
 
 
 def _rows_in(path: Path) -> list[RowId]:

@@ -322,7 +322,7 @@ MUTANTS = (
     Mutant(
         "a column gets the type of its latest values, not one for all",
         "app/table/schema.py",
-        "merged[name] = join_types(merged[name], kind)",
+        "merged[name] = join_types(merged[name], kind, widens=widens)",
         "merged[name] = kind",
         ("tests/unit/table/test_schema.py",),
     ),

@@ -1,5 +1,6 @@
 """An Iceberg table instead of the catalog of Quix: pyiceberg commits what Spark has written.
 
 table     the table in its catalog: created, widened, and appended to once for each batch
+marks     how far topic-partitions are, in the table's properties
 store_io  pyiceberg's metadata files through the connector's own store
 """

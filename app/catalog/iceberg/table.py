@@ -44,6 +44,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 from pyiceberg.utils.config import Config
 
+from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
 from app.model import Mark, StoredFile
@@ -57,7 +58,6 @@ NAME: Final = "default"  # of the catalog in pyiceberg's own variables: PYICEBER
 _DEADLINE_SECONDS = 120.0  # pyiceberg has no time-outs
 _MOST_CONFLICTS = 50  # in one try; then the pipeline shows that it waits
 _LONGEST_PAUSE = 2.0  # after a conflict, in seconds
-_SERIES_KEPT = 4  # of a topic-partition
 _COMMITS_BETWEEN_EXPIRIES = 50
 _MAPPING = "schema.name-mapping.default"  # the files have no field ids
 _RETRIES = "commit.retry.num-retries"
@@ -113,7 +113,7 @@ class IcebergTable:
         self._namespace = tuple(namespace.split("."))
         self._identifier = (*self._namespace, table)
         self._words = f"the Iceberg table {'.'.join(self._identifier)}"
-        self._prefix = f"lake.{group}."
+        self._group = group
         self._keep = timedelta(days=keep_days)
         self._catalog: Catalog | None = None
         self._table: Table | None = None  # as last seen; forgotten after each error
@@ -209,7 +209,7 @@ class IcebergTable:
                 raise FatalError(
                     f"committing files to {self._words}", "the catalog does not know it", "Restart to create it again"
                 )
-            if all(self._is_in(table.properties, mark) for mark in marks):
+            if are_in(table.properties, self._group, marks):
                 logger.info("%s has the files of this batch already", self._words)
                 return
             try:
@@ -231,7 +231,7 @@ class IcebergTable:
                     schema.union_by_name(arrow)
             if _MAPPING not in table.properties:
                 _map_names(transaction)
-            transaction.set_properties(dict(self._marked(table.properties, marks)))
+            transaction.set_properties(properties_of(table.properties, self._group, marks))
             metadata = transaction.table_metadata
             with transaction.update_snapshot().merge_append() as append:
                 for file in files:
@@ -250,33 +250,6 @@ class IcebergTable:
         except Exception as error:  # noqa: BLE001 - the files are committed
             logger.info("expiring snapshots of %s: %s; it is tried again later", self._words, one_line(str(error)))
             self._table = None
-
-    # --- how far each topic-partition is ----------------------------------------------------------------------------
-
-    def _is_in(self, properties: Mapping[str, str], mark: Mark) -> bool:
-        return self._ends(properties, mark).get(mark.series, -math.inf) >= mark.end
-
-    def _marked(self, properties: Mapping[str, str], marks: Sequence[Mark]) -> Iterator[tuple[str, str]]:
-        """The properties with these marks: ``<end>@<series>`` of the newest series first."""
-        for mark in marks:
-            ends = self._ends(properties, mark)
-            newest = max(mark.end, ends.pop(mark.series, mark.end))
-            kept = [(mark.series, newest), *ends.items()][:_SERIES_KEPT]
-            yield self._property(mark), " ".join(f"{end}@{series}" for series, end in kept)
-
-    def _ends(self, properties: Mapping[str, str], mark: Mark) -> dict[str, int]:
-        texts = [text.partition("@") for text in properties.get(self._property(mark), "").split()]
-        try:
-            return {series: int(end) for end, _, series in texts}
-        except ValueError:
-            raise FatalError(
-                f"reading the property {self._property(mark)} of {self._words}",
-                "it is not what a connector has written",
-                "Bring the former value back: without it rows could be there twice",
-            ) from None
-
-    def _property(self, mark: Mark) -> str:
-        return f"{self._prefix}{mark.tp.topic}.{mark.tp.partition}"
 
 
 def _described(table: Table | None, words: str) -> CatalogTable | None:
