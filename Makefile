@@ -10,7 +10,7 @@ PROCESSES ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-unit test-slow test-mutants test-newest-quixstreams lint run image bench bench-scaling bench-calm chaos soak clean python
+.PHONY: help venv demo demo-iceberg test test-unit test-slow test-mutants test-newest-quixstreams lint run image bench bench-scaling bench-calm chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ venv: $(READY) ## make the virtual environment .venv (the other targets do it by
 
 demo: python $(READY) ## run the connector on 20,000 readings: private Kafka, lake in demo-lake/, a query over it
 	@$(PY) -m dev.demo
+
+demo-iceberg: python $(READY) ## run the demo with an Iceberg table: a private REST catalog, a query by DuckDB, compaction by Spark
+	@$(PY) -m dev.demo_iceberg
 
 test-unit: python $(READY) ## run the tests that need no service, no Java and no network: a minute
 	@$(PY) -m pytest -q -n 4 -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes tests/model

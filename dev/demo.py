@@ -7,7 +7,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -31,11 +31,42 @@ LOG = REPO / ".cache" / "demo" / "connector.log"
 DEADLINE = 300.0  # seconds for all rows; an idle laptop takes about ten, Spark's start included
 
 
-def main() -> int:
-    """Run the demo; 0 when every reading is in the lake exactly once, 1 when not, 130 when interrupted."""
+class PlainTable:
+    """The demo's table as files in folders."""
+
+    settings: Mapping[str, str] = {}  # of the connector, besides those of every demo
+    servers: Mapping[str, str] = {}  # that run, besides Kafka
+    asked_with = "DuckDB"
+
+    @property
+    def source(self) -> str:
+        """The table in the query that is shown."""
+        return f"'{shown(TABLE)}/**/*.parquet'"
+
+    @property
+    def exact_source(self) -> str:
+        """The table in a query that does not guess."""
+        return table_source(TABLE)
+
+    def query(self, sql: str) -> list[tuple[object, ...]]:
+        """All rows of the query."""
+        return query(sql)
+
+    def compact(self) -> str | None:
+        """Make few files out of many, and tell what was done; ``None`` if this kind of table has no such thing."""
+        return None
+
+    def one_liner(self) -> str:
+        """Code of Python that asks once more, when all servers are gone."""
+        sql = f'SELECT status, count(*) FROM "{shown(TABLE)}/**/*.parquet" GROUP BY ALL'  # noqa: S608 - shown, not run
+        return f'import duckdb; print(duckdb.sql("""{sql}"""))'
+
+
+def main(run: Callable[[], int]) -> int:
+    """Run a demo; 0 when every reading is in the lake exactly once, 1 when not, 130 when interrupted."""
     signal.signal(signal.SIGTERM, _interrupt)  # by default it would leave Kafka and the connector behind
     try:
-        return _demo()
+        return run()
     except ServiceError as error:
         print(f"\nThe demo cannot go on: {error}", file=sys.stderr)
         return 1
@@ -48,11 +79,14 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _demo() -> int:
+def demo(table: PlainTable) -> int:
+    """Run the demo with this kind of table; see ``main``."""
     find_java()
     _empty_lake()
     produced = list(readings(COUNT))
     print("Quix TS Datalake Sink: from a Kafka topic to a data lake\n", flush=True)
+    for what, value in table.servers.items():
+        _say(what, value)
     with LocalKafka() as kafka:
         _say("Kafka", f"{kafka.bootstrap_servers}, a single node of our own")
         kafka.create_topic(TOPIC, PARTITIONS)
@@ -61,10 +95,18 @@ def _demo() -> int:
         devices = DEVICES_PER_PLACE * len(PLACES)
         _say("Produced", f"{rows_in:,} readings of {devices} devices in {len(PLACES)} places over {DAYS} days")
         _say("", f"to topic {TOPIC}, {PARTITIONS} partitions")
-        _sink(kafka.bootstrap_servers, rows_in)
+        _sink(table, kafka.bootstrap_servers, rows_in)
     _show_tree()
-    _show_query()
-    return _check(produced, rows_in)
+    _show_query(table)
+    print()
+    _say("Rows in", f"{rows_in:>7,}")
+    same = _compare(table, produced)
+    if compacted := table.compact():
+        _say("Compacted", compacted)
+        same = _compare(table, produced) and same
+    _say("The lake", str(LAKE))
+    _say("Try", f"{shown(Path(sys.executable))} -c '{table.one_liner()}'")
+    return 0 if same and rows_in == len(produced) else 1
 
 
 def _empty_lake() -> None:
@@ -81,7 +123,7 @@ def _records(produced: list[Reading]) -> Iterator[Record]:
     return ((reading.device, reading.to_json(), reading.ts_ms, None) for reading in produced)
 
 
-def _sink(bootstrap_servers: str, rows_in: int) -> None:
+def _sink(table: PlainTable, bootstrap_servers: str, rows_in: int) -> None:
     """Run the connector until all rows are in the lake, then stop it."""
     LOG.parent.mkdir(parents=True, exist_ok=True)
     settings = {
@@ -95,10 +137,11 @@ def _sink(bootstrap_servers: str, rows_in: int) -> None:
         "BATCH_SIZE": "5000",
         "COMMIT_INTERVAL": "2",
         "HTTP_PORT": str(free_ports(1)[0]),
+        **table.settings,
     }
     started = time.monotonic()
     with Connector(settings, LOG) as connector:
-        _say("Connector", f"python main.py, its log is {_shown(LOG)}")
+        _say("Connector", f"python main.py, its log is {shown(LOG)}")
         _wait_for_rows(connector, rows_in, started)
         stopping = time.monotonic()
         connector.stop()
@@ -149,39 +192,35 @@ class Progress:
 
 
 def _show_tree() -> None:
-    print(f"\n{_shown(TABLE)}")
+    print(f"\n{shown(TABLE)}")
     for line in partition_tree(TABLE):
         print(line)
 
 
-def _show_query() -> None:
+def _show_query(table: PlainTable) -> None:
     lines = (
         "SELECT location, year, month, day, count(*) AS readings,",
         "       round(avg(temperature), 1) AS mean, min(temperature) AS lowest, max(temperature) AS highest",
-        f"FROM '{_shown(TABLE)}/**/*.parquet'",
+        f"FROM {table.source}",
         "GROUP BY ALL ORDER BY ALL",
     )
-    print("\nAsked with DuckDB:\n")
+    print(f"\nAsked with {table.asked_with}:\n")
     for line in lines:
         print(f"  {line}")
     print("\n  location  year  month  day  readings   mean  lowest  highest")
-    for location, year, month, day, count, mean, lowest, highest in query("\n".join(lines)):
+    for location, year, month, day, count, mean, lowest, highest in table.query("\n".join(lines)):
         print(f"  {location:<8}  {year}  {month:>5}  {day:>3}  {count:>8,}  {mean:>5}  {lowest:>6}  {highest:>7}")
 
 
-def _check(produced: list[Reading], rows_in: int) -> int:
+def _compare(table: PlainTable, produced: list[Reading]) -> bool:
     """Compare the lake with what was produced, value by value, and tell the result."""
     columns = "ts_ms, device, location, temperature, humidity, status, battery"
-    found = query(f"SELECT {columns} FROM {table_source(TABLE)} ORDER BY ts_ms, device")  # noqa: S608 - our own words
+    found = table.query(f"SELECT {columns} FROM {table.exact_source} ORDER BY ts_ms, device")  # noqa: S608 - our words
     sent = [tuple(getattr(reading, column) for column in columns.split(", ")) for reading in produced]
     same = found == sent
-    print()
-    _say("Rows in", f"{rows_in:>7,}")
     _say("Rows out", f"{len(found):>7,}")
     _say("Compared", "every row is there once, with all its values" if same else _difference(sent, found))
-    _say("The lake", str(LAKE))
-    _say("Try", _one_liner())
-    return 0 if same and len(found) == rows_in else 1
+    return same
 
 
 def _difference(sent: list[tuple[object, ...]], found: list[tuple[object, ...]]) -> str:
@@ -189,19 +228,14 @@ def _difference(sent: list[tuple[object, ...]], found: list[tuple[object, ...]])
     return f"{missing.total():,} rows are missing, {unexpected.total():,} are too many or other than produced"
 
 
-def _one_liner() -> str:
-    sql = f'''SELECT status, count(*) FROM "{_shown(TABLE)}/**/*.parquet" GROUP BY ALL'''  # noqa: S608 - shown, not run
-    return f"""{_shown(Path(sys.executable))} -c 'import duckdb; print(duckdb.sql(\"\"\"{sql}\"\"\"))'"""
-
-
 def _say(what: str, value: str) -> None:
     print(f"  {what:<12}{value}", flush=True)
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """The path as one would type it here."""
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(lambda: demo(PlainTable())))

@@ -28,7 +28,8 @@ class Jars:
     Attributes:
         name: of the folder; change it when the modules change.
         alone: modules as ``organisation:name:version``, without what they depend on.
-        with_all_they_need: modules that bring their dependencies with them.
+        with_all_they_need: modules that bring their dependencies with them; and with ``:classifier`` behind the version
+            that jar of the module too.
         unpacked: archives as ``organisation:name:version:classifier``, of which the folder gets the content.
         megabytes: what is downloaded, for the person who waits.
     """
@@ -113,16 +114,20 @@ def _modules(jars: Jars) -> str:
     )
 
 
-def _dependency(module: str, configuration: str, artifact: str = "") -> str:
-    organisation, name, revision = module.split(":")
-    attributes = f'org="{organisation}" name="{name}" rev="{revision}" conf="{configuration}"'
-    return f"<dependency {attributes}>{artifact}</dependency>"
+def _dependency(module: str, configuration: str) -> str:
+    classifiers = module.split(":")[3:]
+    return _element(module, configuration, "jar", ["", *classifiers] if classifiers else [])
 
 
 def _archive(module: str) -> str:
-    of, _, classifier = module.rpartition(":")
-    artifact = f'<artifact name="{of.split(":")[1]}" type="tar.gz" ext="tar.gz" m:classifier="{classifier}"/>'
-    return _dependency(of, "run-&gt;master", artifact)
+    return _element(module, "run-&gt;master", "tar.gz", module.split(":")[3:])
+
+
+def _element(module: str, configuration: str, kind: str, classifiers: Sequence[str]) -> str:
+    organisation, name, revision = module.split(":")[:3]
+    artifacts = (f'<artifact name="{name}" type="{kind}" ext="{kind}" m:classifier="{each}"/>' for each in classifiers)
+    attributes = f'org="{organisation}" name="{name}" rev="{revision}" conf="{configuration}"'
+    return f"<dependency {attributes}>{''.join(artifacts)}</dependency>"
 
 
 def _ivy_jar() -> Path:

@@ -17,6 +17,7 @@ from dev.azurite import LocalAzurite
 from dev.broker import Broker
 from dev.browser import Browser
 from dev.gcs_server import LocalGcsServer
+from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.kafka import LocalKafka
 from dev.kafka_jars import KAFKA_VERSION
 from dev.machine import ServiceError, make_once
@@ -139,6 +140,14 @@ def azurite(pytestconfig: pytest.Config) -> Iterator[LocalAzurite]:
 def schema_registry(pytestconfig: pytest.Config) -> Iterator[LocalSchemaRegistry]:
     """A schema registry of our own."""
     with _service(LocalSchemaRegistry, pytestconfig) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def iceberg_catalog(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Iterator[LocalIcebergCatalog]:
+    """An Iceberg REST catalog of our own, for tables in buckets of ``s3_server`` and in folders."""
+    s3_server.client().create_bucket(Bucket="warehouse")
+    with _service(partial(LocalIcebergCatalog, "s3://warehouse", s3_server), pytestconfig) as server:
         yield server
 
 

@@ -26,6 +26,9 @@ SLOW: Mapping[str, Sequence[str]] = {
     "downloads 159 MB and starts them in half a minute; a small registry is for every day": (
         "tests/e2e/test_schema_registry.py::test_a_real_registry",
     ),
+    "downloads a Spark of its own, and starts it three times; the other engines are for every day": (
+        "tests/integration/test_iceberg_engines.py::test_spark",
+    ),
     "kills members for minutes": ("tests/faults/test_crash_loop.py",),
     "half a minute each; windows are killed every day": (
         "tests/faults/test_framework_lane.py::test_every_row_is_there_once_after_deaths_at_each_step[expanded]",

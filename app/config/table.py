@@ -46,7 +46,7 @@ class TableVariables(StoreVariables):
     catalog_client_id: str | None = env("CATALOG_CLIENT_ID", None, only_with="CATALOG_TYPE=iceberg")
     catalog_client_secret: SecretStr | None = env("CATALOG_CLIENT_SECRET", None, only_with="CATALOG_CLIENT_ID")
     catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", None, only_with="CATALOG_TYPE=iceberg")
-    snapshot_days: PositiveFloat = env("SNAPSHOT_DAYS", 1.0)
+    snapshot_days: PositiveFloat = env("SNAPSHOT_DAYS", 1)
     auto_discover: bool = env("AUTO_DISCOVER", True)
     catalog_namespace: Annotated[str, parsed(parse.name)] = env("CATALOG_NAMESPACE", "default")
 

@@ -3,16 +3,12 @@
 import uuid
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import S3FileSystem
-from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
-from pyiceberg.table.name_mapping import create_mapping_from_schema
-from pyiceberg.transforms import IdentityTransform
 
 from dev import iceberg_spark
 from dev.iceberg_catalog import LocalIcebergCatalog
@@ -47,14 +43,17 @@ FULL = {
     "temperature": -1.5,
     "price": Decimal("-1234567890.12"),
     "seen": datetime(2025, 3, 30, 1, 2, 3, 456789, UTC),
-    "local": datetime(2025, 3, 30, 1, 2, 3, 456789),  # noqa: DTZ001 - it has no zone
+    "local": datetime(2025, 3, 30, 1, 2, 3, 456789),
     "born": date(1969, 12, 31),
     "raw": b"\x00\xff",
     "levels": [1, None, -(2**62)],
     "site": {"floor": None, "room": "Saal Ü"},
 }
 EMPTY = dict.fromkeys(FULL)
-FIRST: Rows = [{"n": 1, "place": "Zürich / Süd", "day": "01", **FULL}, {"n": 2, "place": "Zürich / Süd", "day": "01", **EMPTY}]
+FIRST: Rows = [
+    {"n": 1, "place": "Zürich / Süd", "day": "01", **FULL},
+    {"n": 2, "place": "Zürich / Süd", "day": "01", **EMPTY},
+]
 SECOND: Rows = [{"n": 3, "place": None, "day": "02", **FULL}]
 EVERY_DAY = (read_with_duckdb, read_with_pyiceberg, read_with_polars)
 
@@ -65,7 +64,7 @@ def table(iceberg_catalog: LocalIcebergCatalog, s3_server: LocalMinio, bucket: s
     client = pyiceberg_catalog(iceberg_catalog)
     namespace = f"n{uuid.uuid4().hex[:8]}"
     client.create_namespace(namespace)
-    table = client.create_table((namespace, TABLE), COLUMNS, location=f"s3://{bucket}/data/{TABLE}")
+    table: Table = client.create_table((namespace, TABLE), COLUMNS, location=f"s3://{bucket}/data/{TABLE}")
     with table.transaction() as change:
         with change.update_spec() as spec:
             spec.add_identity("place")
@@ -92,12 +91,20 @@ def test_all_rows_and_those_of_the_first_snapshot(
     check(iceberg_catalog, table, read)
 
 
-def test_spark_before_and_after_it_has_compacted_the_table(iceberg_catalog: LocalIcebergCatalog, table: Table) -> None:
+def test_spark_reads_and_compacts_it_and_the_others_read_it_afterwards(
+    iceberg_catalog: LocalIcebergCatalog, table: Table
+) -> None:
     check(iceberg_catalog, table, read_with_spark)
+
+    namespace, _ = table.name()
+    compacted = iceberg_spark.compact(iceberg_catalog, namespace, TABLE)
+
+    assert compacted["rewritten_data_files_count"] == 2
+    for read in EVERY_DAY:
+        check(iceberg_catalog, table, read)
 
 
 def check(catalog: LocalIcebergCatalog, table: Table, read: Reader) -> None:
     namespace, _ = table.name()
-    first, second = table.snapshots()
     assert read(catalog, namespace, TABLE) == FIRST + SECOND
-    assert read(catalog, namespace, TABLE, first.snapshot_id) == FIRST
+    assert read(catalog, namespace, TABLE, table.snapshots()[0].snapshot_id) == FIRST

@@ -1,7 +1,7 @@
 """The rows of a table of an Iceberg catalog, as each engine reads them through the catalog.
 
-All take the catalog, the namespace, the table, and for time travel the id of a snapshot. They return the rows sorted, as
-dictionaries with values of Python.
+All take the catalog, the namespace, the table, and for time travel the id of a snapshot. They return the rows sorted,
+as dictionaries with values of Python.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,12 @@ def read_with_pyiceberg(catalog: LocalIcebergCatalog, namespace: str, table: str
 
 
 def read_with_polars(catalog: LocalIcebergCatalog, namespace: str, table: str, snapshot: int | None = None) -> Rows:
-    scanned = pl.scan_iceberg(_table(catalog, namespace, table), snapshot_id=snapshot, reader_override="native")
+    scanned = pl.scan_iceberg(
+        _table(catalog, namespace, table),
+        snapshot_id=snapshot,
+        storage_options=catalog.storage,
+        reader_override="native",  # by default it lets PyIceberg read what it cannot
+    )
     return sorted_rows(scanned.collect().to_arrow())
 
 
@@ -55,4 +60,5 @@ def _plain(value: Any) -> Any:
 
 
 def _table(catalog: LocalIcebergCatalog, namespace: str, table: str) -> Table:
-    return pyiceberg_catalog(catalog).load_table((namespace, table))
+    loaded: Table = pyiceberg_catalog(catalog).load_table((namespace, table))
+    return loaded

@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 NAME: Final = "default"  # of the catalog in pyiceberg's own variables: PYICEBERG_CATALOG__DEFAULT__…
 
-_DEADLINE_SECONDS = 120.0  # pyiceberg has no time-outs
+_DEADLINE_SECONDS = 60.0  # pyiceberg has no time-outs
 _MOST_CONFLICTS = 50  # in one try; then the pipeline shows that it waits
 _LONGEST_PAUSE = 2.0  # after a conflict, in seconds
 _COMMITS_BETWEEN_EXPIRIES = 50

@@ -250,3 +250,35 @@ class TestCatalog:
         catalog = load(Quix__Lakehouse__Catalog__AuthToken="t", CATALOG_URL="https://c").catalog
         assert catalog is not None
         assert catalog.token is None
+
+
+class TestIceberg:
+    def test_the_catalog_is_that_of_the_settings_and_not_the_platforms(self) -> None:
+        settings = load(
+            CATALOG_TYPE="iceberg",
+            CATALOG_URL="https://c/",
+            CATALOG_CLIENT_ID="me",
+            CATALOG_CLIENT_SECRET="hush",
+            CATALOG_WAREHOUSE="w",
+            Quix__Lakehouse__Catalog__Url="https://platform",
+        )
+        assert settings.catalog is None
+        assert settings.iceberg is not None
+        assert settings.iceberg.properties == {"uri": "https://c", "credential": "me:hush", "warehouse": "w"}
+        assert "hush" not in repr(settings.iceberg)
+
+    @pytest.mark.parametrize(
+        ("variables", "named"),
+        [
+            ({}, "CATALOG_URL"),
+            ({"CATALOG_URL": "https://c", "AUTO_DISCOVER": "false"}, "AUTO_DISCOVER"),
+            ({"CATALOG_URL": "https://c", "HIVE_COLUMNS": "a,~b"}, "HIVE_COLUMNS"),
+            ({"CATALOG_URL": "https://c", "HIVE_COLUMNS": "a.b"}, "HIVE_COLUMNS"),
+            ({"CATALOG_URL": "https://c", "CATALOG_CLIENT_SECRET": "s"}, "CATALOG_CLIENT_SECRET"),
+        ],
+    )
+    def test_what_does_not_fit_is_named(self, variables: dict[str, str], named: str) -> None:
+        assert named in "".join(problems(CATALOG_TYPE="iceberg", **variables))
+
+    def test_the_librarys_own_variables_can_name_the_catalog(self) -> None:
+        assert load(CATALOG_TYPE="Iceberg", PYICEBERG_CATALOG__DEFAULT__TYPE="glue").iceberg is not None

@@ -290,3 +290,20 @@ def test_a_widening_by_another_member_is_logged_here_too(store: MoodyStore, capl
     second.extend(OTHER)
 
     assert len(caplog.messages) == 1
+
+
+# --- of an Iceberg table --------------------------------------------------------------------------------------------
+
+
+def test_the_columns_of_an_iceberg_table_come_first_and_none_becomes_double(store: MoodyStore) -> None:
+    first = SchemaStore(store, ROOT, {}, iceberg=BIGINT)
+    first.open()
+    second = SchemaStore(store, ROOT, {}, iceberg=EMPTY)
+    second.open()
+    assert first.extend(OTHER).columns == {**BIGINT.columns, **OTHER.columns}
+    assert second.extend(DOUBLE).columns == BIGINT.columns
+
+
+def test_a_fixed_double_is_refused_for_a_bigint_column_of_iceberg(store: MoodyStore) -> None:
+    with pytest.raises(ConfigError, match="'a' is bigint in the table and double in COLUMN_TYPES"):
+        SchemaStore(store, ROOT, {"a": pa.float64()}, iceberg=BIGINT).open()

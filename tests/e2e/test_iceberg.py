@@ -1,0 +1,112 @@
+"""An Iceberg table of a real catalog gets each row once, also where members are killed at work and others join."""
+
+import uuid
+from collections import Counter
+
+import pytest
+from pyiceberg.table import Table
+
+from app.storage.s3.store import S3Store
+from dev.iceberg_catalog import LocalIcebergCatalog
+from dev.minio import LocalMinio
+from tests.e2e.conftest import NewScenario
+from tests.e2e.homes import Home
+from tests.e2e.records import records, value
+from tests.e2e.scenario import Scenario, s3_store
+from tests.faults.tcp_detour import TcpDetour
+from tests.support.iceberg_readers import pyiceberg_catalog, read_with_duckdb, read_with_pyiceberg
+
+A_SECOND = 2_000
+
+
+class Site:
+    """A table in a bucket, and the catalog that has it."""
+
+    def __init__(self, catalog: LocalIcebergCatalog, minio: LocalMinio, bucket: str) -> None:
+        self.catalog = catalog
+        self.namespace = f"lake_{uuid.uuid4().hex[:8]}"
+        self.home = Home(s3_store(minio, bucket), S3Store(minio.target(bucket), max_workers=1))
+        self.settings = self.home.settings | {
+            "CATALOG_TYPE": "iceberg",
+            "CATALOG_URL": catalog.url,
+            "CATALOG_NAMESPACE": self.namespace,
+            "HIVE_COLUMNS": "location,year,month,day",
+            "METADATA_COLUMNS": "__partition,__offset",
+            "BATCH_SIZE": "500",
+        }
+
+    def table(self, scenario: Scenario) -> Table:
+        found: Table = pyiceberg_catalog(self.catalog).load_table((self.namespace, scenario.topic))
+        return found
+
+    def assert_whole(self, scenario: Scenario, count: int) -> None:
+        """Each record is a row, once; and the table and the store have the same files."""
+        table = self.table(scenario)
+        found = Counter(table.scan(selected_fields=("n",)).to_arrow()["n"].to_pylist())
+        assert [n for n, times in found.items() if times > 1] == []
+        assert sorted(found) == list(range(count))
+        listed = {path.partition("/data/")[2] for path in table.inspect.files()["file_path"].to_pylist()}
+        stored = {found.key.partition("data/")[2] for found in self.home.objects("") if found.key.endswith(".parquet")}
+        assert listed == stored
+
+
+@pytest.fixture
+def site(iceberg_catalog: LocalIcebergCatalog, s3_server: LocalMinio, bucket: str) -> Site:
+    return Site(iceberg_catalog, s3_server, bucket)
+
+
+def test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_join(
+    new_scenario: NewScenario, site: Site
+) -> None:
+    scenario = new_scenario(partitions=2)
+    table = f"data/{scenario.topic}"
+
+    def is_at_work() -> bool:
+        return any(log["state"] == "pending" for log in site.home.logs(table))
+
+    with scenario.load(A_SECOND) as produced:
+        killed = scenario.connector(site.settings)
+        killed.wait_for_log("batch 3 ")
+        killed.wait_until(is_at_work, "a batch on its way into the store")
+        killed.kill()
+        members = [scenario.connector(site.settings) for _ in range(2)]
+        for member in members:
+            member.wait_for_log(r"assigned: \S+$")
+    scenario.wait_until_committed(produced[0], by=members[0])
+    assert [member.stop() for member in members] == [0, 0]
+    site.assert_whole(scenario, produced[0])
+    for member in (killed, *members):
+        assert "Traceback" not in member.log
+
+
+def test_a_catalog_that_is_away_is_waited_for(new_scenario: NewScenario, site: Site) -> None:
+    scenario = new_scenario()
+    with TcpDetour() as detour:
+        detour.target = int(site.catalog.url.rpartition(":")[2])
+        connector = scenario.connector(site.settings | {"CATALOG_URL": f"http://127.0.0.1:{detour.port}"})
+        scenario.produce(records(100, first=0))
+        scenario.wait_until_committed(100, by=connector)
+        detour.cut()
+        scenario.produce(records(100, first=100))
+        connector.wait_for_log("committing files to the Iceberg table .* Trying again until it works")
+        detour.mend()
+        scenario.wait_until_committed(200, by=connector)
+        assert connector.stop() == 0
+    site.assert_whole(scenario, 200)
+
+
+@pytest.mark.java
+def test_engines_read_every_value_and_partition(new_scenario: NewScenario, site: Site) -> None:
+    scenario = new_scenario()
+    scenario.produce(records(1_000, first=0))
+    connector = scenario.connector(site.settings)
+    scenario.wait_until_committed(1_000, by=connector)
+    assert connector.stop() == 0
+    rows = read_with_pyiceberg(site.catalog, site.namespace, scenario.topic)
+    assert rows == read_with_duckdb(site.catalog, site.namespace, scenario.topic)
+    by_number = {row["n"]: row for row in rows}
+    for n in range(1_000):
+        wanted = value(n)
+        assert {name: by_number[n][name] for name in wanted} == wanted
+        assert (by_number[n]["year"], by_number[n]["month"]) == ("2024", "01")
+    site.assert_whole(scenario, 1_000)
