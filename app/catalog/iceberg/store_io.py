@@ -33,15 +33,20 @@ class StoreIO(FileIO):
         self._store.delete(self._key(location if isinstance(location, str) else location.location))
 
     def _key(self, location: str) -> str:
-        own, _, path = location.partition("://")
-        key = path.removeprefix(self._address.partition("://")[2] + "/")
-        if not own or key == path:
+        path = _path(location)
+        key = path.removeprefix(f"{_path(self._address)}/")
+        if key == path:
             raise FatalError(
                 f"opening {location}",
                 f"it is not in {self._address}",
                 "Keep the table's metadata in the store of its data files",
             )
         return key
+
+
+def _path(location: str) -> str:
+    """A location without its scheme, of which there are several for a store: ``file:///a`` and ``file:/a``."""
+    return location.partition(":")[2].lstrip("/")
 
 
 class StoreFile(InputFile, OutputFile):

@@ -18,6 +18,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType
 
 from app.catalog.iceberg import table as iceberg
+from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.errors import ConfigError, FatalError, RetryableError
 from tests.unit.catalog.iceberg_bench import P0, P1, ROOT, WANTED, IcebergBench, marks
 
@@ -293,3 +294,31 @@ def test_the_library_never_commits_again_by_itself(bench: IcebergBench) -> None:
     member = bench.member()
     member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
     assert "commit.retry.num-retries" not in bench.table.properties
+
+
+# --- metadata in the store --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("location", ["s3://lake/t/m.avro", "s3a://lake/t/m.avro"])
+def test_metadata_is_an_object_of_the_store_whatever_the_scheme(bench: IcebergBench, location: str) -> None:
+    files = StoreIO({STORE: bench.store, ADDRESS: "s3://lake"})
+    with files.new_output(location).create() as stream:
+        stream.write(b"content")
+    assert bench.store.read("t/m.avro").body == b"content"  # type: ignore[union-attr]
+    found = files.new_input(location)
+    assert (found.exists(), len(found), found.open().read()) == (True, 7, b"content")
+    files.delete(location)
+    assert not found.exists()
+    with pytest.raises(FileNotFoundError):
+        found.open()
+
+
+def test_a_folder_of_the_machine_is_known_by_both_forms_of_its_address(bench: IcebergBench) -> None:
+    files = StoreIO({STORE: bench.store, ADDRESS: bench.store.uri})
+    bench.store.overwrite("t/m.json", b"{}")
+    assert files.new_input(bench.store.uri.replace("file:///", "file:/") + "/t/m.json").exists()
+
+
+def test_metadata_in_another_store_is_refused(bench: IcebergBench) -> None:
+    with pytest.raises(FatalError, match="s3://other/m.json: it is not in s3://lake"):
+        StoreIO({STORE: bench.store, ADDRESS: "s3://lake"}).new_input("s3://other/m.json")
