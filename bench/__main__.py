@@ -13,7 +13,8 @@ from bench.machine import facts
 from bench.messages import Workload
 from bench.report import Report, as_markdown, as_picture
 from bench.row_checks import MANY_ROWS, RowCheck, check_rows
-from bench.sinks import CONNECTOR, all_sinks, this_connector
+from bench.sinks import CONNECTOR, all_sinks, avro_sinks, this_connector
+from bench.sinks.base import in_avro
 from bench.stage import Stage
 from bench.stopping import Stop, stop_busy, stop_idle
 from dev.machine import ServiceError, announce
@@ -24,6 +25,8 @@ BATCH_SIZE = 1_000
 # The default of quixstreams, which the dependency's sink is run with. Our own of 30 s is longer than a run.
 COMMIT_INTERVAL = 5.0
 EVERYONE = tuple(all_sinks(BATCH_SIZE, COMMIT_INTERVAL))
+FORMATS = ("json", "avro")
+JSON_ALONE = "this benchmark runs it with JSON alone"
 LONGER = (CONNECTOR, "iceberg-1", "iceberg-2")
 # Java's start counts for less the longer a topic is, so those that write at full speed soon are compared thrice.
 LAPS = ((2_000_000, EVERYONE), (3_000_000, LONGER), (5_000_000, LONGER))
@@ -45,6 +48,9 @@ def _options() -> argparse.Namespace:
         "--sinks", nargs="+", choices=EVERYONE, default=EVERYONE, metavar="SINK", help=f"of {', '.join(EVERYONE)}"
     )
     parser.add_argument(
+        "--formats", nargs="+", choices=FORMATS, default=FORMATS[:1], help="of the messages: json, avro, or both (json)"
+    )
+    parser.add_argument(
         "--batch-size", type=positive, default=BATCH_SIZE, help="BATCH_SIZE of the connector (%(default)s)"
     )
     parser.add_argument(
@@ -59,6 +65,7 @@ def _run(options: argparse.Namespace) -> int:
     report = _measure(options)
     print(as_markdown(report))
     usual = not options.messages and not options.folders and options.partitions == PARTITIONS
+    usual = usual and set(options.formats) == {"json"}
     complete = usual and not options.rates_alone and set(options.sinks) == set(EVERYONE)
     folder = options.output or (RESULTS if complete and options.rounds >= ROUNDS else None)
     if folder:
@@ -70,11 +77,10 @@ def _run(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace) -> Report:
     machine = facts()
-    everyone = all_sinks(options.batch_size, options.commit_interval)
-    titles = {name: sink.title for name, sink in everyone.items()}
-    field = Field({name: sink for name, sink in everyone.items() if name in options.sinks})
+    field = _field(options)
+    titles = {name: sink.title for name, sink in field.sinks.items()}
     field.prepare()  # before anything is timed
-    with services() as stage:
+    with services(registry="avro" in options.formats) as stage:
         laps = [lap for lap in _laps(field, stage, options) if lap.runs]
         if not laps:
             raise ServiceError("none of the sinks could be run")
@@ -86,17 +92,35 @@ def _measure(options: argparse.Namespace) -> Report:
         rounds=options.rounds,
         laps=laps,
         sinks=field.sinks,
-        not_run={titles[name]: reason for name, reason in field.not_run.items()},
+        not_run={titles.get(name, name): reason for name, reason in field.not_run.items()},
         stops=stops,
         row_checks=checks,
     )
 
 
+def _field(options: argparse.Namespace) -> Field:
+    """The chosen sinks in the chosen formats, each beside itself in the other one."""
+    field = Field({})
+    readers = avro_sinks(options.batch_size, options.commit_interval)
+    for name, sink in all_sinks(options.batch_size, options.commit_interval).items():
+        if name not in options.sinks:
+            continue
+        if "json" in options.formats:
+            field.sinks[name] = sink
+        if "avro" in options.formats and in_avro(name) in readers:
+            field.sinks[in_avro(name)] = readers[in_avro(name)]
+        elif "avro" in options.formats:
+            announce(f"{sink.title}, Avro, is out: {JSON_ALONE}")
+            field.not_run[f"{sink.title}, Avro"] = JSON_ALONE
+    return field
+
+
 def _laps(field: Field, stage: Stage, options: argparse.Namespace) -> Iterator[Lap]:
     laps: Sequence[tuple[int, Sequence[str]]] = [(options.messages, EVERYONE)] if options.messages else LAPS
     for messages, names in laps:
-        if set(names) & set(field.sinks):  # else a topic would be filled for nobody
-            yield field.run(stage, _workload(messages, options), names, options.rounds)
+        in_formats = [each for name in names for each in (name, in_avro(name))]
+        if set(in_formats) & set(field.sinks):  # else a topic would be filled for nobody
+            yield field.run(stage, _workload(messages, options), in_formats, options.rounds)
 
 
 def _workload(messages: int, options: argparse.Namespace) -> Workload:

@@ -4,7 +4,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -16,6 +16,7 @@ from dev.kafka import LocalKafka
 from dev.machine import ServiceError
 from dev.minio import LocalMinio
 from dev.parsed_classes import make_archive
+from dev.schema_registry import LocalSchemaRegistry
 
 RESULTS = Path(__file__).with_name("results")
 
@@ -34,8 +35,8 @@ def interruptible(run: Callable[[], int]) -> int:
 
 
 @contextmanager
-def services() -> Iterator[Stage]:
-    """A Kafka and a MinIO for the block, and for connectors what their image has.
+def services(registry: bool = False) -> Iterator[Stage]:
+    """A Kafka, a MinIO and perhaps a schema registry for the block, and for connectors what their image has.
 
     Raises:
         ServiceError: they cannot be had, or this is not Linux.
@@ -43,11 +44,12 @@ def services() -> Iterator[Stage]:
     if not Path("/proc/self/stat").exists():
         raise ServiceError("memory and processor time are read from /proc, which Linux alone has")
     find_java()
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder, ExitStack() as running:
         classes = Path(folder) / "spark.jsa"
         make_archive(classes)
-        with LocalKafka() as kafka, LocalMinio() as minio:
-            yield Stage(kafka, minio, classes)
+        kafka, minio = running.enter_context(LocalKafka()), running.enter_context(LocalMinio())
+        schemas = running.enter_context(LocalSchemaRegistry()) if registry else None
+        yield Stage(kafka, minio, classes, schemas)
 
 
 def positive(text: str) -> int:

@@ -1,7 +1,7 @@
 """All sinks in turn over one topic, as often as there are rounds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from bench.messages import Workload
@@ -17,6 +17,7 @@ class Lap:
     """What was measured over one topic.
 
     Attributes:
+        message_bytes, avro_bytes: a message on average, as JSON and as Avro; None if no sink has read it as Avro.
         runs: of each sink by its name, one per round.
     """
 
@@ -24,6 +25,7 @@ class Lap:
     message_bytes: float
     partitions: int
     runs: Mapping[str, Sequence[Run]]
+    avro_bytes: float | None = None
 
     def middle(self, sink: str, figure: str) -> float | None:
         """The median of an attribute of ``Run``; None without runs, or when one of them has no such figure."""
@@ -68,19 +70,22 @@ class Field:
         Raises:
             ServiceError, WrongRowsError: ours failed.
         """
-        topic = stage.topic(workload)
+        in_avro = replace(workload, avro=True)
+        taking_part = [self.sinks[name] for name in names if name in self.sinks]
+        topics = {avro: stage.topic(in_avro if avro else workload) for avro in {sink.avro for sink in taking_part}}
         runs: dict[str, list[Run]] = {}
         for number in range(1, rounds + 1):
-            for sink in [self.sinks[name] for name in names if name in self.sinks]:
+            for sink in [sink for sink in taking_part if sink.name in self.sinks]:
                 try:
-                    run = measure(sink, stage, topic)
+                    run = measure(sink, stage, topics[sink.avro])
                 except (ServiceError, WrongRowsError) as error:
                     self._drop(sink, error)
                     continue
                 runs.setdefault(sink.name, []).append(run)
                 _tell(f"round {number} of {rounds}, {workload.messages:,} messages, {sink.title}", run)
         kept = {name: found for name, found in runs.items() if name in self.sinks}
-        return Lap(workload.messages, workload.message_bytes(), workload.partitions, kept)
+        avro_bytes = in_avro.message_bytes() if True in topics else None
+        return Lap(workload.messages, workload.message_bytes(), workload.partitions, kept, avro_bytes)
 
     def _drop(self, sink: Sink, error: Exception) -> None:
         if sink.is_ours:

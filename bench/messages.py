@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import duckdb
 
+from bench.avro import as_avro
 from bench.totals import Totals, totals_of
 from dev.broker import Record
 
@@ -50,6 +51,7 @@ class Workload:
         over_midnight: whether half of the readings are of the next day.
         notes: further text columns, of 48 bytes each in the message.
         plain: with the name of the device and a status; without, a message has about 105 bytes instead of 185.
+        avro: as Avro instead of JSON.
     """
 
     messages: int
@@ -58,11 +60,12 @@ class Workload:
     over_midnight: bool = True
     notes: int = 0
     plain: bool = True
+    avro: bool = False
 
     @property
     def name(self) -> str:
         shape = (self.messages, self.partitions, self.locations, 2 - (not self.over_midnight), self.notes, self.plain)
-        return "readings-" + "-".join(str(int(part)) for part in shape)
+        return "readings-" + "-".join(str(int(part)) for part in shape) + ("-avro" if self.avro else "")
 
     def message_bytes(self) -> float:
         """The size of a message's value on average, from the first thousand."""
@@ -70,8 +73,13 @@ class Workload:
         return sum(sizes) / len(sizes)
 
 
-def records(workload: Workload, last: int | None = None) -> Iterator[Record]:
-    """Yield the readings as records, all or those before ``last``, in the order of time."""
+def records(workload: Workload, last: int | None = None, schema_id: int = 0) -> Iterator[Record]:
+    """Yield the readings as records, all or those before ``last``, in the order of time; ``schema_id`` is for Avro."""
+    found = _in_json(workload, last)
+    return as_avro(found, schema_id) if workload.avro else found
+
+
+def _in_json(workload: Workload, last: int | None) -> Iterator[Record]:
     end = workload.messages if last is None else min(last, workload.messages)
     with duckdb.connect() as database:
         for first in range(0, end, CHUNK):

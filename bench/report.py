@@ -106,12 +106,13 @@ def _head(report: Report) -> Iterator[str]:
     lap = report.laps[0]
     yield "# Benchmark"
     yield ""
+    in_avro = f", of {lap.avro_bytes:.0f} as Avro," if lap.avro_bytes else ""
     yield from paragraph(
-        f"{report.date}. JSON messages of {lap.message_bytes:.0f} bytes on average in {lap.partitions} partitions, "
-        f"`HIVE_COLUMNS={HIVE_COLUMNS}`; Kafka, MinIO and the sink on one machine, the sinks in turn on the same "
-        f"topic, each with its own consumer group; rounds: {report.rounds}. After each run all rows were read back "
-        "and compared, by key and sum, with what was produced. Medians, with the lowest and the highest. Only ratios "
-        "mean something elsewhere."
+        f"{report.date}. Messages of {lap.message_bytes:.0f} bytes on average as JSON{in_avro} in "
+        f"{lap.partitions} partitions, `HIVE_COLUMNS={HIVE_COLUMNS}`; Kafka, MinIO and the sink on one machine, the "
+        f"sinks in turn on the same topic, each with its own consumer group; rounds: {report.rounds}. After each run "
+        "all rows were read back and compared, by key and sum, with what was produced. Medians, with the lowest and "
+        "the highest. Only ratios mean something elsewhere."
     )
     yield ""
     yield from paragraph(

@@ -1,15 +1,18 @@
 """Where runs take place: a Kafka with filled topics, a MinIO, and a fresh place in both for each run."""
 
+import json
 import tempfile
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import requests
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from bench.avro import schema_of
 from bench.messages import Workload, expected_totals, records
 from bench.totals import Totals
 from dev.broker import QUIET
@@ -17,6 +20,7 @@ from dev.connector import REPO
 from dev.kafka import LocalKafka
 from dev.machine import ServiceError, announce
 from dev.minio import LocalMinio
+from dev.schema_registry import LocalSchemaRegistry
 
 LOGS = REPO / ".cache" / "bench"
 ASK_SECONDS = 30.0
@@ -63,22 +67,47 @@ class Stage:
     Args:
         kafka, minio: running.
         classes: the archive that connectors start Java with.
+        registry: running, if there are to be topics in Avro.
     """
 
-    def __init__(self, kafka: LocalKafka, minio: LocalMinio, classes: Path) -> None:
+    def __init__(
+        self, kafka: LocalKafka, minio: LocalMinio, classes: Path, registry: LocalSchemaRegistry | None = None
+    ) -> None:
+        self._registry = registry
         self.kafka = kafka
         self.minio = minio
         self.classes = classes
         self._topics: dict[Workload, Topic] = {}
 
+    @property
+    def registry_url(self) -> str:
+        """Where clients of Confluent's registry find the schemas.
+
+        Raises:
+            ServiceError: there is no registry.
+        """
+        if self._registry is None:
+            raise ServiceError("a topic in Avro needs a schema registry, and none was started")
+        return self._registry.url
+
     def topic(self, workload: Workload) -> Topic:
         """The topic with these readings, which are produced when they are asked for first."""
         if workload not in self._topics:
-            announce(f"Producing {workload.messages:,} messages to {workload.partitions} partitions")
+            form = "Avro" if workload.avro else "JSON"
+            announce(f"Producing {workload.messages:,} messages in {form} to {workload.partitions} partitions")
+            schema_id = self._register(workload) if workload.avro else 0
             self.kafka.create_topic(workload.name, workload.partitions)
-            self.kafka.produce(workload.name, records(workload))
+            self.kafka.produce(workload.name, records(workload, schema_id=schema_id))
             self._topics[workload] = Topic(workload.name, workload, expected_totals(workload))
         return self._topics[workload]
+
+    def _register(self, workload: Workload) -> int:
+        """Tell the registry the schema of the topic's values; returns its id."""
+        ((_, message, _, _),) = records(replace(workload, avro=False), last=1)
+        address = f"{self.registry_url}/subjects/{workload.name}-value/versions"
+        answer = requests.post(address, json={"schema": json.dumps(schema_of(message or b""))}, timeout=ASK_SECONDS)
+        answer.raise_for_status()
+        return int(answer.json()["id"])
 
     @contextmanager
     def place(self, what: str, topic: Topic) -> Iterator[Place]:

@@ -21,7 +21,7 @@ class LocalSchemaRegistry(NativeServer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._port = free_ports(1)[0]
+        self._port, self._management_port = free_ports(2)
         self.url = f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
 
     def _command(self) -> Sequence[str]:
@@ -35,7 +35,11 @@ class LocalSchemaRegistry(NativeServer):
         return [find_java(), "-Xmx512m", "-jar", str(folder / "quarkus-run.jar")]
 
     def _environment(self) -> Mapping[str, str]:
-        return {"QUARKUS_HTTP_HOST": "127.0.0.1", "QUARKUS_HTTP_PORT": str(self._port)}
+        return {
+            "QUARKUS_HTTP_HOST": "127.0.0.1",
+            "QUARKUS_HTTP_PORT": str(self._port),
+            "QUARKUS_MANAGEMENT_PORT": str(self._management_port),
+        }
 
     def _is_ready(self) -> bool:
         try:

@@ -1,6 +1,6 @@
 """The sinks that are measured, in the order in which they take turns."""
 
-from bench.sinks.base import Sink
+from bench.sinks.base import Sink, in_avro
 from bench.sinks.connector import ConnectorSink
 from bench.sinks.dependency import DependencySink
 from bench.sinks.iceberg import IcebergSink
@@ -9,10 +9,13 @@ from bench.sinks.streaming import StreamingSink
 CONNECTOR = "connector"
 
 
-def this_connector(batch_size: int, commit_interval: float) -> ConnectorSink:
+def this_connector(batch_size: int, commit_interval: float, avro: bool = False) -> ConnectorSink:
     """This connector, with ``BATCH_SIZE`` and ``COMMIT_INTERVAL``."""
     variables = {"BATCH_SIZE": str(batch_size), "COMMIT_INTERVAL": f"{commit_interval:g}"}
-    return ConnectorSink(CONNECTOR, "this connector", variables)
+    if avro:
+        variables["KAFKA_VALUE_DESERIALIZER"] = "avro"
+    name, title = (in_avro(CONNECTOR), "this connector, Avro") if avro else (CONNECTOR, "this connector")
+    return ConnectorSink(name, title, variables, avro=avro)
 
 
 def all_sinks(batch_size: int, commit_interval: float) -> dict[str, Sink]:
@@ -25,5 +28,15 @@ def all_sinks(batch_size: int, commit_interval: float) -> dict[str, Sink]:
         StreamingSink(500_000),
         IcebergSink(1),
         IcebergSink(2),
+    ]
+    return {sink.name: sink for sink in sinks}
+
+
+def avro_sinks(batch_size: int, commit_interval: float) -> dict[str, Sink]:
+    """Those of them that can read the topic in Avro, by the name that they then have."""
+    sinks: list[Sink] = [
+        this_connector(batch_size, commit_interval, avro=True),
+        IcebergSink(1, avro=True),
+        IcebergSink(2, avro=True),
     ]
     return {sink.name: sink for sink in sinks}

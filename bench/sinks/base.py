@@ -40,6 +40,7 @@ class Sink(Protocol):
         name: in the command's options and the results.
         title: in the tables.
         settings: what it was run with, for the report.
+        avro: whether it reads the topic in Avro, else in JSON.
         is_ours: a failure of ours ends the benchmark, one of a peer is reported in place of its figures.
     """
 
@@ -49,6 +50,8 @@ class Sink(Protocol):
     def title(self) -> str: ...
     @property
     def settings(self) -> str: ...
+    @property
+    def avro(self) -> bool: ...
     @property
     def is_ours(self) -> bool: ...
 
@@ -73,6 +76,11 @@ class Sink(Protocol):
         Raises:
             WrongRowsError: the rows in them are not those of the topic.
         """
+
+
+def in_avro(name: str) -> str:
+    """The name of a sink while it reads Avro."""
+    return f"{name}-avro"
 
 
 def landed_in_bucket(stage: Stage, place: Place) -> list[LandedFile]:

@@ -24,6 +24,7 @@ class ConnectorSink:
 
     Attributes:
         home: where it keeps its table, if not in the benchmark's MinIO.
+        avro: whether the topic is in Avro; ``variables`` are to say so.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ConnectorSink:
     replicas: int = 1
     home: Home | None = None
     is_ours: bool = True
+    avro: bool = False
 
     @property
     def settings(self) -> str:
@@ -47,6 +49,8 @@ class ConnectorSink:
     @contextmanager
     def start(self, stage: Stage, place: Place) -> Iterator[Sequence[Connector]]:
         variables = sink_variables(stage, place, self.variables) | archive_variables(stage.classes)
+        if self.avro:
+            variables["SCHEMA_REGISTRY_URL"] = stage.registry_url
         if self.home:
             self.home.make(place.name)
             variables |= self.home.variables(place.name)

@@ -23,6 +23,7 @@ class DependencySink:
 
     commit_every: int
     is_ours: bool = False
+    avro: bool = False
 
     @property
     def name(self) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urljoin
 
 from bench.lake import check_table, download
 from bench.sinks import iceberg_table
+from bench.sinks.base import in_avro
 from bench.stage import Place, Stage
 from bench.timeline import LandedFile
 from bench.totals import WrongRowsError
@@ -20,6 +22,8 @@ from dev.server import free_ports
 
 CONNECT_VERSION = "4.1.0"
 ICEBERG_VERSION = "1.12.0"
+# Apicurio's converter reads what Confluent's serializers write; Confluent's own is not in Maven's central repository.
+CONVERTER_VERSION = "2.6.13.Final"
 JARS = Jars(
     f"connect-{CONNECT_VERSION}-iceberg-{ICEBERG_VERSION}",
     with_all_they_need=(
@@ -39,7 +43,13 @@ JARS = Jars(
     ),
     megabytes=190,
 )
+AVRO_JARS = Jars(
+    f"apicurio-converter-{CONVERTER_VERSION}",
+    with_all_they_need=(f"io.apicurio:apicurio-registry-utils-converter:{CONVERTER_VERSION}",),
+    megabytes=26,
+)
 HEAP = "2g"  # what Kafka's own script starts Connect with
+AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 COMMIT_MS = 2_000
 POLL_RECORDS = 5_000
 # A task without new records looks at the coordinator's requests only so often: by default the last commit of a topic
@@ -52,27 +62,37 @@ class IcebergSink:
     """One worker with so many tasks."""
 
     tasks: int
+    avro: bool = False
     is_ours: bool = False
 
     @property
     def name(self) -> str:
-        return f"iceberg-{self.tasks}"
+        name = f"iceberg-{self.tasks}"
+        return in_avro(name) if self.avro else name
 
     @property
     def title(self) -> str:
-        return f"Kafka Connect, Iceberg sink, {self.tasks} {'task' if self.tasks == 1 else 'tasks'}"
+        tasks = f"{self.tasks} {'task' if self.tasks == 1 else 'tasks'}"
+        return f"Kafka Connect, Iceberg sink, {tasks}{', Avro' if self.avro else ''}"
 
     @property
     def settings(self) -> str:
         return (
             f"`tasks.max={self.tasks}`, `iceberg.control.commit.interval-ms={COMMIT_MS}`, "
             f"`offset.flush.interval.ms={FLUSH_MS}`, `max.poll.records={POLL_RECORDS}`, "
-            f"a heap of {HEAP}, partitions by day and location"
+            f"a heap of {HEAP}, partitions by day and location" + (f", `{AVRO_CONVERTER}`" if self.avro else "")
         )
 
+    @property
+    def _jars(self) -> Sequence[Jars]:
+        """What both have is taken from Connect's own, which come first."""
+        return (JARS, AVRO_JARS) if self.avro else (JARS,)
+
     def prepare(self) -> Mapping[str, str]:
-        maven_jars(JARS)
-        return {"Kafka Connect": f"{CONNECT_VERSION}, Iceberg {ICEBERG_VERSION}"}
+        for jars in self._jars:
+            maven_jars(jars)
+        converter = {"Avro converter of Kafka Connect": f"Apicurio {CONVERTER_VERSION}"} if self.avro else {}
+        return {"Kafka Connect": f"{CONNECT_VERSION}, Iceberg {ICEBERG_VERSION}", **converter}
 
     def set_up(self, stage: Stage, place: Place) -> None:
         iceberg_table.create_table(stage.minio, place.name, _catalog(place))
@@ -84,7 +104,8 @@ class IcebergSink:
     def start(self, stage: Stage, place: Place) -> Iterator[Sequence[Child]]:  # noqa: ARG002 - it is in the files
         command = [
             *(find_java(), "-Xms256m", f"-Xmx{HEAP}", "-XX:+UseG1GC", "-Dlog4j2.level=WARN"),
-            *("-cp", f"{maven_jars(JARS)}/*", "org.apache.kafka.connect.cli.ConnectStandalone"),
+            *("-cp", ":".join(f"{maven_jars(jars)}/*" for jars in self._jars)),
+            "org.apache.kafka.connect.cli.ConnectStandalone",
             *("worker.properties", "connector.properties"),
         ]
         with Child(self.title, command, folder=place.folder, environment=os.environ, log=place.log) as child:
@@ -106,13 +127,26 @@ class IcebergSink:
         return {
             "bootstrap.servers": stage.kafka.bootstrap_servers,
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-            "value.converter.schemas.enable": "false",
+            **self._converter(stage),
             "offset.storage.file.filename": str(place.folder / "offsets"),
             "plugin.discovery": "service_load",  # reading all jars for plugins would take it six seconds
             "listeners": f"http://127.0.0.1:{free_ports(1)[0]}",
             "consumer.max.poll.records": str(POLL_RECORDS),
             "offset.flush.interval.ms": str(FLUSH_MS),
+        }
+
+    def _converter(self, stage: Stage) -> dict[str, str]:
+        if self.avro:
+            return {
+                "value.converter": AVRO_CONVERTER,
+                # It knows Apicurio's own API alone. There the ids that Confluent's has are those of contents.
+                "value.converter.apicurio.registry.url": urljoin(stage.registry_url, "/apis/registry/v2"),
+                "value.converter.apicurio.registry.as-confluent": "true",
+                "value.converter.apicurio.registry.use-id": "contentId",
+            }
+        return {
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "false",
         }
 
     def _connector(self, stage: Stage, place: Place) -> dict[str, str]:

@@ -40,6 +40,7 @@ class StreamingSink:
 
     trigger: int
     is_ours: bool = False
+    avro: bool = False
 
     @property
     def name(self) -> str:
