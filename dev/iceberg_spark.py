@@ -1,6 +1,7 @@
 """Spark on the tables of an Iceberg catalog, in a process of its own: the newest one that Iceberg has a release for."""
 
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -77,7 +78,10 @@ def _answer() -> None:
         tempfile.TemporaryDirectory(prefix="reader-") as folder,
         reading_spark(Path(folder), master="local[2]", **_settings(asked["url"], asked["storage"])) as session,
     ):
-        answer(session.sql(asked["sql"]).toArrow())
+        try:
+            answer(session.sql(asked["sql"]).toArrow())
+        except Exception as error:  # noqa: BLE001 - its message is known as long as the session lasts
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,12 @@ SLOW: Mapping[str, Sequence[str]] = {
     "downloads a Spark of its own, and starts it three times; the other engines are for every day": (
         "tests/integration/test_iceberg_engines.py::test_spark",
     ),
+    "other stores and catalogs, a minute of an outage, and procedures of the Spark above": (
+        "tests/e2e/test_iceberg.py::test_a_catalog_of_another_kind",
+        "tests/e2e/test_iceberg.py::test_a_catalog_that_is_away",
+        "tests/e2e/test_iceberg.py::test_engines_maintain",
+        "tests/e2e/test_iceberg.py::test_removing_orphans",
+    ),
     "kills members for minutes": ("tests/faults/test_crash_loop.py",),
     "half a minute each; windows are killed every day": (
         "tests/faults/test_framework_lane.py::test_every_row_is_there_once_after_deaths_at_each_step[expanded]",

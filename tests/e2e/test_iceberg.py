@@ -1,18 +1,26 @@
 """An Iceberg table of a real catalog gets each row once, also where members are killed at work and others join."""
 
+import os
 import uuid
 from collections import Counter
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
+from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.storage.s3.store import S3Store
+from dev import iceberg_spark
 from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario
 from tests.e2e.homes import Home
 from tests.e2e.records import records, value
 from tests.e2e.scenario import Scenario, s3_store
+from tests.e2e.test_every_store import azure_home, gcs_home, local_home  # noqa: F401 - fixtures
 from tests.faults.tcp_detour import TcpDetour
 from tests.support.iceberg_readers import pyiceberg_catalog, read_with_duckdb, read_with_pyiceberg
 
@@ -110,3 +118,69 @@ def test_engines_read_every_value_and_partition(new_scenario: NewScenario, site:
         assert {name: by_number[n][name] for name in wanted} == wanted
         assert (by_number[n]["year"], by_number[n]["month"]) == ("2024", "01")
     site.assert_whole(scenario, 1_000)
+
+
+@pytest.mark.parametrize("kind", ["gcs", "azure", "local"])
+def test_a_catalog_of_another_kind_has_tables_in_every_store(
+    new_scenario: NewScenario, request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """pyiceberg's own variables name the catalog: a database in a file, for which pyiceberg writes all metadata."""
+    home: Home = request.getfixturevalue(f"{kind}_home")
+    scenario = new_scenario()
+    scenario.produce(records(500))
+    address = f"sqlite:///{tmp_path}/catalog.db"
+    variables = {
+        "CATALOG_TYPE": "iceberg",
+        "PYICEBERG_CATALOG__DEFAULT__TYPE": "sql",
+        "PYICEBERG_CATALOG__DEFAULT__URI": address,
+        "HIVE_COLUMNS": "location,day",
+    }
+    connector = scenario.connector(home.settings | variables)
+    scenario.wait_until_committed(500, by=connector)
+    assert connector.stop() == 0
+    uri = home.settings["STORAGE_URL"]
+    if kind == "azure":
+        uri = f"abfss://{uri.removeprefix('az://')}@{home.settings['AZURE_STORAGE_ACCOUNT']}.dfs.core.windows.net"
+    io: dict[str, Any] = {"py-io-impl": f"{StoreIO.__module__}.StoreIO", STORE: home.store, ADDRESS: uri}
+    table = SqlCatalog("default", uri=address, **io).load_table(("default", scenario.topic))
+    assert table.location() == f"{uri}/data/{scenario.topic}"
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(500))
+
+
+def test_engines_maintain_the_table_while_it_is_written(new_scenario: NewScenario, site: Site) -> None:
+    scenario = new_scenario(partitions=2)
+    name, tomorrow = f"'{site.namespace}.`{scenario.topic}`'", date.today() + timedelta(days=1)
+    with scenario.load(A_SECOND // 4) as produced:
+        connector = scenario.connector(site.settings, TARGET_FILE_MB="0")
+        connector.wait_for_log("batch 5 ")
+        for procedure in (
+            f"rewrite_data_files(table => {name}, options => map('rewrite-all', 'true'))",
+            f"expire_snapshots(table => {name}, older_than => TIMESTAMP '{tomorrow}', retain_last => 1)",
+        ):
+            iceberg_spark.query(site.catalog, f"CALL lake.system.{procedure}")
+    scenario.wait_until_committed(produced[0], by=connector)
+    assert connector.stop() == 0
+    assert read_numbers(site, scenario) == list(range(produced[0]))
+
+
+def test_removing_orphans_keeps_the_journal(new_scenario: NewScenario, site: Site) -> None:
+    scenario = new_scenario()
+    scenario.produce(records(500))
+    connector = scenario.connector(site.settings | scenario.local_store | {"S3_BUCKET": ""})
+    scenario.wait_until_committed(500, by=connector)
+    assert connector.stop() == 0
+    files = {path for path in scenario.lake.folder.rglob("*") if path.is_file()}
+    orphan = scenario.lake.folder / "location=Oslo" / "left-over.parquet"
+    orphan.parent.mkdir()
+    orphan.write_bytes(b"PAR1")
+    for path in (*files, orphan):
+        os.utime(path, (0, 0))  # Spark leaves files of the last three days
+    name = f"'{site.namespace}.`{scenario.topic}`'"
+    iceberg_spark.query(site.catalog, f"CALL lake.system.remove_orphan_files(table => {name})")
+    assert not orphan.exists()
+    assert {path for path in files if not path.exists()} == set()
+
+
+def read_numbers(site: Site, scenario: Scenario) -> list[int]:
+    numbers: list[int] = site.table(scenario).scan(selected_fields=("n",)).to_arrow()["n"].to_pylist()
+    return sorted(numbers)

@@ -320,5 +320,5 @@ def test_a_folder_of_the_machine_is_known_by_both_forms_of_its_address(bench: Ic
 
 
 def test_metadata_in_another_store_is_refused(bench: IcebergBench) -> None:
-    with pytest.raises(FatalError, match="s3://other/m.json: it is not in s3://lake"):
+    with pytest.raises(FatalError, match=r"s3://other/m\.json: it is not in s3://lake"):
         StoreIO({STORE: bench.store, ADDRESS: "s3://lake"}).new_input("s3://other/m.json")
