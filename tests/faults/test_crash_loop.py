@@ -18,12 +18,14 @@ from pathlib import Path
 
 import pytest
 
+from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.kafka import LocalKafka
 from tests.e2e.connector import REPO, ConnectorProcess
-from tests.e2e.lake import Tally
+from tests.e2e.lake import Lake, Tally, mirror
 from tests.e2e.scenario import Scenario, tree_of
 from tests.faults.site import Site
 from tests.faults.tcp_detour import TcpDetour
+from tests.support.iceberg_readers import pyiceberg_catalog
 
 PARTITIONS = 6
 MEMBERS = 3
@@ -42,6 +44,7 @@ class Group:
     settings: dict[str, str]
     detour: TcpDetour
     root: Path
+    catalog: LocalIcebergCatalog | None
     members: list[ConnectorProcess] = field(default_factory=list)
     ended: Counter[int] = field(default_factory=Counter)
 
@@ -79,7 +82,7 @@ class Group:
         return "\n".join(f"--- member {slot}\n{member.log[-3000:]}" for slot, member in enumerate(self.members))
 
 
-@pytest.fixture(params=["plain", "framework"])
+@pytest.fixture(params=["plain", "framework", "iceberg"])
 def group(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
     settings = {
         **site.direct_settings,
@@ -88,11 +91,16 @@ def group(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
         "BATCH_SIZE": "500",
         "LOGLEVEL": "INFO",
     }
+    catalog: LocalIcebergCatalog | None = None
+    if request.param == "iceberg":
+        catalog = request.getfixturevalue("iceberg_catalog")
+        settings |= {"CATALOG_TYPE": "iceberg", "CATALOG_URL": catalog.url, "CATALOG_NAMESPACE": tmp_path.name}
     with TcpDetour() as detour:
         kafka = LocalKafka(detour=detour.port)
         detour.target = kafka.detour_port
         with kafka, closing(Scenario(kafka, tmp_path, PARTITIONS, java=True)) as scenario:
-            yield Group(scenario, settings, detour, tree_of(request.param, tmp_path))
+            lane = "framework" if request.param == "framework" else "plain"
+            yield Group(scenario, settings, detour, tree_of(lane, tmp_path), catalog)
 
 
 def kill_python(group: Group, slot: int, chance: random.Random) -> None:
@@ -153,7 +161,7 @@ def test_every_row_is_there_once_whoever_dies(group: Group, site: Site, tmp_path
     for member in group.members:
         assert member.stop() == 0, member.log[-6000:]
 
-    table = site.copy_of(scenario.topic, tmp_path / "mirror")
+    table = copy_of_table(group, site, tmp_path / "mirror")
     counted = Counter(table.numbers())
     doubled = [n for n, times in counted.items() if times > 1]
     lost = sorted(set(range(total)) - counted.keys())
@@ -165,6 +173,19 @@ def test_every_row_is_there_once_whoever_dies(group: Group, site: Site, tmp_path
     assert site.client.list_objects_v2(Bucket=site.bucket, Prefix=dead_letters)["KeyCount"] == 0
     audited = audit(group)
     assert audited.returncode == 0, audited.stdout
+
+
+def copy_of_table(group: Group, site: Site, folder: Path) -> Lake:
+    """The table in a folder; its catalog has just these files, and an Iceberg table just their rows."""
+    topic = group.scenario.topic
+    if group.catalog is None:
+        return site.copy_of(topic, folder)
+    lake = mirror(site.minio, site.bucket, folder, f"data/{topic}")
+    table = pyiceberg_catalog(group.catalog).load_table((group.settings["CATALOG_NAMESPACE"], topic))
+    listed = table.inspect.files()["file_path"].to_pylist()
+    assert sorted(listed) == [f"s3://{site.bucket}/data/{topic}/{path.relative_to(folder)}" for path in lake.files()]
+    assert sorted(table.scan(selected_fields=("n",)).to_arrow()["n"].to_pylist()) == sorted(lake.numbers())
+    return lake
 
 
 def audit(group: Group) -> subprocess.CompletedProcess[str]:
