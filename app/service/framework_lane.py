@@ -42,7 +42,7 @@ def new_framework_lane(common: Common) -> Lane:
     callbacks = Callbacks(current, tick)
     visible = visible_topics(common, _application(common, callbacks))
     build = partial(_built, common, callbacks, visible)
-    application, topic, built = patiently("Kafka", build, timings, metrics.waits)
+    application, topic, built, is_aligned = patiently("Kafka", build, timings, metrics.waits)
     admin = new_admin(application.config.broker_address)
     check_group(common, application, admin, topic)
     announcer = new_announcer(common, application, visible)
@@ -69,6 +69,7 @@ def new_framework_lane(common: Common) -> Lane:
         on_start=_restoring_signal_handlers(),
         metrics=metrics,
         timings=timings,
+        can_go_back=not is_aligned,
     )
     built.sink(sink)
     begin = partial(_commit_beginnings, group, topics.keys() - internal, claims, settings.max_write_workers)
@@ -112,8 +113,11 @@ def _application(common: Common, callbacks: Callbacks) -> Application:
 
 def _built(
     common: Common, callbacks: Callbacks, visible: Collection[str]
-) -> tuple[Application, Topic, StreamingDataFrame]:
+) -> tuple[Application, Topic, StreamingDataFrame, bool]:
     """Let ``transform()`` build on a new application; brokers learn late of a topic that quixstreams has just created.
+
+    Returns:
+        The application, the input topic, the stream, and whether quixstreams may align topics by time.
 
     Raises:
         ConfigError: a topic or ``transform()`` is wrong.
@@ -121,9 +125,25 @@ def _built(
     """
     application = _application(common, callbacks)
     topic = open_input(common, application, visible, common.stream_timeouts.key_deserializer, common.formats.value)
+    read = _names_of_dataframes(application)
     given = application.dataframe(topic)
     callbacks.notice_records(given)
-    return application, topic, common.customised.build(given, application)
+    built = common.customised.build(given, application)
+    return application, topic, built, len(read) > 1 or len(built.topics) > 1
+
+
+def _names_of_dataframes(application: Application) -> Collection[str]:
+    """The names of the topics of which dataframes are made from now on, for ``transform()`` may return another one."""
+    names: set[str] = set()
+    dataframe = application.dataframe
+
+    def noted(*arguments: Any, **named: Any) -> StreamingDataFrame:
+        made = dataframe(*arguments, **named)
+        names.update(topic.name for topic in made.topics)
+        return made
+
+    vars(application)["dataframe"] = noted
+    return names
 
 
 def _commit_beginnings(group: Group, topics: Collection[str], claims: Claims, workers: int) -> None:

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from app.retry import Stopped
 from dev.broker import QUIET, Broker
 from dev.kafka import LocalKafka
 from tests.fakes.moody_store import MoodyStore
-from tests.faults.connector_thread import Place
+from tests.faults.connector_thread import FAST, Place
 
 two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
 
@@ -284,17 +285,68 @@ def test_a_missing_right_on_a_topic_of_the_framework_is_named(
         there.assert_whole()
 
 
-def test_two_topics_are_joined(place: Place) -> None:
-    """Both are claimed and read; only records of the left one give rows."""
+_PATIENT = replace(FAST, flush_seconds=30.0)  # a flush that takes too long ends a connector that joins topics
+_MAY_BE_AWAY = {"max.poll.interval.ms": 60_000}
+
+
+def _joined(place: Place, each: Callable[[Any], Any] = lambda value: value) -> Callable[..., StreamingDataFrame]:
+    """Joins the place's topic to another one, which has one record for all time; ``each`` is called with every row."""
     others = f"others-{place.topic}"
-    place.kafka.create_topic(others)
+    place.kafka.create_topic(others, place.partitions)
     place.kafka.produce(others, [("key", json.dumps({"room": "kitchen"}), 1_000, 0)])
 
     def transform(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
-        return sdf.join_asof(app.dataframe(app.topic(others, key_deserializer="str")), how="left")
+        return sdf.join_asof(app.dataframe(app.topic(others, key_deserializer="str")), how="left").apply(each)
 
+    return transform
+
+
+def test_a_join_goes_on_after_its_store_was_away_and_the_other_topic_has_no_news(place: Place) -> None:
+    """quixstreams does not remember that it has read that topic to its end, and would wait for its next record."""
+    transform = _joined(place)
+    first = place.connector(transform=transform, timings=_PATIENT, kafka=_MAY_BE_AWAY)
+    first.wait_until_consuming()
+    place.produce(50)
+    place.wait_until_committed(50, by=first)
+    first.stop()
+
+    store = MoodyStore(place.store_folder)
+    store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")
+    place.produce(50)
+    error = place.connector(transform=transform, store=store).wait()
+    assert isinstance(error, RetryableError)
+    assert "no route to host" in str(error)
+
+    third = place.connector(transform=transform, timings=_PATIENT, kafka=_MAY_BE_AWAY)
+    place.wait_until_committed(100, by=third)
+    third.stop()
+    place.assert_whole()
+
+
+@two_partitions
+def test_a_join_loses_nothing_that_was_fetched_while_its_store_was_away(place: Place) -> None:
+    """quixstreams has fetched records of a partition of which it has processed none, and would pass over them."""
+    store = MoodyStore(place.store_folder)
+    store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")
+    never = threading.Event()
+    slow = _joined(place, lambda value: (never.wait(0.01), value)[1])
+    place.produce(200)
+    error = place.connector(transform=slow, store=store).wait()
+    assert isinstance(error, RetryableError)
+    assert "no route to host" in str(error)
+
+    second = place.connector(transform=slow, timings=_PATIENT, kafka=_MAY_BE_AWAY)
+    place.produce(2)
+    place.wait_until_committed(101, 101, by=second)
+    second.stop()
+    place.assert_whole()
+
+
+def test_two_topics_are_joined(place: Place) -> None:
+    """Both are claimed and read; only records of the left one give rows."""
+    transform = _joined(place)
     for life in (1, 2):
-        connector = place.connector(transform=transform)
+        connector = place.connector(transform=transform, timings=_PATIENT, kafka=_MAY_BE_AWAY)
         connector.wait_until_consuming()
         place.produce(50)
         place.wait_until_committed(50 * life, by=connector)

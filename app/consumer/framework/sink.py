@@ -6,7 +6,9 @@ offset never passes the log's end, for quixstreams commits once ``flush()`` has 
 
 Where a flush cannot succeed, quixstreams goes back to its last commit. ``SinkBackpressureError`` has no seconds: a
 pause that outlives a rebalance would never end. While partitions are revoked it must not even begin: that flush, on a
-thread of quixstreams, takes out all that waits and fails with a plain error.
+thread of quixstreams, takes out all that waits and fails with a plain error. Nor where quixstreams aligns topics by
+time, as for a join: it then drops what it has fetched ahead, and seeks only partitions of which it has processed
+messages. Records of the others would be passed over, and a topic without news would hold up those that it is joined to.
 """
 
 import logging
@@ -63,6 +65,8 @@ class RowSink(BaseSink):
         on_start: called once quixstreams runs, after it has set its own handlers of signals.
         metrics: records offsets, pauses and losses.
         timings: deadlines of flushes.
+        can_go_back: whether quixstreams can go back to its last commit; else a flush that cannot succeed ends the
+            process, and the next start does so.
 
     Attributes:
         consumed: how many messages came.
@@ -83,6 +87,7 @@ class RowSink(BaseSink):
         on_start: Callable[[], None] = lambda: None,
         metrics: Metrics | None = None,
         timings: Timings = DEFAULT,
+        can_go_back: bool = True,
     ) -> None:
         super().__init__(on_client_connect_success=on_start)
         self._pipeline = pipeline
@@ -96,6 +101,7 @@ class RowSink(BaseSink):
         self._observer = observer
         self._metrics = metrics or Metrics()
         self._timings = timings
+        self._can_go_back = can_go_back
         self._clock = timings.clock
         self._sizer = RowSizer()
         self._waiting: _AllWaiting = {}
@@ -209,7 +215,7 @@ class RowSink(BaseSink):
 
         Raises:
             SinkBackpressureError: it cannot be done now; quixstreams goes back to its last commit.
-            RetryableError: the same while partitions are revoked or the process stops.
+            RetryableError: the same while partitions are revoked or the process stops, or if it cannot go back.
             ConnectorError: it cannot be done at all.
         """
         if threading.get_ident() != self._thread:
@@ -219,14 +225,25 @@ class RowSink(BaseSink):
             self._flush()
         except _HeldUpError as held_up:
             self._metrics.paused()
-            self.on_paused()
+            self._drop()
             if self._is_stopping:
                 raise _not_written(held_up) from None
+            if not self._can_go_back:
+                raise _cannot_go_back(str(held_up)) from None
             logger.warning("what is not in the table yet is read again: %s", held_up)
             raise SinkBackpressureError(retry_after=0) from None
 
     def on_paused(self) -> None:
-        """Drop all that waits: quixstreams goes back to its last commit."""
+        """Drop all that waits: another sink asks for a pause, and quixstreams goes back to its last commit.
+
+        Raises:
+            RetryableError: it cannot go back.
+        """
+        self._drop()
+        if not self._can_go_back:
+            raise _cannot_go_back("another sink of transform() asks for a pause")
+
+    def _drop(self) -> None:
         self.is_held_up = True
         self.partitions.end()
         self._waiting = {tp: left for tp, each in self._waiting.items() if (left := each.rewound())}
@@ -552,6 +569,11 @@ class RowSink(BaseSink):
             return taken_over(reason)
         self._fences.append(now)
         return _HeldUpError(reason)
+
+
+def _cannot_go_back(cause: str) -> RetryableError:
+    hint = "quixstreams cannot go back where it joins topics. The next start reads again what is not in the table"
+    return RetryableError("writing rows", cause, hint)
 
 
 def _not_written(held_up: _HeldUpError) -> RetryableError:

@@ -40,6 +40,7 @@ class Bench:
         batch_size: int = 1_000,
         clock: Clock | None = None,
         observer: SinkObserver | None = None,
+        can_go_back: bool = True,
     ) -> None:
         self.clock = clock or Clock()
         self.pipeline = ManualPipeline(self.clock)
@@ -58,6 +59,7 @@ class Bench:
             current=self.current,
             observer=observer,
             timings=self.timings,
+            can_go_back=can_go_back,
         )
         self.sink.setup()
 

@@ -82,6 +82,25 @@ def test_a_flush_that_takes_too_long_goes_back_without_a_pause(bench: Bench) -> 
     assert bench.pipeline.batches[-1].owner not in ("", former)
 
 
+def test_where_topics_are_aligned_a_flush_that_takes_too_long_ends_the_process() -> None:
+    """quixstreams would lose what it has fetched of other partitions, or wait for a topic without news."""
+    bench = Bench(can_go_back=False)
+    bench.pipeline.obstacle = AWAY
+    bench.pipeline.on_wait = lambda: None
+    bench.rows(0)
+    with pytest.raises(RetryableError, match="no route to host"):
+        bench.sink.flush()
+    assert bench.partitions.token is None
+
+
+def test_where_topics_are_aligned_a_pause_of_another_sink_ends_the_process() -> None:
+    bench = Bench(can_go_back=False)
+    bench.rows(0)
+    with pytest.raises(RetryableError, match="another sink"):
+        bench.sink.on_paused()
+    assert bench.sealed == []
+
+
 def test_a_closed_log_is_gone_back_from_and_claimed_again(bench: Bench) -> None:
     bench.rows(0)
     bench.sink.flush()
