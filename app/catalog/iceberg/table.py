@@ -59,6 +59,7 @@ _DEADLINE_SECONDS = 60.0  # pyiceberg has no time-outs
 _MOST_CONFLICTS = 50  # in one try; then the pipeline shows that it waits
 _LONGEST_PAUSE = 2.0  # after a conflict, in seconds
 _COMMITS_BETWEEN_EXPIRIES = 50
+_MOST_COVERED = 100
 _MAPPING = "schema.name-mapping.default"  # the files have no field ids
 _RETRIES = "commit.retry.num-retries"
 _NEW_TABLE: Final = {
@@ -118,6 +119,7 @@ class IcebergTable:
         self._catalog: Catalog | None = None
         self._table: Table | None = None  # as last seen; forgotten after each error
         self._commits = 0
+        self._covered: list[tuple[int, pa.Schema]] = []  # schemas of files with all columns in that schema of the table
 
     # --- as ``app.catalog.base.Catalog`` ----------------------------------------------------------------------------
 
@@ -205,6 +207,8 @@ class IcebergTable:
     def _append(self, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
         for conflicts in range(_MOST_CONFLICTS):
             table = self._table = self._table or self._load()
+            if table is not None:
+                table.metadata = _of_references(table.metadata)
             if table is None:
                 raise FatalError(
                     f"committing files to {self._words}", "the catalog does not know it", "Restart to create it again"
@@ -219,16 +223,19 @@ class IcebergTable:
                 self._table = None
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.05 * 2**conflicts)))  # noqa: S311
             else:
-                self._expire(table)
+                self._expire()
                 return
         raise RetryableError(f"committing files to {self._words}", f"{_MOST_CONFLICTS} other commits were quicker")
 
     def _commit(self, table: Table, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
         table.metadata.properties[_RETRIES] = "0"  # in memory: pyiceberg would commit again without a look
+        covered, schema_id = self._covered, table.metadata.current_schema_id
+        new = [arrow for arrow in _schemas(files) if (schema_id, arrow) not in covered]
         with table.transaction() as transaction:
-            with transaction.update_schema() as schema:
-                for arrow in _schemas(files):
-                    schema.union_by_name(arrow)
+            if new:
+                with transaction.update_schema() as schema:
+                    for arrow in new:
+                        schema.union_by_name(arrow)
             if _MAPPING not in table.properties:
                 _map_names(transaction)
             transaction.set_properties(properties_of(table.properties, self._group, marks))
@@ -236,17 +243,19 @@ class IcebergTable:
             with transaction.update_snapshot().merge_append() as append:
                 for file in files:
                     append.append_data_file(_data_file(metadata, file))
+        covered.extend((table.metadata.current_schema_id, arrow) for arrow in new)
+        del covered[:-_MOST_COVERED]
 
-    def _expire(self, table: Table) -> None:
+    def _expire(self) -> None:
         """Expire old snapshots now and then; their files are left to the engines' maintenance."""
         self._commits += 1
         if self._commits % _COMMITS_BETWEEN_EXPIRIES != 1:
             return
         oldest = datetime.now(UTC) - self._keep
-        if table.metadata.snapshots[0].timestamp_ms >= oldest.timestamp() * 1000:
-            return
         try:
-            table.maintenance.expire_snapshots().older_than(oldest).commit()
+            table = self._load()
+            if table and any(each.timestamp_ms < oldest.timestamp() * 1000 for each in table.metadata.snapshots[:1]):
+                table.maintenance.expire_snapshots().older_than(oldest).commit()
         except Exception as error:  # noqa: BLE001 - the files are committed
             logger.info("expiring snapshots of %s: %s; it is tried again later", self._words, one_line(str(error)))
             self._table = None
@@ -279,6 +288,13 @@ def _shown(spec: PartitionSpec, table: Table) -> str:
     schema = table.schema()
     fields = [(field.transform, schema.find_field(field.source_id)) for field in spec.fields]
     return ", ".join(f"{transform}({field.name} {field.field_type})" for transform, field in fields)
+
+
+def _of_references(metadata: TableMetadata) -> TableMetadata:
+    """The metadata without snapshots that no branch or tag names: pyiceberg copies all twenty times a commit."""
+    named = {reference.snapshot_id for reference in metadata.refs.values()}
+    kept = [each for each in metadata.snapshots if each.snapshot_id in named]
+    return metadata.model_copy(update={"snapshots": kept, "snapshot_log": []})
 
 
 def _map_names(transaction: Transaction) -> None:
