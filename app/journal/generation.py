@@ -98,7 +98,7 @@ class Generation:
 
     @property
     def marks(self) -> Sequence[Mark]:
-        """How far all partitions are once the announced batch is in the lake."""
+        """How far the partitions of the announced batch are once it is in the lake."""
         return self._own.marks
 
     @property

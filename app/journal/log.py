@@ -27,7 +27,7 @@ class Progress(Stored):
     Attributes:
         end: its last offset that is in the table or gives no row.
         first: its first offset with a record in the pending batch; ``None`` if that has none of it.
-        to: its last offset that was read when the pending batch was sealed; ``None`` without one.
+        to: its last offset that was read when the pending or kept batch was sealed; ``None`` if that has none of it.
         topic_id: of the topic of these offsets; empty if the broker does not give it.
         cluster_id: of the Kafka cluster of these offsets; empty if the broker does not give it.
         followed: the text of ``FOLLOW_OFFSETS`` with which the group's offset was followed last; empty if never.
@@ -93,8 +93,8 @@ class GenerationLog(Stored):
     def _only_unfinished_has_files(self) -> "GenerationLog":
         if self.state == "done" and (self.files or self.also):
             raise ValueError("a log that is done has files")
-        if self.state != "pending" and any(each.to is not None for each in self.partitions):
-            raise ValueError(f"a log that is {self.state} has the ends of a batch")
+        if self.state == "done" and any(each.to is not None for each in self.partitions):
+            raise ValueError("a log that is done has the ends of a batch")
         return self
 
     @property
@@ -125,8 +125,13 @@ class GenerationLog(Stored):
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """How far all partitions are once the batch is in the lake."""
-        return tuple(Mark(each.tp, each.series, each.end) for each in self._moved().values())
+        """How far the partitions of the batch are once it is in the lake.
+
+        Without the others: they may have advanced since without a file, so that no catalog knows of it.
+        """
+        return tuple(
+            Mark(each.tp, each.series, max(each.end, each.to)) for each in self.partitions if each.to is not None
+        )
 
     def of(self, tp: TopicPartition) -> Progress | None:
         """How far the partition is written; ``None`` if it is not in the log."""
@@ -156,7 +161,10 @@ class GenerationLog(Stored):
         """The next version, in which these files of the pending batch belong to the table, and ``lost`` ones never."""
         return self.changed(
             state="kept",
-            partitions=tuple(self._moved().values()),
+            partitions=tuple(
+                each if each.to is None else each.changed(end=max(each.end, each.to), first=None)
+                for each in self.partitions
+            ),
             files=tuple(files),
             also={},
             revoked=(*self.revoked, *lost),

@@ -28,7 +28,7 @@ class Ownership(Protocol):
         ...
 
     def marks(self, token: str) -> Sequence[Mark]:
-        """How far all partitions of the generation are once the announced batch is in the lake."""
+        """How far the partitions of the announced batch are once it is in the lake."""
         ...
 
     def confirm(self, token: str) -> bool:

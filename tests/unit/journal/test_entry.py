@@ -19,7 +19,7 @@ from app.journal.entry import (
     logs_folder,
 )
 from app.journal.log import GenerationLog, Progress, parse_log
-from app.model import TopicPartition
+from app.model import Mark, OffsetRange, TopicPartition
 
 ROOTS = ("data/t/", "data/_dead_letter/t/")
 FILE = JournaledFile(key="data/t/p=a/data_1.parquet", size=10, rows=3, partition_values={"p": "a"})
@@ -179,7 +179,7 @@ def test_what_is_not_a_claim_is_refused_and_the_message_names_what(body: bytes, 
         (stored(LOG, files=[{**FILE.model_dump(), "size": -1}]), r"files\.0\.size"),
         (stored(LOG, files=[{**FILE.model_dump(), "hash": "x"}]), r"files\.0\.hash"),
         (stored(LOG, state="done", partitions=[]), "a log that is done has files"),
-        (stored(LOG, state="kept"), "a log that is kept has the ends of a batch"),
+        (stored(LOG, state="done", files=[], also={}), "a log that is done has the ends of a batch"),
         (stored(LOG, also={"other/x": 0}), "it names other/x, which is not below"),
         (stored(LOG, revoked=[{"key": "data/t/../u", "since": 1}]), "which is not below"),
     ],
@@ -298,3 +298,15 @@ def test_a_log_lies_beside_the_claims_of_its_group_and_in_no_topics_folder() -> 
 def test_no_claim_is_taken_for_a_log_whatever_the_topics_name(group: str, topic: str) -> None:
     assert is_log(log_key("data/t", group, "0a1b2c3d"))
     assert not is_log(claim_key("data/t", group, TopicPartition(topic, 0)))
+
+
+def test_the_marks_of_a_batch_are_the_same_whoever_registers_it_and_whatever_is_claimed_meanwhile() -> None:
+    """A partition that joins the generation may have advanced without a file, so that no catalog knows of it."""
+    first, other = Progress(topic="t", partition=0, end=9, series="a"), Progress(topic="t", partition=1, end=5)
+    log = GenerationLog(seq=1, owner="o", writer="o", partitions=(first,))
+    ends = {first.tp: 19}
+    pending = log.pending(0, [OffsetRange(first.tp, 10, 15)], [FILE], {}, ends)
+    wider = pending.changed(partitions=(*pending.partitions, other))
+    kept = wider.kept([FILE])
+    assert pending.marks == wider.marks == kept.marks == (Mark(first.tp, "a", 19),)
+    assert (kept.done().marks, [each.end for each in kept.done().partitions]) == ((), [19, 5])
