@@ -47,6 +47,10 @@ class Catalog(Protocol):
         """Divide files into those that one request takes, in their order."""
         ...
 
+    def has(self, marks: Sequence[Mark]) -> bool:
+        """Whether the catalog knows that it has the rows up to these marks; ``False`` if it keys files by path."""
+        ...
+
     def add_files(self, files: Sequence[StoredFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
         """Register the files in one request, with the topic they come from.
 

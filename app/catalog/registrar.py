@@ -86,6 +86,15 @@ class Registrar:
         """
         Registration(self._portions, partial(self._add, marks=marks), has_counted=True).run(files)
 
+    def has(self, marks: Sequence[Mark]) -> bool:
+        """Whether the catalog knows that it has the rows up to these marks.
+
+        Raises:
+            ConnectorError: its class says whether a retry may help.
+        """
+        with self._lock:
+            return self._catalog is not None and self._catalog.has(marks)
+
     def _portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
         return self._catalog.portions(files) if self._catalog else iter(())
 

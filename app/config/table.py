@@ -84,3 +84,6 @@ class TableVariables(StoreVariables):
             yield "AUTO_DISCOVER", "must be true with CATALOG_TYPE=iceberg: the catalog is the table"
         if any(name.startswith(parse.VIRTUAL_MARK) or "." in name for name in self.partitions):
             yield "HIVE_COLUMNS", "must have neither ~ nor dots in names with CATALOG_TYPE=iceberg"
+        for variable, names in (("TIMESTAMP_COLUMN", (self.timestamp_column,)), ("COLUMN_TYPES", self.column_types)):
+            if any("." in name for name in names):
+                yield variable, "must have no dots in names with CATALOG_TYPE=iceberg"

@@ -22,6 +22,9 @@ MAX_DEPTH = 32  # levels of lists and structs; pyarrow reads no more than 100 of
 MAX_SCALARS = 5_000  # of the table: 5,000 columns take Spark 5 s per batch
 MAX_NEW_SCALARS = 1_000  # in one batch: a wide table begins at once, and one record with ids for names does not fill it
 MAX_LISTS = 12  # levels of lists in new columns: from there on each level doubles what DuckDB takes
+_ICEBERGS_OWN = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+)
 LONGEST_NAME = 255  # bytes of a new field's name: what catalogs and warehouses take
 _MOST_CELLS = 16 * 2**20  # elements of one list by the fields that each of them has: 8 bytes each
 _FEW_ELEMENTS = 1_000
@@ -218,6 +221,8 @@ def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is
         return "has a name with the character NUL"  # where Polars takes a table over from others, a name ends there
     if is_iceberg and "." in name:
         return "has a name with a dot, which Iceberg reads as a path"
+    if is_iceberg and name.lower() in _ICEBERGS_OWN:
+        return "has a name that Iceberg reserves"
     if name.lower() in folded:
         return "has a name that differs only in case from another one"
     return FULL if full else None

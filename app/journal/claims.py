@@ -326,7 +326,7 @@ class Claims:
             topic_id=kafka.topic_id or (former.topic_id if former and goes_on else ""),
             cluster_id=kafka.cluster_id or (former.cluster_id if former else ""),
             followed=self._follow_offsets or (former.followed if former else ""),
-            series=former.series if former and goes_on else uuid4().hex[:8],
+            series=(former.series if former and goes_on else "") or uuid4().hex[:8],
         )
 
 

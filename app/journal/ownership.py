@@ -105,7 +105,10 @@ class JournalOwnership:
     def marks(self, token: str) -> Sequence[Mark]:
         """As ``Ownership``; none if the generation has ended."""
         generation = self._owned(token)
-        return generation.marks if generation else ()
+        try:
+            return generation.marks if generation else ()
+        except FencedError:  # ``confirm`` says so
+            return ()
 
     def confirm(self, token: str) -> bool:
         """As ``Ownership``."""

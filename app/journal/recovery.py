@@ -47,6 +47,15 @@ class Recovery:
             with blaming("catalog"):
                 self._registrar.register_again(described, marks)
 
+    def is_registered(self, marks: Sequence[Mark]) -> bool:
+        """Whether the catalog knows that it has the rows up to these marks.
+
+        Raises:
+            ConnectorError: of the catalog.
+        """
+        with blaming("catalog"):
+            return self._registrar.has(marks)
+
     def _described(self, file: JournaledFile) -> StoredFile:
         found = find(self._store, file.key)
         if found is None:

@@ -32,6 +32,8 @@ class Settlement:
     Args:
         store: where the objects are.
         register: registers the files of a batch in the catalog, with the marks of its partitions; safe to repeat.
+        is_registered: whether the catalog knows that it has the rows up to these marks. Then engines may have replaced
+            the files of the batch.
         left_in_kafka: returns the offsets of a span that Kafka still has; called only before a roll back.
         each: applies a function to every item, like ``map`` and possibly side by side; a batch has up to thousands of
             objects.
@@ -40,6 +42,7 @@ class Settlement:
 
     store: ObjectStore
     register: Callable[[Sequence[JournaledFile], Sequence[Mark]], None]
+    is_registered: Callable[[Sequence[Mark]], bool]
     left_in_kafka: Callable[[Span], range]
     each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]]
     now: Callable[[], float]
@@ -58,6 +61,11 @@ class Settlement:
             ConnectorError: of the store, of the catalog, or Kafka's.
         """
         assert document.current is not None, "it was read"  # noqa: S101
+        if document.current.state != "done" and self.is_registered(document.current.marks):
+            if document.current.state == "pending":
+                document.write(document.current.kept(document.current.files))
+            document.write(document.current.done())
+            return
         if document.current.state == "pending":
             document.write(self._decided(document.where, document.current))
         if document.current.state == "kept":

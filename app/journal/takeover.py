@@ -65,6 +65,7 @@ class Takeover:
         roots: the prefixes that keys of the table's objects have.
         offsets: asks Kafka.
         register: registers the files of a former owner's batch in the catalog; safe to repeat.
+        is_registered: see ``Settlement``.
         each: applies a function to every partition or log, like ``map`` and possibly side by side.
         each_object: the same for a batch's objects, of which there are up to thousands; it is called inside of ``each``
             and must not wait for the same threads.
@@ -80,6 +81,7 @@ class Takeover:
         roots: tuple[str, ...],
         offsets: Offsets,
         register: Callable[[Sequence[JournaledFile], Sequence[Mark]], None],
+        is_registered: Callable[[Sequence[Mark]], bool] = lambda _: False,
         each: _Each = map,
         each_object: _Each = map,
         now: Callable[[], float] = time.time,
@@ -90,7 +92,7 @@ class Takeover:
         self._roots = roots
         self._offsets = offsets
         self._each = each
-        self._settlement = Settlement(store, register, self._left_in_kafka, each_object, now)
+        self._settlement = Settlement(store, register, is_registered, self._left_in_kafka, each_object, now)
 
     def look(self, tp: TopicPartition) -> Progress | None:
         """How far the partition is written at least, without a claim; ``None`` without a log.

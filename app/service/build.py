@@ -244,6 +244,7 @@ def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: Jou
             roots=roots,
             offsets=group.offsets,
             register=recovery.register,
+            is_registered=recovery.is_registered,
             each=claims.map,
             each_object=objects.map,
         ),

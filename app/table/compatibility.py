@@ -88,7 +88,7 @@ def check_catalog_table(table: CatalogTable, order: Sequence[str], virtual: Sequ
     Raises:
         ConfigError: with both sides in the message.
     """
-    if table.partition_spec:  # an empty one is filled by the catalog from the first files
+    if table.partition_spec or table.columns is not None:  # that of Quix fills an empty one from the first files
         warning = check_spec(order, [table.partition_spec], "the table in the catalog", virtual)
         if warning:
             logger.warning("%s", warning)

@@ -53,8 +53,10 @@ class Site:
         found = Counter(table.scan(selected_fields=("n",)).to_arrow()["n"].to_pylist())
         assert [n for n, times in found.items() if times > 1] == []
         assert sorted(found) == list(range(count))
-        listed = {path.partition("/data/")[2] for path in table.inspect.files()["file_path"].to_pylist()}
-        stored = {found.key.partition("data/")[2] for found in self.home.objects("") if found.key.endswith(".parquet")}
+        folder = scenario.folder / "mirror"
+        lake = self.home.mirror(f"data/{scenario.topic}", folder)
+        listed = {path.partition(f"/{scenario.topic}/")[2] for path in table.inspect.files()["file_path"].to_pylist()}
+        stored = {str(path.relative_to(folder)) for path in lake.files()}
         assert listed == stored
 
 

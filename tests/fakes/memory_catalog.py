@@ -60,6 +60,9 @@ class MemoryCatalog:
     def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
         return (files[start : start + self._most_files] for start in range(0, len(files), self._most_files))
 
+    def has(self, marks: Sequence[Mark]) -> bool:
+        return False
+
     def add_files(
         self,
         files: Sequence[StoredFile],

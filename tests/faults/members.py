@@ -167,6 +167,7 @@ class Member:
         self._objects = ThreadPoolExecutor(workers)
         self._claiming = ThreadPoolExecutor(workers)
         roots = (f"{table.root}/", f"{dead_letter_root(table.root)}/")
+        recovery = Recovery(self._store, registrar, None)
         self._claims = Claims(
             takeover=Takeover(
                 self._store,
@@ -174,7 +175,8 @@ class Member:
                 GROUP,
                 roots=roots,
                 offsets=_Topic(),
-                register=Recovery(self._store, registrar, None).register,
+                register=recovery.register,
+                is_registered=recovery.is_registered,
                 each=self._claiming.map,
                 each_object=self._objects.map,
             ),

@@ -149,6 +149,7 @@ class Process:
             timings=timings,
         )
         offsets = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
+        recovery = Recovery(store, registrar, None)
         self.claims = Claims(
             takeover=Takeover(
                 store,
@@ -156,7 +157,8 @@ class Process:
                 GROUP,
                 roots=ROOTS,
                 offsets=offsets,
-                register=Recovery(store, registrar, None).register,
+                register=recovery.register,
+                is_registered=recovery.is_registered,
                 now=lambda: _EPOCH + clock.now,
             ),
             new_generation=lambda token: _generation(store, token, clock),

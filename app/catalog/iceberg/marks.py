@@ -13,12 +13,13 @@ _SERIES_KEPT = 4  # of a topic-partition
 
 
 def are_in(properties: Mapping[str, str], group: str, marks: Iterable[Mark]) -> bool:
-    """Whether the table has all rows up to these marks.
+    """Whether the table has all rows up to these marks; never if there are none.
 
     Raises:
         FatalError: a property is damaged.
     """
-    return all(_ends(properties, group, mark).get(mark.series, -math.inf) >= mark.end for mark in marks)
+    reached = [_ends(properties, group, mark).get(mark.series, -math.inf) >= mark.end for mark in marks]
+    return bool(reached) and all(reached)
 
 
 def properties_of(properties: Mapping[str, str], group: str, marks: Iterable[Mark]) -> dict[str, str]:
@@ -50,4 +51,5 @@ def _ends(properties: Mapping[str, str], group: str, mark: Mark) -> dict[str, in
 
 
 def _name(group: str, mark: Mark) -> str:
-    return f"lake.{group}.{mark.tp.topic}.{mark.tp.partition}"
+    encoded = group.replace("%", "%25").replace(".", "%2E")  # so that it ends at the next dot
+    return f"lake.{encoded}.{mark.tp.topic}.{mark.tp.partition}"

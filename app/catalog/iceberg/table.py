@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -25,12 +27,15 @@ from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    NotInstalledError,
     OAuthError,
     TableAlreadyExistsError,
     UnauthorizedError,
     ValidationError,
 )
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -40,13 +45,14 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 from pyiceberg.utils.config import Config
 
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
 from app.model import Mark, StoredFile
 from app.storage.base import ObjectStore
 from app.table.catalog_table import CatalogTable, TableProperties
@@ -56,10 +62,14 @@ logger = logging.getLogger(__name__)
 NAME: Final = "default"  # of the catalog in pyiceberg's own variables: PYICEBERG_CATALOG__DEFAULT__…
 
 _DEADLINE_SECONDS = 60.0  # pyiceberg has no time-outs
+_SECONDS_A_FILE = 0.1  # to make its entry: 30 ms with 300 columns
+_MOST_SILENT = 30  # requests without an answer
 _MOST_CONFLICTS = 50  # in one try; then the pipeline shows that it waits
 _LONGEST_PAUSE = 2.0  # after a conflict, in seconds
 _COMMITS_BETWEEN_EXPIRIES = 50
 _MOST_COVERED = 100
+_FORMAT = 2  # the newest that pyiceberg writes
+_ANOTHER = "Set TABLE_NAME to begin another table"
 _MAPPING = "schema.name-mapping.default"  # the files have no field ids
 _RETRIES = "commit.retry.num-retries"
 _NEW_TABLE: Final = {
@@ -68,10 +78,12 @@ _NEW_TABLE: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
+_SECRETS = ("token", "credential")
 _LASTING = (
     BadRequestError,
     ForbiddenError,
     NotImplementedError,
+    NotInstalledError,
     OAuthError,
     TypeError,
     UnauthorizedError,
@@ -79,6 +91,12 @@ _LASTING = (
     ValueError,
 )
 _T = TypeVar("_T")
+
+
+class SilentError(FatalError):
+    """The catalog takes requests and does not answer them."""
+
+    exit_code = 75
 
 
 class IcebergTable:
@@ -108,6 +126,9 @@ class IcebergTable:
         own: dict[str, Any] = {**properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
         users = Config().get_catalog_config(NAME) or {}
         self._properties = {name: value for name, value in own.items() if name not in users}
+        self._secrets = [
+            str(part) for name in _SECRETS for part in str({**own, **users}.get(name) or "").split(":") if part
+        ]
         self._properties |= {STORE: store, ADDRESS: address}
         self._store = store
         self._address = address
@@ -119,6 +140,7 @@ class IcebergTable:
         self._catalog: Catalog | None = None
         self._table: Table | None = None  # as last seen; forgotten after each error
         self._commits = 0
+        self._silent: list[threading.Thread] = []  # without an answer until now
         self._covered: list[tuple[int, pa.Schema]] = []  # schemas of files with all columns in that schema of the table
 
     # --- as ``app.catalog.base.Catalog`` ----------------------------------------------------------------------------
@@ -155,14 +177,27 @@ class IcebergTable:
         if files:
             yield files
 
+    def has(self, marks: Sequence[Mark]) -> bool:
+        """Whether the table has all rows up to these marks."""
+
+        def look() -> bool:
+            table = self._load()
+            return table is not None and are_in(table.properties, self._group, marks)
+
+        return self._ask(f"reading {self._words}", look)
+
     def add_files(self, files: Sequence[StoredFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:  # noqa: ARG002
         """Append the files of a batch, unless the table has them already; see ``app.catalog.base.Catalog``."""
-        self._ask(f"committing files to {self._words}", lambda: self._append(files, marks))
+        seconds = _DEADLINE_SECONDS + len(files) * _SECONDS_A_FILE
+        self._ask(f"committing files to {self._words}", lambda: self._append(files, marks), seconds)
 
     # --- on a thread of its own -------------------------------------------------------------------------------------
 
-    def _ask(self, doing: str, work: Callable[[], _T]) -> _T:
+    def _ask(self, doing: str, work: Callable[[], _T], seconds: float | None = None) -> _T:
         """Do this within the deadline. If it goes on behind it, it changes nothing that a later try does not see."""
+        self._silent = [thread for thread in self._silent if thread.is_alive()]
+        if len(self._silent) >= _MOST_SILENT:
+            raise SilentError(doing, f"{_MOST_SILENT} requests had no answer", "A restart asks on new connections")
         answer: Future[_T] = Future()
 
         def run() -> None:
@@ -171,12 +206,16 @@ class IcebergTable:
             except BaseException as error:  # noqa: BLE001 - raised below
                 answer.set_exception(error)
 
-        threading.Thread(target=run, name="iceberg", daemon=True).start()
+        thread = threading.Thread(target=run, name="iceberg", daemon=True)
+        thread.start()
         try:
-            return answer.result(_DEADLINE_SECONDS)
-        except Exception as error:
+            return answer.result(_DEADLINE_SECONDS if seconds is None else seconds)
+        except TimeoutError:
+            self._silent.append(thread)
+            raise RetryableError(doing, "no answer in time") from None
+        except Exception as error:  # noqa: BLE001 - of any catalog's library
             self._table = None
-            raise _translated(doing, error) from error
+            raise _translated(doing, error, self._secrets) from None
 
     def _load(self) -> Table | None:
         if self._catalog is None:
@@ -189,8 +228,10 @@ class IcebergTable:
     def _create(self, location: str, partition_columns: Sequence[str]) -> None:
         assert self._catalog is not None, "the table was looked for"  # noqa: S101
         try:
-            self._catalog.create_namespace(self._namespace)
-        except (NamespaceAlreadyExistsError, ForbiddenError):
+            for depth in range(1, len(self._namespace) + 1):
+                with suppress(NamespaceAlreadyExistsError):
+                    self._catalog.create_namespace(self._namespace[:depth])
+        except ForbiddenError:
             logger.debug("the namespace is there, or the next request says that it is not")
         schema = pa.schema([(name, pa.string()) for name in partition_columns])
         try:
@@ -205,24 +246,26 @@ class IcebergTable:
             logger.debug("another member has created %s", self._words)
 
     def _append(self, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
+        table, self._table = self._table, None  # a try that goes on behind its deadline must not share it
         for conflicts in range(_MOST_CONFLICTS):
-            table = self._table = self._table or self._load()
-            if table is not None:
-                table.metadata = _of_references(table.metadata)
+            table = table or self._load()
             if table is None:
                 raise FatalError(
                     f"committing files to {self._words}", "the catalog does not know it", "Restart to create it again"
                 )
             if are_in(table.properties, self._group, marks):
                 logger.info("%s has the files of this batch already", self._words)
+                self._table = table
                 return
+            table.metadata = _of_references(table.metadata)
             try:
                 self._commit(table, files, marks)
             except CommitFailedException as error:
                 logger.debug("%s: another commit was quicker: %s", self._words, error)
-                self._table = None
+                table = None
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.05 * 2**conflicts)))  # noqa: S311
             else:
+                self._table = table
                 self._expire()
                 return
         raise RetryableError(f"committing files to {self._words}", f"{_MOST_CONFLICTS} other commits were quicker")
@@ -235,8 +278,8 @@ class IcebergTable:
             if new:
                 with transaction.update_schema() as schema:
                     for arrow in new:
-                        schema.union_by_name(arrow)
-            if _MAPPING not in table.properties:
+                        self._widen(schema, arrow)
+            if table.properties.get(_MAPPING, "[]") == "[]":  # pyiceberg does not extend an empty one
                 _map_names(transaction)
             transaction.set_properties(properties_of(table.properties, self._group, marks))
             metadata = transaction.table_metadata
@@ -245,6 +288,16 @@ class IcebergTable:
                     append.append_data_file(_data_file(metadata, file))
         covered.extend((table.metadata.current_schema_id, arrow) for arrow in new)
         del covered[:-_MOST_COVERED]
+
+    def _widen(self, schema: UpdateSchema, arrow: pa.Schema) -> None:
+        try:
+            schema.union_by_name(arrow)
+        except (ValueError, ValidationError) as error:
+            raise FatalError(
+                f"adding columns to {self._words}",
+                one_line(str(error)),
+                "Somebody has added such a column with another type: rename or drop it in the table",
+            ) from None
 
     def _expire(self) -> None:
         """Expire old snapshots now and then; their files are left to the engines' maintenance."""
@@ -270,6 +323,12 @@ def _described(table: Table | None, words: str) -> CatalogTable | None:
     if table is None:
         return None
     spec, schema = table.spec(), table.schema()
+    required = [field.name for field in schema.fields if field.required]
+    if table.format_version > _FORMAT or required:
+        cause = (
+            f"requires values in {', '.join(required)}" if required else f"has format version {table.format_version}"
+        )
+        raise ConfigError(f"continuing {words}", f"it {cause}, which this connector cannot write", _ANOTHER)
     columns = tuple(schema.find_column_name(field.source_id) or "" for field in spec.fields)
     if not all(isinstance(field.transform, IdentityTransform) for field in spec.fields) or not all(
         isinstance(schema.find_type(name), StringType) for name in columns
@@ -278,7 +337,7 @@ def _described(table: Table | None, words: str) -> CatalogTable | None:
             "checking the table's partitioning",
             f"{words} is partitioned by {_shown(spec, table)}, and the connector writes identity partitions of text "
             "columns only",
-            "Set TABLE_NAME to begin another table",
+            _ANOTHER,
         )
     known = schema_to_pyarrow(schema, include_field_ids=False)
     return CatalogTable(table.location().rstrip("/"), columns, columns=known)
@@ -314,9 +373,12 @@ def _schemas(files: Sequence[StoredFile]) -> list[pa.Schema]:
 def _data_file(metadata: TableMetadata, file: StoredFile) -> DataFile:
     """The entry of a file, from its footer."""
     schema = metadata.schema()
+    plan = compute_statistics_plan(schema, metadata.properties)
+    for field in metadata.spec().fields:  # their values come from the bounds, whatever the table's properties say
+        plan[field.source_id] = replace(plan[field.source_id], mode=MetricsMode(MetricModeTypes.FULL))
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=file.footer,
-        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        stats_columns=plan,
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     )
     for field_id, found in list(statistics.column_aggregates.items()):
@@ -337,15 +399,16 @@ def _data_file(metadata: TableMetadata, file: StoredFile) -> DataFile:
     )
 
 
-def _translated(doing: str, error: Exception) -> ConnectorError:
+def _translated(doing: str, error: Exception, secrets: Sequence[str]) -> ConnectorError:
     if isinstance(error, ConnectorError):
         return error
-    if isinstance(error, TimeoutError):
-        return RetryableError(doing, f"no answer in {_DEADLINE_SECONDS:.0f} s")
-    cause = one_line(str(error)) if str(error) else repr(error)
+    cause = str(error) or repr(error)
+    for secret in secrets:  # a library may show the header or the address that it was given
+        cause = cause.replace(secret, "***")
+    cause = one_line(cause)
     if isinstance(error, ForbiddenError | UnauthorizedError | OAuthError):
         hint = "Check CATALOG_AUTH_TOKEN, or CATALOG_CLIENT_ID and CATALOG_CLIENT_SECRET, and the rights on the table"
         return FatalError(doing, cause, hint)
     if isinstance(error, _LASTING):
         return FatalError(doing, cause, "The same request will be refused again; check CATALOG_URL and the table")
-    return RetryableError(doing, cause or last_words(error))
+    return RetryableError(doing, cause)
