@@ -50,10 +50,12 @@ _OF_STAGE = (
 _OF_PIPELINE = ("tests/unit/pipeline/test_pipeline.py", "tests/unit/pipeline/test_pipeline_journal.py")
 _LOG = "app/journal/log.py"
 _TAKEOVER = "app/journal/takeover.py"
+_OF_ICEBERG = ("tests/unit/catalog/test_iceberg.py",)
 _OF_JOURNAL = (
     "tests/unit/journal/test_generation.py",
     "tests/unit/journal/test_fencing.py",
     "tests/unit/journal/test_settle.py",
+    "tests/unit/journal/test_entry.py",
     "tests/unit/journal/test_takeover.py",
 )
 
@@ -213,11 +215,32 @@ MUTANTS = (
         "            self.register(document.current.files, document.current.marks)\n",
         "            decided = self._decided(document.where, document.current)\n"
         '            if decided.state == "kept":\n'
-        "                self.register(decided.files)\n"
+        "                self.register(decided.files, decided.marks)\n"
         "            document.write(decided)\n"
         '        elif document.current.state == "kept":\n'
         "            self.register(document.current.files, document.current.marks)\n"
         '        if document.current.state == "kept":\n',
+        _OF_JOURNAL,
+    ),
+    Mutant(
+        "a commit of Iceberg does not look first",
+        "app/catalog/iceberg/table.py",
+        "            if are_in(table.properties, self._group, marks):\n",
+        "            if are_in({}, self._group, marks):\n",
+        _OF_ICEBERG,
+    ),
+    Mutant(
+        "the library appends to an Iceberg table again without a look",
+        "app/catalog/iceberg/table.py",
+        '        table.metadata.properties[_RETRIES] = "0"',
+        '        table.metadata.properties[_RETRIES] = "4"',
+        _OF_ICEBERG,
+    ),
+    Mutant(
+        "marks of an Iceberg table are those of all partitions",
+        "app/journal/log.py",
+        "each.to)) for each in self.partitions if each.to is not None",
+        "each.to or -1)) for each in self.partitions",
         _OF_JOURNAL,
     ),
     Mutant(

@@ -32,7 +32,7 @@ class IcebergBench:
         self.store = LocalStore(folder)
         self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
 
-    def member(self, *, keep_days: float = 1.0, group: str = "group") -> IcebergTable:
+    def member(self, *, keep_days: float = 1.0, group: str = "group", wanted: TableProperties = WANTED) -> IcebergTable:
         """A member of the group, which has looked for the table."""
         member = IcebergTable(
             self.properties,
@@ -44,7 +44,7 @@ class IcebergBench:
             keep_days=keep_days,
         )
         if member.check() is None:
-            member.create_table(f"{self.store.uri}/{ROOT}", WANTED)
+            member.create_table(f"{self.store.uri}/{ROOT}", wanted)
         return member
 
     def file(self, name: str, columns: Mapping[str, Any] | pa.Table, place: str | None = "Rome") -> StoredFile:

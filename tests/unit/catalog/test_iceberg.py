@@ -18,8 +18,12 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType
 
 from app.catalog.iceberg import table as iceberg
+from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
+from app.catalog.iceberg.table import SilentError
 from app.errors import ConfigError, FatalError, RetryableError
+from app.model import Mark, TopicPartition
+from app.table.catalog_table import TableProperties
 from tests.unit.catalog.iceberg_bench import P0, P1, ROOT, WANTED, IcebergBench, marks
 
 
@@ -294,6 +298,118 @@ def test_the_library_never_commits_again_by_itself(bench: IcebergBench) -> None:
     member = bench.member()
     member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
     assert "commit.retry.num-retries" not in bench.table.properties
+
+
+# --- what an attack has found -----------------------------------------------------------------------------------------
+
+
+def test_a_table_without_partitions_is_read(bench: IcebergBench) -> None:
+    member = bench.member(wanted=TableProperties((), "ts_ms"))
+    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
+    member.add_files([bench.file("two", {"n": [2], "m": ["new"]})], "readings", marks(1))
+    assert bench.rows("n", "m") == [{"n": 1, "m": None}, {"n": 2, "m": "new"}]
+
+
+def test_partition_values_do_not_depend_on_the_tables_metrics(bench: IcebergBench) -> None:
+    member = bench.member()
+    with bench.table.transaction() as transaction:
+        transaction.set_properties({"write.metadata.metrics.default": "none"})
+    member.add_files([bench.file("one", {"n": [1]}), bench.file("two", {"n": [2]}, None)], "readings", marks(0))
+    assert bench.table.scan("place = 'Rome'").to_arrow()["n"].to_pylist() == [1]
+    assert bench.table.scan("place is null").to_arrow()["n"].to_pylist() == [2]
+
+
+def test_a_try_behind_its_deadline_shares_no_table_with_the_next_one(
+    bench: IcebergBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = bench.member()
+    member.add_files([bench.file("zero", {"n": [0]})], "readings", marks(9))
+    first, second = threading.Event(), threading.Event()
+    schemas = iceberg._schemas
+
+    def slow(files: Any) -> Any:
+        if not first.is_set():
+            first.set()
+            second.wait(10)
+        else:
+            second.set()
+            finished.wait(10)
+        return schemas(files)
+
+    finished = threading.Event()
+    monkeypatch.setattr(iceberg, "_schemas", slow)
+    monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", 0.1)
+    file = bench.file("one", {"n": [1]})
+    with pytest.raises(RetryableError, match="no answer in time"):
+        member.add_files([file], "readings", marks(19))
+    monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", 30.0)
+    threading.Timer(1.0, finished.set).start()
+    member.add_files([file], "readings", marks(19))
+    assert [row["n"] for row in bench.rows("n")] == [0, 1]
+
+
+def test_the_table_knows_a_batch_whose_files_engines_have_replaced(bench: IcebergBench) -> None:
+    member = bench.member()
+    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
+    assert (member.has(marks(9)), member.has(marks(10)), member.has([])) == (True, False, False)
+
+
+def test_a_column_that_somebody_added_with_another_type_is_named(bench: IcebergBench) -> None:
+    member = bench.member()
+    with bench.table.update_schema() as schema:
+        schema.add_column("n", StringType())
+    with pytest.raises(FatalError, match=r"n.*rename or drop it in the table"):
+        member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
+
+
+def test_a_table_that_requires_values_is_refused_at_the_start(bench: IcebergBench) -> None:
+    catalog = load_catalog("default", **bench.properties)
+    catalog.create_namespace("lake")
+    schema = Schema(NestedField(1, "place", StringType(), required=True))
+    catalog.create_table("lake.readings", schema, f"{bench.store.uri}/{ROOT}")
+    with pytest.raises(ConfigError, match="requires values in place"):
+        bench.member()
+
+
+def test_groups_and_topics_with_dots_have_properties_of_their_own() -> None:
+    topic = TopicPartition("b.c", 0), TopicPartition("c", 0)
+    one, other = (properties_of({}, group, [Mark(tp, "", 9)]) for group, tp in zip(("a", "a.b"), topic, strict=True))
+    assert one.keys() != other.keys()
+
+
+def test_a_damaged_mark_is_named() -> None:
+    with pytest.raises(FatalError, match=r"property lake\.group\.readings\.0"):
+        are_in({"lake.group.readings.0": "ten"}, "group", marks(9))
+
+
+def test_no_secret_is_shown(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.properties |= {"token": "hush-hush", "credential": "me:secret-word"}
+    member = bench.member()
+
+    def refuse(_: int) -> None:
+        raise UnauthorizedError("Bearer hush-hush of secret-word")
+
+    commits(monkeypatch, before=refuse)
+    with pytest.raises(FatalError) as caught:
+        member.add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
+    assert "hush" not in str(caught.value)
+    assert "secret-word" not in str(caught.value)
+
+
+def test_a_catalog_that_never_answers_ends_the_process(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    member, wake = bench.member(), threading.Event()
+    monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", 0.02)
+    monkeypatch.setattr(iceberg, "_SECONDS_A_FILE", 0.0)
+    monkeypatch.setattr(iceberg, "_MOST_SILENT", 3)
+    commits(monkeypatch, before=lambda _: wake.wait(10))
+    file = bench.file("one", {"n": [1]})
+    for _ in range(3):
+        with pytest.raises(RetryableError):
+            member.add_files([file], "readings", marks(9))
+    with pytest.raises(SilentError) as caught:
+        member.add_files([file], "readings", marks(9))
+    wake.set()
+    assert caught.value.exit_code == 75
 
 
 # --- metadata in the store --------------------------------------------------------------------------------------------

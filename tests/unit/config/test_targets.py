@@ -274,6 +274,8 @@ class TestIceberg:
             ({"CATALOG_URL": "https://c", "AUTO_DISCOVER": "false"}, "AUTO_DISCOVER"),
             ({"CATALOG_URL": "https://c", "HIVE_COLUMNS": "a,~b"}, "HIVE_COLUMNS"),
             ({"CATALOG_URL": "https://c", "HIVE_COLUMNS": "a.b"}, "HIVE_COLUMNS"),
+            ({"CATALOG_URL": "https://c", "TIMESTAMP_COLUMN": "a.b"}, "TIMESTAMP_COLUMN"),
+            ({"CATALOG_URL": "https://c", "COLUMN_TYPES": "a.b:double"}, "COLUMN_TYPES"),
             ({"CATALOG_URL": "https://c", "CATALOG_CLIENT_SECRET": "s"}, "CATALOG_CLIENT_SECRET"),
         ],
     )

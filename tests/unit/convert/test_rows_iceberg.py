@@ -57,6 +57,12 @@ def test_a_name_with_a_dot_becomes_no_column(value: dict[str, Any]) -> None:
     assert "Iceberg reads as a path" in next(iter(conversion.rescued.values())).example
 
 
+def test_a_name_that_iceberg_reserves_becomes_no_column() -> None:
+    conversion = convert([row({"n": 1, "_file": "x"})], EMPTY, ICEBERG)
+    assert "_file" not in conversion.schema.columns
+    assert rescued(conversion) == [{"_file": "x"}]
+
+
 def test_of_two_members_the_first_type_stays() -> None:
     assert join_types(pa.int64(), pa.float64(), widens=False) == pa.int64()
     assert join_types(pa.int32(), pa.int64(), widens=False) == pa.int64()

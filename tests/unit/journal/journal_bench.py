@@ -62,6 +62,7 @@ class Bench:
         self.store = JournalStore(self.lake)
         self.clock = Clock()
         self.epoch = Clock()
+        self.is_in_catalog = False  # a batch, as the catalog knows by its marks
         self.registered: list[list[str]] = []
         self.catalog_errors: list[ConnectorError] = []
         self.kafka = Kafka()
@@ -104,7 +105,14 @@ class Bench:
 
     def takeover(self) -> Takeover:
         return Takeover(
-            self.store, "data/t", "group", roots=ROOTS, offsets=self.kafka, register=self.register, now=self.epoch
+            self.store,
+            "data/t",
+            "group",
+            roots=ROOTS,
+            offsets=self.kafka,
+            register=self.register,
+            is_registered=lambda _: self.is_in_catalog,
+            now=self.epoch,
         )
 
     def fill(self, keys: Collection[str]) -> None:

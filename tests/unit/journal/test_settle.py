@@ -61,6 +61,23 @@ def test_a_batch_is_written_as_kept_before_anything_is_registered_and_as_done_af
     assert bench.registered == [[key_of("1")]]
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_batch_that_the_catalog_has_is_settled_without_its_files_which_engines_may_have_replaced(
+    bench: Bench, is_kept: bool
+) -> None:
+    bench.begun(end=4).intend(intent("1"))
+    if is_kept:
+        bench.store_files("1")
+        bench.catalog_errors = [REFUSED]
+        with pytest.raises(RetryableError):
+            bench.claimed()
+        bench.store.delete(key_of("1"))
+    bench.is_in_catalog = True
+    bench.claimed()
+    assert (bench.log().state, bench.end(THEIRS)) == ("done", 9)
+    assert (bench.registered, bench.rolled_back(THEIRS)) == ([], [])
+
+
 @pytest.mark.parametrize("missing", ["1", "2"])
 def test_a_batch_of_which_a_file_is_missing_is_undone(bench: Bench, missing: str) -> None:
     bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}, also=["letter"]))
