@@ -26,7 +26,7 @@ from app.journal.generation import Generation
 from app.monitoring.metrics import Metrics
 from app.pipeline.upload import Upload
 from app.service.customised import Customised
-from app.service.process import Process
+from app.service.process import Process, StopRequested
 from app.service.starting import Base
 from app.spark.scratch import scratch_folder
 from app.timings import DEFAULT
@@ -118,6 +118,8 @@ def main() -> int:
         setattr(app.service.run, "load_customised", lambda: transform)  # noqa: B010 - it is not exported
         try:
             app.service.run.consume(base, spark, process, ends)
+        except StopRequested:  # while it started
+            return 0
         except ConnectorError as error:
             logging.exception("ended")
             return error.exit_code
