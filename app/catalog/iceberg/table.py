@@ -78,7 +78,6 @@ _NEW_TABLE: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-_SECRETS = ("token", "credential")
 _LASTING = (
     BadRequestError,
     ForbiddenError,
@@ -126,9 +125,8 @@ class IcebergTable:
         own: dict[str, Any] = {**properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
         users = Config().get_catalog_config(NAME) or {}
         self._properties = {name: value for name, value in own.items() if name not in users}
-        self._secrets = [
-            str(part) for name in _SECRETS for part in str({**own, **users}.get(name) or "").split(":") if part
-        ]
+        of_login = [str({**own, **users}.get(name) or "") for name in ("token", "credential")]
+        self._secrets = [text.partition(":")[2] or text for text in of_login if text]  # a client id is none
         self._properties |= {STORE: store, ADDRESS: address}
         self._store = store
         self._address = address
