@@ -14,7 +14,7 @@ from typing import Self
 from dev.container_engine import Engine
 from dev.image import run_command
 
-PATIENCE = 180.0  # seconds; Java takes 3 s to start on an idle machine, and many times that on a busy one
+PATIENCE = 300.0  # seconds; Java takes 3 s to start on an idle machine, and many times that on a busy one
 STOP_SECONDS = 60  # what the connector gets between SIGTERM and SIGKILL
 
 

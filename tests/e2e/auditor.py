@@ -24,7 +24,7 @@ class Auditor:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert ended.stderr == "", ended.stderr

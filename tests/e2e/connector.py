@@ -21,7 +21,7 @@ REPO = Path(__file__).resolve().parents[2]
 LIGHT = Path(__file__).with_name("light.py")
 
 # Seconds, generous: other work may share the machine, and Java alone takes ten of them to start on a busy one.
-PATIENCE = 120.0
+PATIENCE = 300.0
 _GONE_WITHIN = 20.0
 _LOG_LINES = 60
 

@@ -106,7 +106,7 @@ def replayed(scenario: Scenario) -> list[bytes | None]:
         "input": scenario.topic,
     }
     command = [sys.executable, str(REPO / "main.py"), "replay"]
-    subprocess.run(command, env=settings | scenario.local_store, timeout=120, check=True)
+    subprocess.run(command, env=settings | scenario.local_store, timeout=300, check=True)
     group = {"bootstrap.servers": scenario.kafka.bootstrap_servers, "group.id": str(uuid.uuid4())}
     with closing(Consumer(group)) as consumer:
         consumer.assign([TopicPartition(scenario.topic, 0, end)])

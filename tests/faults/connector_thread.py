@@ -58,7 +58,7 @@ from tests.fakes.arrow_writer import ArrowWriter
 from tests.services.offsets import committed_offsets
 from tests.support.environment import load
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 SESSION_MS = 6_000  # the shortest that brokers allow; also how long a connector may not poll
 _OF_CLIENT = {"session.timeout.ms": SESSION_MS, "max.poll.interval.ms": SESSION_MS, "log_level": 0}
 _TICKS = {"statistics.interval.ms": 100}

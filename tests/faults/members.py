@@ -47,7 +47,7 @@ PLACES = ("a", "b")  # the table's folders; each batch has one row for each of t
 BATCHES = 3
 LAST = BATCHES * len(PLACES) - 1  # offset of the last row of each partition
 _HURRY = Timings(first_retry_seconds=0.01, longest_retry_seconds=0.05)  # it tries again as ever, only sooner
-PATIENCE = 60.0
+PATIENCE = 240.0
 CATALOG_TIMEOUT = 2.0
 
 

@@ -31,7 +31,7 @@ RUNS = int(os.environ.get("HALF_UPLOADED_RUNS", "1"))
 RECORDS = 4_000
 FOLDERS = 20
 PARTITIONS = 4
-PATIENCE = 120.0
+PATIENCE = 300.0
 DATA = "/p="  # of a data file's key
 DROPPED = "drop me"
 SETTINGS = {"HIVE_COLUMNS": "p", "BATCH_SIZE": str(RECORDS), "COMMIT_INTERVAL": "2", "MAX_WRITE_WORKERS": "4"}

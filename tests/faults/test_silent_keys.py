@@ -27,7 +27,7 @@ from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import ConnectorThread, Place, Transform, current
 
 TIMEOUT = 6  # seconds
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 def _as_it_is(sdf: StreamingDataFrame) -> StreamingDataFrame:

@@ -54,7 +54,7 @@ def replay(place: Place, *options: str) -> None:
         "STORAGE_URL": place.store_folder.as_uri(),
         "TABLE_NAME": "readings",
     }
-    subprocess.run([sys.executable, str(MAIN), "replay", *options], env=variables, timeout=120, check=True)
+    subprocess.run([sys.executable, str(MAIN), "replay", *options], env=variables, timeout=300, check=True)
 
 
 def rows(place: Place) -> Iterator[dict[str, Any]]:

@@ -55,7 +55,7 @@ def replay(kafka: Broker, lake: Path, *options: str, **variables: str) -> subpro
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

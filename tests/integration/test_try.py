@@ -31,7 +31,7 @@ def run(tree: Path, *arguments: str, records: str | bytes = GOOD, **settings: st
         env={**os.environ, **_BLANK, **settings},
         input=records if isinstance(records, bytes) else records.encode(),
         capture_output=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -246,7 +246,7 @@ def test_the_first_lines_are_enough(tmp_path: Path) -> None:
     command = f"{sys.executable} {REPO}/main.py try {tmp_path}/samples | head -1; echo ${{PIPESTATUS[0]}}"
     environment = {**os.environ, **_BLANK}
     done = subprocess.run(
-        ["bash", "-c", command], cwd=REPO, env=environment, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-c", command], cwd=REPO, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.stdout.splitlines()[1], done.stderr) == ("0", "")
 
