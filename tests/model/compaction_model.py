@@ -1,0 +1,217 @@
+"""Model of a folder's compaction, for a search through every order in which its steps can happen.
+
+A *compactor* (``app.commands.compact``) merges the files of one folder: read record, list, survey, read inputs, intend,
+upload, commit, delete each input, close. Several run at once; each may stall between two steps for any time, or die. A
+compactor that finds the record open continues it at once: nothing here relies on the lease, which only saves work. A
+*writer* adds a file to the same folder: intend, upload, and then settle; or roll back, and write its row again.
+
+An erasure is the same with fewer rows in the merged file, or without one.
+
+What must hold in each state: no row of a settled file is missing, and rows are there twice only while the record is
+open. At the end, after one more run: every row once, and the record is closed.
+
+A ``Rule`` is what the protocol needs to be right. A model without it shows why: it has a violation.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+
+class Rule(Enum):
+    """What a compactor must keep to, with what happens if it does not."""
+
+    CONDITIONAL_RECORD = "Two compactors that begin at once merge the same files into two."
+    READ_BEFORE_LIST = "A compactor intends to merge files that another one has merged meanwhile."
+    SURVEY_AFTER_LIST = "A file is listed, and then its batch is rolled back: its row comes again."
+    CONTINUE_THE_SAME = "A stalled compactor uploads its file after another one has merged the same rows into its own."
+    CREATE_ONLY = "A stalled compactor uploads its file again, after it was merged with later ones."
+    EMPTY_MERGED = "As before: the name is free again, once the file is deleted."
+    COMMIT_BEFORE_DELETE = "A compactor dies while it deletes, and nobody can tell which inputs are merged."
+
+
+class Record(NamedTuple):
+    """The folder's record: ``version`` is its ETag, ``inputs`` is empty once it is closed."""
+
+    version: int = 0
+    out: str = ""
+    inputs: tuple[str, ...] = ()
+    is_written: bool = False
+
+
+class Compactor(NamedTuple):
+    """Where a compactor is, and what it knows."""
+
+    at: str = "begin"
+    record: Record = Record()
+    listed: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
+
+
+class State(NamedTuple):
+    """All there is: the rows of each visible file, by name; the record; the writer's step; the compactors."""
+
+    files: tuple[tuple[str, tuple[int, ...]], ...] = (("a", (1,)), ("b", (2,)))
+    record: Record = Record()
+    writer: str = "begin"
+    compactors: tuple[Compactor, ...] = ()
+    deaths: int = 0
+
+    def put(self, name: str, rows: tuple[int, ...]) -> "State":
+        return self._replace(files=tuple(sorted({**dict(self.files), name: rows}.items())))
+
+    def without(self, name: str) -> "State":
+        return self._replace(files=tuple(file for file in self.files if file[0] != name))
+
+    def moved(self, who: int, compactor: Compactor) -> "State":
+        return self._replace(compactors=(*self.compactors[:who], compactor, *self.compactors[who + 1 :]))
+
+
+_END = Compactor("end")
+_PENDING, _ROLLED_BACK = ("intended", "uploaded"), ("rolled back", "again")
+
+
+@dataclass(frozen=True)
+class Model:
+    """The folder with so many compactors, of which some may die."""
+
+    compactors: int = 2
+    deaths: int = 1
+    without: Rule | None = None
+
+    def violation(self) -> str | None:
+        """What goes wrong in some order of the steps; ``None`` if nothing can."""
+        first = State(compactors=(Compactor(),) * self.compactors)
+        seen, waiting = {first}, deque([first])
+        while waiting:
+            state = waiting.popleft()
+            following = list(self._next(state))
+            if wrong := self._wrong(state) or (None if following else self._wrong_at_the_end(state)):
+                return wrong
+            for one in following:
+                if one not in seen:
+                    seen.add(one)
+                    waiting.append(one)
+        return None
+
+    def _has(self, rule: Rule) -> bool:
+        return rule is not self.without
+
+    def _wrong(self, state: State) -> str | None:
+        rows = Counter(row for _, rows in state.files for row in rows)
+        settled = {1, 2} | ({3} if state.writer in ("settled", "again") else set())
+        if settled - rows.keys():
+            return "lost"
+        if not state.record.inputs and state.writer != "rolled back" and max(rows.values()) > 1:
+            return "doubled"
+        return None
+
+    def _wrong_at_the_end(self, state: State) -> str | None:
+        """One more run after all others ended: without a stall, and nobody beside it."""
+        last = replace(self, compactors=1, deaths=0)
+        state = state._replace(compactors=(Compactor(),), deaths=0)
+        while steps := list(last._next(state)):
+            [state] = steps
+            if wrong := self._wrong(state):
+                return wrong
+        return "open for ever" if state.record.inputs else None
+
+    def _next(self, state: State) -> Iterator[State]:
+        yield from self._writer(state)
+        for who, compactor in enumerate(state.compactors):
+            if compactor.at != "end":
+                yield self._step(state, who, compactor)
+                if state.deaths < self.deaths and compactor.at != "begin":
+                    yield state.moved(who, _END)._replace(deaths=state.deaths + 1)
+
+    def _writer(self, state: State) -> Iterator[State]:
+        match state.writer:
+            case "begin":
+                yield state._replace(writer="intended")
+            case "intended":
+                yield state.put("c", (3,))._replace(writer="uploaded")
+            case "uploaded":
+                yield state._replace(writer="settled")
+                yield state.put("c", ())._replace(writer="rolled back")  # a placeholder without rows
+            case "rolled back":
+                yield state.put("d", (3,))._replace(writer="again")
+
+    def _step(self, state: State, who: int, me: Compactor) -> State:
+        match me.at:
+            case "begin" | "survey first" | "list" | "survey":
+                return self._prepare(state, who, me)
+            case "intend":
+                return self._intend(state, who, me)
+            case "read" | "read again":
+                files, inputs = dict(state.files), me.record.inputs or me.listed
+                if len(inputs) < 2 or not set(inputs) <= files.keys():
+                    return state.moved(who, _END)  # nothing to do, or somebody else is further
+                rows = tuple(sorted(row for name in inputs for row in files[name]))
+                return state.moved(who, me._replace(at="intend" if me.at == "read" else "upload", rows=rows))
+            case "upload":
+                name = me.record.out
+                if name not in dict(state.files) or not self._has(Rule.CREATE_ONLY):
+                    state = state.put(name, me.rows)
+                return state.moved(who, me._replace(at="commit" if self._has(Rule.COMMIT_BEFORE_DELETE) else "delete"))
+            case "commit":
+                return self._write(state, who, me.record._replace(is_written=True), "delete")
+            case "delete":
+                return self._delete(state, who, me)
+            case "close":
+                return self._write(state, who, Record(me.record.version), "end")
+        raise AssertionError(me.at)
+
+    def _prepare(self, state: State, who: int, me: Compactor) -> State:
+        after_listing = self._has(Rule.SURVEY_AFTER_LIST)
+        if me.at == "begin":
+            if state.record.inputs:
+                return self._continue(state, who, me)
+            following = "list" if after_listing else "survey first"
+            return state.moved(who, Compactor(following, state.record))
+        if me.at == "survey first":
+            return state.moved(who, me._replace(at="list", listed=self._left_out(state)))
+        if me.at == "list":
+            listed = tuple(name for name, _ in state.files if name not in me.listed)
+            return state.moved(who, me._replace(at="survey" if after_listing else "read", listed=listed))
+        left_out = self._left_out(state)
+        listed = tuple(name for name in me.listed if name not in left_out)
+        return state.moved(who, me._replace(at="read", listed=listed))
+
+    @staticmethod
+    def _left_out(state: State) -> tuple[str, ...]:
+        return ("c",) if state.writer in (*_PENDING, *_ROLLED_BACK) else ()
+
+    def _continue(self, state: State, who: int, me: Compactor) -> State:
+        record = state.record
+        if not self._has(Rule.CONTINUE_THE_SAME) and not record.is_written:
+            record = record._replace(out=f"out{who}.{record.version}")
+        me = me._replace(record=state.record)
+        return self._write(state.moved(who, me), who, record, "delete" if record.is_written else "read again", me)
+
+    def _intend(self, state: State, who: int, me: Compactor) -> State:
+        if not self._has(Rule.READ_BEFORE_LIST):
+            me = me._replace(record=state.record)
+            if state.record.inputs:
+                return state.moved(who, _END)
+        record = Record(0, f"out{who}.{state.record.version}", me.listed)
+        return self._write(state, who, record, "upload", me)
+
+    def _write(self, state: State, who: int, record: Record, following: str, me: Compactor | None = None) -> State:
+        """Replace the version of the record that this compactor knows; without success it ends."""
+        me = me or state.compactors[who]
+        if self._has(Rule.CONDITIONAL_RECORD) and state.record.version != me.record.version:
+            return state.moved(who, _END)
+        record = record._replace(version=state.record.version + 1)
+        return state._replace(record=record).moved(who, Compactor(following, record, rows=me.rows))
+
+    def _delete(self, state: State, who: int, me: Compactor) -> State:
+        """Delete one input; a merged file is emptied instead, and deleted a day later."""
+        files = dict(state.files)
+        left = [name for name in me.record.inputs if files.get(name)]
+        if not left:
+            return state.moved(who, me._replace(at="close"))
+        if left[0].startswith("out") and self._has(Rule.EMPTY_MERGED):
+            return state.put(left[0], ())
+        return state.without(left[0])
