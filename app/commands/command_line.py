@@ -1,7 +1,7 @@
 """The command line. It needs the standard library alone: ``--help`` works before the packages are installed."""
 
 from argparse import ArgumentParser
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app import __version__
@@ -79,20 +79,70 @@ def new_parser() -> ArgumentParser:
     mode.add_argument("--dry-run", action="store_true", help="send nothing, count them by reason")
     mode.add_argument("--delete", action="store_true", help="delete each file once all of its records are sent")
 
-    rewrite = add_command(
-        "rewrite",
-        "rewrite.command:rewrite",
-        "Bring old files of the table to the table's schema, each under its own name.",
+    compact = add_command(
+        "compact",
+        "compact.command:compact",
+        "Merge small files of the table, and bring old ones to the table's types, folder by folder.",
         needs_broker=False,
     )
-    rewrite.add_argument(
+    add_folders(compact)
+    compact.add_argument(
+        "--when-cold",
+        metavar="TIME",
+        type=duration,
+        default=timedelta(days=1),
+        help="only folders without a new file for so long, such as 24h, 90m or 7d (24h)",
+    )
+    compact.add_argument(
+        "--target-mb",
+        metavar="MB",
+        type=int,
+        default=256,
+        help="the most that files merged into one have (%(default)s)",
+    )
+    compact.add_argument("--dry-run", action="store_true", help="write nothing, list what would be merged")
+
+    erase = add_command(
+        "erase",
+        "compact.erase:erase",
+        "Delete rows from the table's files.",
+        needs_broker=False,
+    )
+    add_folders(erase)
+    which = erase.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--where",
+        action="append",
+        metavar="SQL",
+        help="rows that meet this condition, such as \"device = 'x'\" (given several times: that meet all of them)",
+    )
+    which.add_argument(
+        "--older-than",
+        metavar="TIME",
+        type=duration,
+        help="folders of year, month, day and hour that ended so long ago",
+    )
+    erase.add_argument("--dry-run", action="store_true", help="delete nothing, count the rows")
+    return parser
+
+
+def add_folders(command: ArgumentParser) -> None:
+    """Adds the option that chooses folders."""
+    command.add_argument(
         "--folder",
         action="append",
-        metavar="COLUMN=VALUE/...",
-        help="only files in this folder of the table, such as year=2024/month=05 (can be given several times)",
+        metavar="GLOB",
+        default=[],
+        help="only folders of the table like this, such as 'year=2024/*' (can be given several times)",
     )
-    rewrite.add_argument("--dry-run", action="store_true", help="write nothing, list the files and what differs")
-    return parser
+
+
+def duration(text: str) -> timedelta:
+    """A number with m, h or d for minutes, hours or days. argparse shows this function's name."""
+    number, unit = int(text[:-1]), {"m": "minutes", "h": "hours", "d": "days"}.get(text[-1])
+    if number < 0 or unit is None:
+        raise ValueError
+    return timedelta(**{unit: number})
 
 
 def time(text: str) -> datetime:

@@ -68,9 +68,9 @@ aws_region = matching(
     "must be a region of AWS, such as eu-west-1 (or set AWS_ENDPOINT_URL for another S3 store)",
 )
 other_region = matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", 'must be the name of a region: letters, digits, "_" and "-"')
-local_master = matching(
-    r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?",
-    "must be local, local[N] or local[*]: a Spark cluster is not supported by this version",
+spark_master = matching(
+    r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://.+|k8s://.+|yarn",
+    "must be local, local[N] or local[*]; for compact and erase also spark://HOST:PORT, k8s://HOST:PORT or yarn",
 )
 host_names = listed(
     r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?",

@@ -28,7 +28,7 @@ class Variables(TableVariables):
     target_file_mb: NonNegativeInt = env("TARGET_FILE_MB", 16)
     max_write_workers: Annotated[int, Field(ge=1, le=256)] = env("MAX_WRITE_WORKERS", 10)
     max_buffer_mb: PositiveInt | None = env("MAX_BUFFER_MB", None)
-    spark_master: Annotated[str, parsed(parse.local_master)] = env("SPARK_MASTER", "local[*]")
+    spark_master: Annotated[str, parsed(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
     spark_driver_memory: Annotated[str | None, parsed(parse.heap)] = env("SPARK_DRIVER_MEMORY", None)
     memory_limit_mb: PositiveInt | None = env("Quix__Deployment__Limits__Memory", None)  # by Quix Cloud
     deployment_name: str | None = env("Quix__Deployment__Name", None)

@@ -29,13 +29,22 @@ def read_batch_offsets(footer: Mapping[bytes, bytes] | None) -> tuple[OffsetRang
         Those of the batch, by topic and partition; empty for a file without them.
     """
     try:
-        fields = json.loads((footer or {}).get(_ROW_METADATA, b"{}"))["fields"]
-        [by_topic] = [field["metadata"][_OFFSETS] for field in fields if _OFFSETS in field["metadata"]]
         found = [
             OffsetRange(TopicPartition(topic, int(partition)), int(first), int(last))
-            for topic, partitions in by_topic.items()
+            for topic, partitions in read_column_metadata(footer, _OFFSETS).items()
             for partition, (first, last) in partitions.items()
         ]
     except (ValueError, TypeError, KeyError, AttributeError):
         return ()  # metadata of another program
     return tuple(sorted(found, key=lambda each: each.tp))
+
+
+def read_column_metadata(footer: Mapping[bytes, bytes] | None, name: str) -> Any:
+    """The metadata of this name, which one column has.
+
+    Raises:
+        ValueError, TypeError, KeyError, AttributeError: no column has it, or several; or another program wrote it.
+    """
+    fields = json.loads((footer or {}).get(_ROW_METADATA, b"{}"))["fields"]
+    [found] = [field["metadata"][name] for field in fields if name in field["metadata"]]
+    return found

@@ -1,8 +1,12 @@
-"""The settings of Spark's session, and a local file system without forks."""
+"""The settings of Spark's session, a local file system without forks, the words of its errors, names of columns."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column
+from pyspark.sql.functions import col
 
 # Hadoop's local file system forks a chmod for every new file and folder: 90 % of a job with small files.
 # The scratch folder is private (0700) and only we read its files, so checksums are left out too.
@@ -90,3 +94,18 @@ def _forget_defaults(jvm: Any, hadoop: Any, conf: Iterable[tuple[str, str]]) -> 
     for name, value in conf:
         if name.startswith(_HADOOP_PREFIX):
             hadoop.set(name.removeprefix(_HADOOP_PREFIX), value)
+
+
+def quoted(name: str) -> Column:
+    """The column with this name, which may contain dots."""
+    return col("`" + name.replace("`", "``") + "`")
+
+
+def reason_of(error: Exception) -> str:
+    """The cause in one line: the Java exception at the root, without its stack."""
+    if isinstance(error, Py4JJavaError):
+        cause: Any = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return str(cause.toString()).splitlines()[0]
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__

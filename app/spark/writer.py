@@ -14,15 +14,14 @@ from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkTypeError
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.functions import col
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, ConnectorError, FatalError, SparkLostError
@@ -31,7 +30,7 @@ from app.spark.batch_offsets import as_column_metadata
 from app.spark.java import find_java
 from app.spark.launch import RESTART_HINT, START_HINT, connect, ended_at_start, java_log, start_java
 from app.spark.parquet_options import parquet_options
-from app.spark.session import spark_conf, use_scratch_file_system
+from app.spark.session import quoted, reason_of, spark_conf, use_scratch_file_system
 from app.spark.staged_file import read_staged_schema, write_staged
 
 logger = logging.getLogger(__name__)
@@ -124,20 +123,6 @@ class SparkWriter:
         """
         return self._call(lambda: self._write(staged, out), "writing a batch with Spark")
 
-    def write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
-        """Write these columns of a Parquet file, in the order of its rows, as one file below the new folder ``out``.
-
-        Args:
-            source: uncompressed.
-            columns: of the new file, in their order.
-            out: must not exist.
-            offsets: those of the file's batch, for the footer; may be empty.
-
-        Raises:
-            SparkLostError, FatalError: as ``write``.
-        """
-        return self._call(lambda: self._write_whole(source, columns, out, offsets), "writing a file with Spark")
-
     def close(self) -> None:
         """End the JVM at once: it has files only in the scratch folder, which is deleted."""
         self._closing.set()
@@ -157,7 +142,7 @@ class SparkWriter:
             # py4j raises ConnectionError unchanged for a refused connection.
             if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):
                 raise self._declare_lost(doing, self._death_or(error)) from None
-            raise FatalError(doing, _reason(error), _hint(error)) from None
+            raise FatalError(doing, reason_of(error), _hint(error)) from None
 
     def _start(self) -> None:
         watchdog = threading.Timer(
@@ -183,7 +168,7 @@ class SparkWriter:
             error = ended_at_start(self._process.returncode)
         if isinstance(error, ConnectorError):
             return error
-        return ConfigError("starting Spark", _reason(error), _hint(error) or START_HINT)
+        return ConfigError("starting Spark", reason_of(error), _hint(error) or START_HINT)
 
     def _new_session(self) -> SparkSession:
         if SparkContext._gateway is None:  # PySpark has one Java process at most for the whole life of Python
@@ -228,9 +213,7 @@ class SparkWriter:
         # Spark's sort by the group column is stable, so rows keep the order of arrival inside each file. Spark skips it
         # for rows already in that order. A second key would disable its radix sort.
         if staged.sort_column is not None:
-            frame = frame.sortWithinPartitions(
-                _column(staged.group_column), _column(staged.sort_column).asc_nulls_last()
-            )
+            frame = frame.sortWithinPartitions(quoted(staged.group_column), quoted(staged.sort_column).asc_nulls_last())
         options = parquet_options(schema, max(group.rows for group in staged.groups))
         frame.write.options(**options).partitionBy(staged.group_column).parquet(str(out))
         self._give_back()
@@ -246,13 +229,6 @@ class SparkWriter:
         assert self._session is not None  # noqa: S101 - start() came first
         java = SparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
         return f"Spark {self._session.version} in Java {java}"
-
-    def _write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
-        # No sort: Spark sorts a big file on disk, and would not keep the order.
-        frame = self._read(source, pq.read_schema(source)).select(*map(_column, columns))
-        _with_offsets(frame, offsets).write.parquet(str(out))
-        [written] = out.glob("*.parquet")
-        return written
 
     def _read(self, path: Path, schema: pa.Schema) -> DataFrame:
         """A staged file as one task."""
@@ -281,7 +257,7 @@ class SparkWriter:
     def _death_or(self, error: Exception | None) -> str:
         code = self._process.poll() if self._process else None
         if code is None:
-            return _reason(error) if error else "no answer from Java"
+            return reason_of(error) if error else "no answer from Java"
         memory = (
             ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB" if code in _OUT_OF_MEMORY_EXITS else ""
         )
@@ -298,18 +274,13 @@ class SparkWriter:
         return self.lost.result()
 
 
-def _column(name: str) -> Column:
-    """The column with this name, which may contain dots."""
-    return col("`" + name.replace("`", "``") + "`")
-
-
 def _with_offsets(frame: DataFrame, offsets: Sequence[OffsetRange]) -> DataFrame:
     """The frame with the offsets, if there are any, as metadata of its first column."""
     if not offsets:
         return frame
     first = frame.columns[0]
     # withMetadata() would take a dot in the name for a field of a struct.
-    return frame.withColumn(first, _column(first).alias(first, metadata=as_column_metadata(offsets)))
+    return frame.withColumn(first, quoted(first).alias(first, metadata=as_column_metadata(offsets)))
 
 
 def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:
@@ -334,18 +305,8 @@ def _others(group: OutputFile) -> str:
     return f" and {count:,} more partitions" if count else ""
 
 
-def _reason(error: Exception) -> str:
-    """The cause in one line: the Java exception at the root, without its stack."""
-    if isinstance(error, Py4JJavaError):
-        cause: Any = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        return str(cause.toString()).splitlines()[0]
-    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
-
-
 def _hint(error: Exception) -> str:
-    if "No space left on device" in _reason(error):
+    if "No space left on device" in reason_of(error):
         return (
             "The temporary folder is full: give it more room (TMPDIR, or the size of the tmpfs) or lower MAX_BUFFER_MB"
         )

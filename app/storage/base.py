@@ -1,6 +1,6 @@
 """The interface of a store."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -126,6 +126,15 @@ class Finder(Protocol):
 
     def find(self, key: str) -> StoredObject | None:
         """The object with this key, or ``None``."""
+        ...
+
+
+@runtime_checkable
+class ManyDeleter(Protocol):
+    """A store that deletes many objects in one request."""
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Delete the objects; missing ones count as deleted."""
         ...
 
 

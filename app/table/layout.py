@@ -36,6 +36,7 @@ _FILE_NAME = re.compile(
 )
 # Before the owner the other form has digits, so no name has both.
 _SHARED_FILE_NAME = re.compile(rf"data_{_TOPIC}_batch_(?P<owner>[0-9a-f]{{24}})-(?P<number>{_NUMBER})\.parquet")
+_MERGED_FILE_NAME = re.compile(r"data_merged_[0-9a-f]{24}\.parquet")
 _MAX_TOPIC = 120  # leaves room for offsets and owner in a name of 255 bytes
 _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
@@ -195,6 +196,16 @@ def shared_file_of(name: str) -> SharedFile | None:
     if found is None or int(found["number"]) > _MAX_OFFSET:
         return None
     return SharedFile(found["topic"], found["owner"], int(found["number"]))
+
+
+def merged_key(table_root: str, folder_name: str, token: str) -> str:
+    """The key of a file that is merged of others in a folder; ``token``: 24 hexadecimal digits, of this file alone."""
+    return "/".join(part for part in (table_root, folder_name, f"data_merged_{token}.parquet") if part)
+
+
+def is_merged(key: str) -> bool:
+    """Whether a file is merged of others."""
+    return _MERGED_FILE_NAME.fullmatch(key.rpartition("/")[2]) is not None
 
 
 def topic_in_names(topic: str) -> str:

@@ -1,7 +1,7 @@
 """Amazon S3 and every store that speaks its protocol, through boto3."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MOST_DELETED: Final = 1_000  # S3's limit for one request
 _MOST_PARTS: Final = 10_000  # S3's limit for one upload
 _PARTS_STAY = "%s. Parts of uploads that failed stay in the store, until a rule of the bucket removes them"
 _NOT_IN_PARTS = (
@@ -216,6 +217,18 @@ class S3Store(CloudStore):
         # A web page comes with status 200; few stores answer it to a deletion.
         if status != HTTPStatus.NO_CONTENT and is_listed(self, key):
             raise UnexpectedAnswerError(f"the answer is {status}, and the object is still there")
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Delete objects, a thousand in a request; one by one what a store refuses to delete so."""
+        for first in range(0, len(keys), _MOST_DELETED):
+            portion = refused = keys[first : first + _MOST_DELETED]
+            with self._doing("deleting objects of"), suppress(ClientError):
+                answer = self._client.delete_objects(
+                    Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in portion], "Quiet": True}
+                )
+                refused = [error["Key"] for error in answer.get("Errors", [])]
+            for key in refused:
+                self.delete(key)
 
     @cached_property
     def _client(self) -> "S3Client":

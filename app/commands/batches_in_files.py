@@ -1,0 +1,60 @@
+"""Which batches' rows are in a file, by its name and its footer. ``audit`` reads it, ``compact`` passes it on."""
+
+import base64
+from collections.abc import Iterable, Mapping
+from io import BytesIO
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.spark.batch_offsets import read_batch_offsets, read_column_metadata
+from app.table.layout import is_merged, part_of, shared_file_of, topic_in_names
+
+# A batch has the offsets from ``first`` to ``last`` of a topic-partition.
+PARTS: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("owner", pa.string()),
+        ("number", pa.int64()),
+    ]
+)
+_BATCHES: Final = "kafka_batches"
+
+
+def batches_in(key: str, footer: Mapping[bytes, bytes] | None) -> pa.Table:
+    """The batches, as ``PARTS``; empty for a file of another program. Topics are as names have them."""
+    name = key.rpartition("/")[2]
+    if part := part_of(name):
+        return _table([(*part.offsets.tp, part.offsets.first, part.offsets.last, part.owner, part.number)])
+    if shared := shared_file_of(name):
+        return _table(
+            (topic_in_names(each.tp.topic), each.tp.partition, each.first, each.last, shared.owner, shared.number)
+            for each in read_batch_offsets(footer)
+        )
+    return _read(footer) if is_merged(key) else PARTS.empty_table()
+
+
+def as_merged_metadata(batches: Iterable[pa.Table]) -> dict[str, str]:
+    """The metadata of a column in the footer of a merged file: the batches, as a Parquet file in base64."""
+    table = pa.concat_tables([PARTS.empty_table(), *batches])
+    body = BytesIO()
+    pq.write_table(
+        table.group_by(PARTS.names).aggregate([]).sort_by([(name, "ascending") for name in PARTS.names]), body
+    )
+    return {_BATCHES: base64.b64encode(body.getvalue()).decode()}
+
+
+def _read(footer: Mapping[bytes, bytes] | None) -> pa.Table:
+    try:
+        body = base64.b64decode(read_column_metadata(footer, _BATCHES), validate=True)
+        return pq.read_table(BytesIO(body)).select(PARTS.names).cast(PARTS)
+    except (ValueError, TypeError, KeyError, AttributeError, pa.ArrowException):
+        return PARTS.empty_table()  # metadata of another program
+
+
+def _table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(PARTS.names, row, strict=True)) for row in rows], PARTS)

@@ -1,0 +1,112 @@
+"""``python main.py erase``: deletes rows that meet conditions, or folders of a time long ago."""
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from app.commands.compact.folders import Bin, TableFile
+from app.commands.compact.job import Candidate, Job
+from app.commands.compact.merger import EVERY_ROW
+from app.commands.output import print_line
+from app.config.settings import Settings
+from app.errors import ConfigError
+from app.formatting import counted
+from app.journal.survey import survey
+from app.service.lake import dead_letter_address
+from app.spark.merge import may_match
+from app.table.layout import TIME_COLUMNS, dead_letter_root
+
+_TOGETHER = 256 << 20  # bytes
+_NOT_SEARCHED = """\
+Not searched: records that are in Kafka only, in batches that are not finished ({pending}), or in files written after
+this run began: run it again once they are in the table. The dead letter ({dead}, {address}): delete its files by hand.
+Older versions that the bucket keeps."""
+
+
+def erase(settings: Settings, options: Namespace) -> int:
+    """Delete rows, or count them.
+
+    Raises:
+        ConfigError: there is no such table, or its folders do not say their time.
+        ConnectorError: the store, the catalog or Spark fails, or folders had to be left as they are.
+    """
+    if settings.is_iceberg:
+        raise ConfigError(
+            "erasing rows", "the table is one of Iceberg", "Use DELETE FROM of Spark or Trino, and expire_snapshots"
+        )
+    with Job(settings, options.folder, writes=not options.dry_run) as job:
+        if not options.dry_run:
+            job.resume()
+        is_old = partial(_is_old, job, options.older_than) if options.older_than is not None else None
+        conditions: Sequence[str] = options.where or EVERY_ROW
+        rows = files = folders = 0
+        for candidates in job.candidates(lambda path, _: is_old is None or is_old(path)):
+            chosen = candidates if is_old else _matching(job, candidates, conditions)
+            for path, changes in job.work(chosen, _in_bins, conditions):
+                erased = sum(change.erased for change in changes)
+                folders += 1
+                rows += erased
+                files += sum(len(change.files.files) for change in changes)
+                print_line(f"{path or '.'}: {counted(erased, 'row')}")
+        would = "would be erased" if options.dry_run else "erased"
+        print_line(f"{counted(rows, 'row')} {would} from {counted(files, 'file')} in {counted(folders, 'folder')}")
+        if is_old is None:
+            _print_not_searched(job)
+        job.require_nothing_left()
+    return 0
+
+
+def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[str]) -> Sequence[Candidate]:
+    """Folders that may have such rows, by their partition values."""
+    partitions = [job.partition_values(path) for path, *_ in candidates]
+    try:
+        matching = may_match(job.session(), partitions, conditions, job.table.columns)
+    except ValueError as error:
+        raise ConfigError(f"understanding --where {' --where '.join(conditions)}", str(error)) from None
+    return [one for one, may in zip(candidates, matching, strict=True) if may]
+
+
+def _in_bins(_: str, files: Sequence[TableFile]) -> Iterator[Bin]:
+    """Some files at a time, so that one with such rows does not make a large folder be written anew as a whole."""
+    some: list[TableFile] = []
+    for file in files:
+        if some and sum(each.size for each in some) + file.size > _TOGETHER:
+            yield Bin(some)
+            some = []
+        some.append(file)
+    if some:
+        yield Bin(some)
+
+
+def _is_old(job: Job, age: timedelta, path: str) -> bool:
+    """Whether the time that a folder stands for ended so long ago.
+
+    Raises:
+        ConfigError: the table has no folders of years.
+    """
+    if TIME_COLUMNS[0] not in job.spec.columns:
+        raise ConfigError("finding old folders", "the table has no folders of years", "Use --where")
+    values = job.partition_values(path)
+    parts = [values.get(name) for name in TIME_COLUMNS if name in job.spec.columns]
+    if not all(part and part.isdecimal() for part in parts):
+        return False
+    return _end(*(int(part) for part in parts if part)) < datetime.now(UTC) - age
+
+
+def _end(year: int, month: int | None = None, day: int | None = None, hour: int | None = None) -> datetime:
+    """The end of a year, of a month, of a day, or of an hour."""
+    if month is None:
+        return datetime(year + 1, 1, 1, tzinfo=UTC)
+    if day is None:
+        return datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+    start = datetime(year, month, day, hour or 0, tzinfo=UTC)
+    return start + (timedelta(days=1) if hour is None else timedelta(hours=1))
+
+
+def _print_not_searched(job: Job) -> None:
+    root = dead_letter_root(job.root)
+    dead = sum(found.key.endswith(".parquet") for found in job.store.list(f"{root}/"))
+    pending = len(survey(job.store, job.root).pending)
+    address = dead_letter_address(job.store.uri, job.root)
+    print_line(_NOT_SEARCHED.format(pending=counted(pending, "file"), dead=counted(dead, "file"), address=address))

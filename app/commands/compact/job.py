@@ -1,0 +1,291 @@
+"""Goes through a table's folders, for ``compact`` and ``erase``."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, partial
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import pyarrow as pa
+
+from app.commands.compact.folders import Bin, TableFile, files_in, list_folders
+from app.commands.compact.merger import Merger, SkippedError, SparkAccess, delete, table_file
+from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
+from app.commands.existing_table import require_table
+from app.commands.output import print_line
+from app.commands.side_by_side import side_by_side
+from app.config.settings import Settings
+from app.errors import FatalError
+from app.formatting import counted
+from app.journal.survey import survey
+from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
+from app.service.spark import access_of_executors, runs_locally, uri_for_executors
+from app.service.stores import new_store
+from app.spark.merge import Target, merge_session
+from app.spark.scratch import scratch_folder
+from app.storage.base import StoredObject, find
+from app.storage.probe import try_out
+from app.table.layout import RESCUED_COLUMN, journal_folder, schema_key, spec_of_key
+from app.table.schema import TableSchema
+
+_FILES_AT_ONCE = 50_000  # of which the listing and the footers are in memory
+_LEASE = timedelta(minutes=10)  # after which another run continues; it saves work, and nothing relies on it
+_LEFT_OVER = timedelta(days=1)
+_FOLDERS_AT_ONCE_ON_A_CLUSTER = 8
+_FOLDERS_AT_ONCE = min(4, os.cpu_count() or 1)
+
+_T = TypeVar("_T")
+
+# A folder's path, its record, and its files with their footers.
+Candidate = tuple[str, FolderRecord, Sequence[TableFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The result for files that became one: rows erased and left, and the new file's bytes (0 if there is none)."""
+
+    files: Bin
+    erased: int
+    rows: int
+    size: int
+
+
+class LeftError(Exception):
+    """A folder cannot be worked on, and stays as it is."""
+
+
+class Job:
+    """One run over a table; to be used with ``with``.
+
+    Args:
+        settings: of the table.
+        globs: patterns of the folders; without any, all.
+        writes: whether this is no dry run.
+
+    Raises:
+        ConfigError: there is no such table.
+        ConnectorError: the store or the catalog fails.
+    """
+
+    def __init__(self, settings: Settings, globs: Sequence[str], *, writes: bool) -> None:
+        self._settings = settings
+        self._globs = globs
+        self._writes = writes
+        self.store = new_store(settings)
+        catalog = new_catalog(settings, self.store)
+        known = catalog.check() if catalog else None
+        self.location = new_location(settings, self.store, known)
+        self.root = self.location.root
+        require_table(self.store, self.location)
+        self.spec = new_spec(settings, self.store, self.location, known)
+        self.registrar = new_registrar(settings, catalog, self.location, known)
+        self._schema = new_schema(settings, self.store, self.location, known)
+        if writes:
+            try_out(self.store, journal_folder(self.root))  # above all, whether files may be deleted
+            self._schema.open()
+        self.table = self._schema.current if writes else self._schema.look()
+        self.left = 0
+        self._ends = ExitStack()
+        self._lock = Lock()
+        self._survey_before = survey(self.store, self.root)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.close()
+
+    @property
+    def schema_changed(self) -> datetime | None:
+        """When the table's schema was changed last."""
+        found = find(self.store, schema_key(self.root))
+        return found.last_modified if found else None
+
+    @property
+    def folders_at_once(self) -> int:
+        """How many folders Spark works on."""
+        return _FOLDERS_AT_ONCE if runs_locally(self._settings) else _FOLDERS_AT_ONCE_ON_A_CLUSTER
+
+    def session(self) -> Any:
+        """Spark's session; started at the first call."""
+        with self._lock:  # several folders ask at once
+            return self._session
+
+    @cached_property
+    def _session(self) -> Any:
+        settings = self._settings
+        conf = {} if runs_locally(settings) else access_of_executors(settings)
+        heap = f"{settings.memory.heap_mb}m"
+        return self._ends.enter_context(merge_session(settings.spark_master, heap, self._scratch, conf))
+
+    @cached_property
+    def _scratch(self) -> Any:
+        return self._ends.enter_context(scratch_folder())
+
+    @cached_property
+    def merger(self) -> Merger:
+        """Merges files."""
+        settings = self._settings
+        return Merger(
+            store=self.store,
+            root=self.root,
+            spark=SparkAccess(self.session, None if runs_locally(settings) else uri_for_executors(settings)),
+            target=lambda: Target(
+                {**self.table.columns, RESCUED_COLUMN: pa.string()},
+                RESCUED_COLUMN,
+                settings.sort_column or settings.timestamp_column,
+            ),
+            registrar=self.registrar,
+            virtual=self.spec.virtual,
+            stats_columns=settings.bounded_columns,
+            null_value=self.spec.null_value,
+            scratch=self._scratch,
+            workers=settings.max_write_workers,
+        )
+
+    def resume(self) -> None:
+        """Complete what runs have begun that ended before, and delete what executors have left."""
+        for record, found in open_records(self.store, self.root):
+            assert record.intent is not None  # noqa: S101 - it is open
+            folder = record.intent.folder or "."
+            if datetime.now(UTC) - found.last_modified < _LEASE:
+                print_line(f"{folder}: another run is at it, or was cut off in the last {_LEASE.seconds // 60} minutes")
+                continue
+            try:
+                self.merger.resume(record)
+            except SkippedError:
+                print_line(f"{folder}: another run has completed it")
+            else:
+                print_line(f"{folder}: completed what another run had begun")
+        old = [
+            found.key
+            for found in staged_files(self.store, self.root)
+            if datetime.now(UTC) - found.last_modified > _LEFT_OVER
+        ]
+        delete(self.store, old, self._settings.max_write_workers)
+
+    def candidates(self, is_candidate: Callable[[str, Sequence[StoredObject]], bool]) -> Iterator[Sequence[Candidate]]:
+        """Yield folders, some at a time, with those of their files that are in the table for good.
+
+        For each folder the record is read first, then the files are listed, then the journals are read: the order of
+        the model.
+        """
+        some: list[tuple[str, FolderRecord, list[StoredObject]]] = []
+        for path, listed in list_folders(self.store, self.root, self._globs):
+            if not is_candidate(path, listed):
+                continue
+            record = read_record(self.store, self.root, path)
+            if record.intent is None:
+                some.append((path, record, files_in(self.store, self.root, path)))
+            if sum(len(files) for *_, files in some) >= _FILES_AT_ONCE:
+                yield self._with_footers(some)
+                some = []
+        if some:
+            yield self._with_footers(some)
+
+    def _with_footers(self, folders: Sequence[tuple[str, FolderRecord, list[StoredObject]]]) -> Sequence[Candidate]:
+        surveyed = survey(self.store, self.root)
+        left_out = self._survey_before.left_out | surveyed.left_out
+        read = partial(table_file, self.store)
+        candidates: list[Candidate] = []
+        for path, record, listed in folders:
+            settled = [found for found in listed if found.key not in left_out]
+            try:
+                files = [file for _, file in side_by_side(self._settings.max_write_workers, read, settled)]
+                self._cover(files)
+            except (FatalError, ValueError) as error:
+                self.leave(path, error)
+            else:
+                candidates.append((path, record, files))
+        return candidates
+
+    def _cover(self, files: Sequence[TableFile]) -> None:
+        """Make the table's schema have all columns of the files."""
+        wanted = TableSchema()
+        for schema in {file.schema for file in files}:
+            columns = TableSchema.from_arrow(schema).columns
+            fixed = self._settings.column_types
+            wanted = wanted.merge(TableSchema({name: kind for name, kind in columns.items() if name not in fixed}))
+        self.table = self._schema.extend(wanted) if self._writes else self.table.merge(wanted)
+        for name in (name for file in files for name in TableSchema.from_arrow(file.schema).columns):
+            if name not in self.table.columns:
+                raise ValueError(f"its column {name!r} differs from another one only in capitals")
+
+    def work(
+        self,
+        candidates: Sequence[Candidate],
+        bins: Callable[[str, Sequence[TableFile]], Iterable[Bin]],
+        erased: Sequence[str] = (),
+    ) -> Iterator[tuple[str, Sequence[Change]]]:
+        """Merge the bins of each folder, several folders at a time, and yield those where anything was changed.
+
+        Args:
+            candidates: the folders.
+            bins: the files of a folder that become one.
+            erased: conditions in SQL for rows to leave out.
+
+        Raises:
+            ConnectorError: of the store or the catalog, on the way; the next run completes what was begun.
+        """
+
+        def change(candidate: Candidate) -> Sequence[Change] | LeftError | SkippedError:
+            path, record, files = candidate
+            try:
+                return [made for each in bins(path, files) if (made := self._change(path, record, each, erased))]
+            except (LeftError, SkippedError) as error:
+                return error
+
+        for (path, *_), changes in side_by_side(self.folders_at_once, change, candidates):
+            if isinstance(changes, SkippedError):
+                print_line(f"{path or '.'}: another run was quicker")
+            elif isinstance(changes, LeftError):
+                self.leave(path, changes)
+            elif changes:
+                yield path, changes
+
+    def _change(self, path: str, record: FolderRecord, files: Bin, erased: Sequence[str]) -> Change | None:
+        if not self._writes:
+            gone = self._preparing(lambda: self.merger.count(path, files.files, erased)) if erased else 0
+            return None if erased and not gone else Change(files, gone, files.rows - gone, 0)
+        with ExitStack() as ends:
+            prepared = self._preparing(lambda: ends.enter_context(self.merger.prepared(path, files.files, erased)))
+            if erased and not prepared.gone:
+                return None
+            return Change(files, prepared.gone, prepared.rows, self.merger.commit(record, prepared))
+
+    @staticmethod
+    def _preparing(work: Callable[[], _T]) -> _T:
+        """Nothing was changed where this fails, so other folders can go on."""
+        try:
+            return work()
+        except FatalError as error:
+            raise LeftError(str(error)) from None
+
+    def leave(self, path: str, error: Exception) -> None:
+        """Report a folder that stays as it is."""
+        self.left += 1
+        print_line(f"{path or '.'}: left as it is: {error}")
+
+    def require_nothing_left(self) -> None:
+        """Fail if folders had to be left.
+
+        Raises:
+            FatalError: so.
+        """
+        if self.left:
+            raise FatalError(
+                "going through the table", f"{counted(self.left, 'folder')} had to be left", "The reasons are above"
+            )
+
+    def partition_values(self, path: str) -> dict[str, str | None]:
+        """The values in a folder's path, ``None`` for a null."""
+        names, values = spec_of_key(f"{self.root}/{path}/file", self.root)
+        return {
+            name: None if value == self.spec.null_value else value for name, value in zip(names, values, strict=True)
+        }

@@ -1,0 +1,344 @@
+"""Merges files of one folder: makes the new file, puts it into the table, and takes the old ones out."""
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.catalog.column_stats import column_stats
+from app.catalog.registrar import Registrar
+from app.catalog.virtual_index import write_index
+from app.commands.batches_in_files import as_merged_metadata, batches_in
+from app.commands.compact.folders import TableFile, files_in
+from app.commands.compact.record import FolderRecord, Intent, staging_folder
+from app.commands.side_by_side import side_by_side
+from app.errors import FatalError
+from app.model import StoredFile
+from app.spark.merge import Merge, Target
+from app.storage.base import ChangedError, ManyDeleter, ObjectStore, StoredObject, find
+from app.table.layout import index_key, is_merged, merged_key, spec_of_key
+from app.table.parquet_reader import read_footer
+from app.table.placeholder import Placeholders
+
+EVERY_ROW = ("true",)  # the condition that all rows meet: files are then deleted without a look into them
+_TOKEN_BYTES = 12
+
+
+class SkippedError(Exception):
+    """Another run has changed the folder meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A file to take the place of others.
+
+    Attributes:
+        folder, files, erased: as in ``Merger.prepared``.
+        gone: the number of rows that meet the conditions.
+        rows: the number of the others.
+        path: the file with these; ``None`` if there is none, or nothing to do.
+    """
+
+    folder: str
+    files: Sequence[TableFile]
+    erased: Sequence[str]
+    gone: int
+    rows: int
+    path: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkAccess:
+    """How Spark reaches the table.
+
+    Attributes:
+        session: starts it, the first time.
+        uri: of the bucket, for the executors of a cluster; ``None``: in local mode Spark has copies of the files.
+    """
+
+    session: Callable[[], Any]
+    uri: str | None = None
+
+
+class Merger:
+    """Merges files; several threads may call it for different folders.
+
+    Args:
+        store, root: where the table is.
+        spark: how it is reached.
+        target: what merged files are to be like.
+        registrar: informs the catalog.
+        virtual: partition columns without folders.
+        stats_columns: the only columns with bounds in the catalog; ``None`` for all that can have them.
+        null_value: the folder value of a null.
+        scratch: a private folder for copies of the files at hand.
+        workers: files that are copied at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        root: str,
+        spark: SparkAccess,
+        target: Callable[[], Target],
+        registrar: Registrar,
+        virtual: Sequence[str],
+        stats_columns: frozenset[str] | None,
+        null_value: str,
+        scratch: Path,
+        workers: int,
+    ) -> None:
+        self._store = store
+        self._root = root
+        self._spark = spark
+        self._target = target
+        self._registrar = registrar
+        self._virtual = virtual
+        self._stats_columns = stats_columns
+        self._null_value = null_value
+        self._scratch = scratch
+        self._workers = workers
+
+    def count(self, folder: str, files: Sequence[TableFile], erased: Sequence[str]) -> int:
+        """How many rows of a folder's files meet all conditions.
+
+        Raises:
+            SkippedError: another run has changed the folder.
+            ConnectorError: of the store or Spark.
+        """
+        with TemporaryDirectory(dir=self._scratch) as scratch:
+            merge = self._merge(folder, files, erased, Path(scratch))
+            return merge.count_erased() if merge else _all_rows(files, erased)
+
+    @contextmanager
+    def prepared(self, folder: str, files: Sequence[TableFile], erased: Sequence[str]) -> Iterator["Prepared"]:
+        """Make the file of the rows that do not meet all conditions; without conditions that is all of them.
+
+        Args:
+            folder: its path below the table.
+            files: none of an unfinished batch.
+            erased: conditions in SQL.
+
+        Raises:
+            SkippedError: another run has changed the folder.
+            ConnectorError: of the store or Spark; nothing was changed.
+        """
+        with TemporaryDirectory(dir=self._scratch) as scratch:
+            merge = self._merge(folder, files, erased, Path(scratch))
+            gone = merge.count_erased() if merge and erased else _all_rows(files, erased)
+            rows = sum(file.rows for file in files) - gone
+            path = None
+            if merge and rows and (gone or not erased):
+                path = self._written(merge, files, rows, Path(scratch))
+            yield Prepared(folder, files, erased, gone, rows, path)
+
+    def commit(self, record: FolderRecord, prepared: "Prepared") -> int:
+        """Put the prepared file in the place of the others, and return its size in bytes (0 without a file).
+
+        Args:
+            record: of the folder, read before the files were listed, with nothing under way.
+            prepared: the file.
+
+        Raises:
+            SkippedError: another run was quicker.
+            ConnectorError: of the store or the catalog; the next run completes it.
+        """
+        is_needed = self._registrar.is_needed
+        is_kept = {file.key: is_needed or (is_merged(file.key) and file.rows > 0) for file in prepared.files}
+        intent = Intent(
+            prepared.folder,
+            deleted=[key for key, kept in is_kept.items() if not kept],
+            emptied=[key for key, kept in is_kept.items() if kept],
+            out=merged_key(self._root, prepared.folder, secrets.token_hex(_TOKEN_BYTES)) if prepared.rows else None,
+            rows=prepared.rows,
+            erased=prepared.erased,
+        )
+        self._write(record, intent)
+        return self._complete(record, prepared.path)
+
+    def resume(self, record: FolderRecord) -> None:
+        """Complete what another run has begun.
+
+        Raises:
+            SkippedError: somebody else does, or has done it.
+            ConnectorError: as ``merge``.
+        """
+        intent = record.intent
+        assert intent is not None  # noqa: S101 - of an open record
+        self._write(record, intent)
+        with TemporaryDirectory(dir=self._scratch) as scratch:
+            path = None
+            if not intent.is_written and intent.out and find(self._store, intent.out) is None:
+                files = self._inputs(intent)
+                merge = self._merge(intent.folder, files, intent.erased, Path(scratch))
+                path = self._written(merge, files, intent.rows, Path(scratch)) if merge else None
+            self._complete(record, path)
+
+    def _inputs(self, intent: Intent) -> list[TableFile]:
+        stored = {found.key: found for found in files_in(self._store, self._root, intent.folder)}
+        if not set(intent.inputs) <= stored.keys():
+            raise SkippedError
+        return [table_file(self._store, stored[key]) for key in intent.inputs]
+
+    def _merge(self, folder: str, files: Sequence[TableFile], erased: Sequence[str], scratch: Path) -> Merge | None:
+        """Spark's view of the files; ``None`` if there are no rows."""
+        sources: dict[pa.Schema, list[str]] = {}
+        full = [file for file in files if file.rows and tuple(erased) != EVERY_ROW]
+        for file, uri in side_by_side(self._workers, partial(self._address, scratch), full):
+            sources.setdefault(file.schema, []).append(uri)
+        if not full:
+            return None
+        values = self._partition_values(f"{self._root}/{folder}/")
+        return Merge(self._spark.session(), sources, self._target(), values, erased)
+
+    def _address(self, scratch: Path, file: TableFile) -> str:
+        """Where Spark reads a file."""
+        if self._spark.uri is not None:
+            return f"{self._spark.uri}/{file.key}"
+        path = scratch / f"{secrets.token_hex(8)}.parquet"
+        self._store.download(file.key, path)
+        if path.stat().st_size != file.size:
+            raise SkippedError
+        return str(path)
+
+    def _written(self, merge: Merge, files: Sequence[TableFile], rows: int, scratch: Path) -> Path:
+        """The merged file, with so many rows."""
+        metadata = as_merged_metadata(batches_in(file.key, file.footer.metadata) for file in files)
+        if self._spark.uri is None:
+            merge.write(str(scratch / "out"), metadata)
+            [path] = (scratch / "out").glob("*.parquet")
+        else:
+            path = self._from_executors(merge, metadata, scratch)
+        found = pq.read_metadata(path).num_rows
+        if found != rows:
+            raise FatalError(
+                f"checking what Spark has merged of {files[0].key} and others",
+                f"it has {found:,} rows instead of {rows:,}",
+                "Nothing was changed; please report this as a bug",
+            )
+        return path
+
+    def _from_executors(self, merge: Merge, metadata: Mapping[str, Any], scratch: Path) -> Path:
+        staging = staging_folder(self._root, secrets.token_hex(8))
+        try:
+            merge.write(f"{self._spark.uri}/{staging}", metadata)
+            [staged] = (found for found in self._store.list(staging) if found.key.endswith(".parquet"))
+            path = scratch / "out.parquet"
+            self._store.download(staged.key, path)
+        finally:
+            delete(self._store, [found.key for found in self._store.list(staging)], self._workers)
+        return path
+
+    def _partition_values(self, key: str) -> dict[str, str | None]:
+        names, values = spec_of_key(key, self._root)
+        return {name: None if value == self._null_value else value for name, value in zip(names, values, strict=True)}
+
+    def _write(self, record: FolderRecord, intent: Intent | None) -> None:
+        try:
+            record.write(intent)
+        except ChangedError:
+            raise SkippedError from None
+
+    def _complete(self, record: FolderRecord, path: Path | None) -> int:
+        """Put the file into the table, take the inputs out, and return its size; the order is that of the model."""
+        intent = record.intent
+        assert intent is not None  # noqa: S101 - just written
+        stored = None
+        if intent.out is not None:
+            stored = self._put(intent, path)
+        if not intent.is_written:
+            self._write(record, replace(intent, is_written=True))
+        if stored is not None:
+            self._register(stored, path)
+        self._take_out(intent)
+        self._write(record, None)
+        return stored.size if stored else 0
+
+    def _put(self, intent: Intent, path: Path | None) -> StoredObject:
+        """Upload the merged file, unless it is there, and read it back."""
+        assert intent.out is not None  # noqa: S101 - the caller has looked
+        if path is not None:
+            with suppress(ChangedError):  # another run has uploaded the same rows
+                self._store.upload(path, intent.out)
+        stored = find(self._store, intent.out)
+        rows = read_footer(self._store, stored.key, stored.size).num_rows if stored else 0
+        if stored is None or rows != intent.rows:
+            raise FatalError(
+                f"checking {self._store.uri}/{intent.out}",
+                f"it has {rows:,} rows instead of {intent.rows:,}",
+                "The files that it is merged of stay; find out who has changed it",
+            )
+        return stored
+
+    def _register(self, stored: StoredObject, path: Path | None) -> None:
+        """Write the index file beside the merged file, and inform the catalog."""
+        values = {name: value or self._null_value for name, value in self._partition_values(stored.key).items()}
+        if self._virtual:
+            with TemporaryDirectory(dir=self._scratch) as scratch:
+                if path is None:
+                    path = Path(scratch) / "merged.parquet"
+                    self._store.download(stored.key, path)
+                index = Path(scratch) / "index.parquet"
+                if write_index(path, self._virtual, values, index):
+                    self._store.overwrite(index_key(stored.key), index.read_bytes())
+        if self._registrar.is_needed:
+            self._registrar.register_again([self._stored_file(stored, values)])
+
+    def _take_out(self, intent: Intent) -> None:
+        """Delete or empty the inputs."""
+        indexes = [index_key(key) for key in intent.inputs] if self._virtual else []
+        delete(self._store, [*intent.deleted, *indexes], self._workers)
+        Placeholders(
+            self._store,
+            self._root,
+            pa.schema([]),
+            lambda work, keys: (result for _, result in side_by_side(self._workers, work, keys)),
+        ).put(intent.emptied)
+        if self._registrar.is_needed and intent.emptied:
+            values = dict(zip(*spec_of_key(intent.emptied[0], self._root), strict=True))
+            found = files_in(self._store, self._root, intent.folder)
+            emptied = set(intent.emptied)
+            self._registrar.register_again([self._stored_file(each, values) for each in found if each.key in emptied])
+
+    def _stored_file(self, stored: StoredObject, values: Mapping[str, str]) -> StoredFile:
+        footer = read_footer(self._store, stored.key, stored.size)
+        return StoredFile(
+            key=stored.key,
+            uri=f"{self._store.uri}/{stored.key}",
+            size=stored.size,
+            rows=footer.num_rows,
+            partition_values=values,
+            last_modified=stored.last_modified,
+            column_stats=column_stats(footer, self._stats_columns),
+        )
+
+
+def _all_rows(files: Sequence[TableFile], erased: Sequence[str]) -> int:
+    """The number of erased rows that Spark need not count."""
+    return sum(file.rows for file in files) if erased else 0
+
+
+def table_file(store: ObjectStore, found: StoredObject) -> TableFile:
+    """A file with its footer.
+
+    Raises:
+        ConnectorError: of the store; ``FatalError`` also for an object that is no Parquet file.
+    """
+    return TableFile(found.key, found.size, found.last_modified, read_footer(store, found.key, found.size))
+
+
+def delete(store: ObjectStore, keys: Sequence[str], workers: int) -> None:
+    """Delete objects, in one request for many where the store has one."""
+    if isinstance(store, ManyDeleter):
+        store.delete_many(keys)
+        return
+    for _ in side_by_side(workers, store.delete, keys):
+        pass

@@ -1,1 +1,0 @@
-"""``python main.py rewrite``: brings old files of the table to the table's present schema."""
