@@ -82,7 +82,7 @@ SLOW: Mapping[str, Sequence[str]] = {
         "tests/faults/test_full_disk.py::test_a_disk_that_is_full_when_spark_starts",
         "tests/integration/test_readers.py",
         "tests/integration/test_engines_page.py",
-        "tests/integration/test_rewrite.py",
+        "tests/integration/test_compact.py::test_on_a_cluster",
         "tests/integration/test_partition_values.py",
         "tests/integration/test_spark.py::test_java_gets_its_objects_back_where_nothing_else_collects",
     ),

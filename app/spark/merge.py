@@ -1,5 +1,6 @@
 """Merges files of a folder into one: a DataFrame job, in this process or on a cluster."""
 
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +22,6 @@ from pyspark.sql.types import (
     AtomicType,
     DataType,
     DateType,
-    LongType,
     NumericType,
     StringType,
     StructField,
@@ -34,6 +34,9 @@ from app.errors import FatalError
 from app.spark.java import find_java
 from app.spark.launch import START_HINT, connect, java_log, start_java
 from app.spark.session import quoted, reason_of
+
+# PySpark logs each error of a query with its stack in JSON, beside raising it.
+logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started Java, and chosen the master
 _ENDING_SECONDS = 30.0
@@ -208,12 +211,10 @@ def may_match(
         ValueError: a condition that Spark does not understand.
     """
     names = [name for name in folders[0] if name not in columns] if folders else []
-    partitions = StructType([StructField(_NUMBER, LongType()), *(StructField(name, StringType()) for name in names)])
-    frame = session.createDataFrame(
-        [(number, *(values[name] for name in names)) for number, values in enumerate(folders)], partitions
-    )
+    values = {name: pa.array([each[name] for each in folders], pa.string()) for name in names}
+    frame = session.createDataFrame(pa.table({_NUMBER: pa.array(range(len(folders)), pa.int64()), **values}))
     types = ((name, from_arrow_type(kind, prefer_timestamp_ntz=True)) for name, kind in columns.items())
-    all_columns = session.createDataFrame([], StructType([*partitions, *(StructField(*each) for each in types)]))
+    all_columns = session.createDataFrame([], StructType([*frame.schema, *(StructField(*each) for each in types)]))
     for condition in erased:
         try:
             all_columns.filter(f.expr(condition))

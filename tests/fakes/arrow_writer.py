@@ -1,8 +1,9 @@
 """Stands in for Spark: the same files from the same staged batch, without Java."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,23 +33,19 @@ class ArrowWriter:
             path = out / f"{staged.group_column}={index}" / "part-0.parquet"
             path.parent.mkdir(parents=True)
             rows = table.filter(pc.equal(table.column(staged.group_column), index))
-            pq.write_table(_with_offsets(rows.drop_columns([staged.group_column]), staged.offsets), path)
+            pq.write_table(with_offsets(rows.drop_columns([staged.group_column]), staged.offsets), path)
             files.append(WrittenFile(path, path.stat().st_size, group))
         return files
 
-    def write_whole(self, source: Path, columns: Sequence[str], out: Path, offsets: Sequence[OffsetRange]) -> Path:
-        number, self.batches = self.batches, self.batches + 1
-        self.before(number)
-        out.mkdir()
-        path = out / "part-0.parquet"
-        pq.write_table(_with_offsets(pq.read_table(source).select(list(columns)), offsets), path)
-        return path
 
-
-def _with_offsets(table: pa.Table, offsets: Sequence[OffsetRange]) -> pa.Table:
+def with_offsets(table: pa.Table, offsets: Sequence[OffsetRange]) -> pa.Table:
     """The table with the offsets in its metadata, where Spark keeps what is noted at a column."""
     if not offsets:
         return table
-    fields = [{"name": table.column_names[0], "metadata": as_column_metadata(offsets)}]
-    row = {"type": "struct", "fields": fields}
-    return table.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": json.dumps(row)})
+    return table.replace_schema_metadata(footer_with(table.column_names[0], as_column_metadata(offsets)))
+
+
+def footer_with(column: str, metadata: Mapping[str, Any]) -> dict[str, str]:
+    """The metadata of a file in whose footer Spark has kept a column's metadata."""
+    row = {"type": "struct", "fields": [{"name": column, "metadata": dict(metadata)}]}
+    return {"org.apache.spark.sql.parquet.row.metadata": json.dumps(row)}

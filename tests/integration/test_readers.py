@@ -254,15 +254,15 @@ def test_whole_numbers_that_no_double_holds_are_rounded_by_two_and_refused_by_on
         _pyarrow(table)
 
 
-def test_spark_reads_them_after_a_rewrite_and_so_do_all_without_options(of_two_types: tuple[Path, Rows]) -> None:
+def test_spark_reads_them_after_a_compaction_and_so_do_all_without_options(of_two_types: tuple[Path, Rows]) -> None:
     table, rows = of_two_types
     with pytest.raises(Py4JJavaError, match="CANNOT_MERGE_SCHEMAS"):
         _spark(table)
 
-    ended = _rewrite(table)
+    ended = _compact(table)
 
     assert (ended.returncode, ended.stderr.count("ERROR")) == (0, 0), ended.stderr
-    assert "v bigint → double, s.a bigint → double, l[] bigint → double; 1 row" in ended.stdout
+    assert "v bigint → double" in ended.stdout
     for read in READERS:
         found = read(table)
         assert types_of(found)["v"] == "double"
@@ -270,11 +270,11 @@ def test_spark_reads_them_after_a_rewrite_and_so_do_all_without_options(of_two_t
         assert rows_of(found) == rows
 
 
-def _rewrite(table: Path) -> "subprocess.CompletedProcess[str]":
+def _compact(table: Path) -> "subprocess.CompletedProcess[str]":
     lake = str(table).removesuffix(f"/{TABLE}")
     settings = {"STORAGE_URL": f"file://{lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
     return subprocess.run(
-        [sys.executable, str(MAIN), "rewrite"],
+        [sys.executable, str(MAIN), "compact", "--when-cold", "0m"],
         env={**kept_variables(), "HIVE_COLUMNS": "place", "SPARK_DRIVER_MEMORY": "512m", **settings},
         capture_output=True,
         text=True,

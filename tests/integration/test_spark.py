@@ -127,20 +127,6 @@ def test_java_gets_its_objects_back_where_nothing_else_collects(writer: SparkWri
     assert max(counts[40:]) <= max(counts[:20]) + 20, "of one write or two"
 
 
-def test_a_file_is_written_whole_with_the_columns_that_are_asked_for(writer: SparkWriter, tmp_path: Path) -> None:
-    rows = 250_000
-    numbers = [(n * 7919) % rows for n in range(rows)]
-    table = pa.table({"n": numbers, "x": pa.nulls(rows, pa.string()), "a.b": [n / 2 for n in numbers]})
-    pq.write_table(table, tmp_path / "source")
-
-    path = writer.write_whole(tmp_path / "source", ["n", "a.b"], tmp_path / "out", ())
-
-    found = pq.ParquetFile(path)
-    assert found.read().equals(table.select(["n", "a.b"])), "all rows, in their order"
-    assert found.metadata.row_group(0).num_rows <= ROW_GROUP_ROWS
-    assert found.metadata.row_group(0).column(0).compression == "SNAPPY"
-
-
 @pytest.mark.parametrize("name", ["a.b", "`", "A", "with space"])
 def test_the_offsets_of_a_batch_are_in_the_footer_of_each_file(writer: SparkWriter, tmp_path: Path, name: str) -> None:
     offsets = (
@@ -158,9 +144,6 @@ def test_the_offsets_of_a_batch_are_in_the_footer_of_each_file(writer: SparkWrit
     ]
     assert [_read(file).column_names for file in files] == [table.column_names] * 2
     assert [read_batch_offsets(pq.read_metadata(file.path).metadata) for file in files] == [offsets] * 2
-    again = writer.write_whole(files[0].path, [name], tmp_path / "again", offsets)
-    assert read_batch_offsets(pq.read_metadata(again).metadata) == offsets
-    assert pq.ParquetFile(again).read().to_pydict() == {name: [3, 2]}
 
 
 def test_files_whose_names_say_the_offsets_have_none_in_their_footers(writer: SparkWriter, tmp_path: Path) -> None:

@@ -12,27 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.commands.audit.findings import Listing
+from app.commands.batches_in_files import PARTS, batches_in
 from app.commands.side_by_side import side_by_side
 from app.journal.survey import survey
 from app.model import OffsetRange
 from app.spark.batch_offsets import read_batch_offsets
-from app.storage.base import ObjectStore
-from app.table.layout import is_data_file, part_of, shared_file_of, topic_in_names
+from app.storage.base import ObjectStore, StoredObject
+from app.table.layout import is_data_file, is_merged, part_of, shared_file_of, topic_in_names
 from app.table.parquet_reader import read_footer
 
-# A batch has the offsets from ``first`` to ``last`` of a topic-partition.
-PARTS = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("owner", pa.string()),
-        ("number", pa.int64()),
-    ]
-)
 FILES = pa.unify_schemas([PARTS, pa.schema([("key", pa.string()), ("size", pa.int64())])])
-BATCHES = pa.unify_schemas([PARTS, pa.schema([("files", pa.int64())])])
+BATCHES = pa.unify_schemas([PARTS, pa.schema([("files", pa.int64()), ("merged", pa.bool_())])])
 SHARED: Final = -1  # stands for the partition, and for the offsets, of a file with rows of several topic-partitions
 _ROWS_AT_ONCE = 1 << 16
 
@@ -51,7 +41,10 @@ class File(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A row of ``BATCHES``; ``files`` is how many files may have rows of this part of the batch."""
+    """A row of ``BATCHES``; ``files`` is how many files may have rows of this part of the batch.
+
+    ``merged``: some of them are merged with files of other batches.
+    """
 
     topic: str
     partition: int
@@ -60,13 +53,18 @@ class Batch(NamedTuple):
     owner: str
     number: int
     files: int
+    merged: bool
 
 
 class TableFiles(NamedTuple):
-    """The table's files and batches, in no order; the number of files left out; the keys of other Parquet files."""
+    """The table's files and batches, in no order; the number of files left out; the keys of other Parquet files.
+
+    ``merged`` is the number of files that ``compact`` has merged of others; they are in none of the other numbers.
+    """
 
     files: pa.Table
     batches: pa.Table
+    merged: int
     left_out: int
     others: Listing[str]
 
@@ -90,12 +88,15 @@ def list_table(store: ObjectStore, root: str, workers: int, most: int, *, with_k
     """
     rolled_back_before = survey(store, root).rolled_back
     others = Listing[str](most)
+    merged: list[StoredObject] = []
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for listed in store.list(f"{root}/"):
             if not is_data_file(listed.key, root):
                 continue
-            if part := _columns_of(listed.key):
+            if is_merged(listed.key):
+                merged.append(listed)
+            elif part := _columns_of(listed.key):
                 has_key = with_keys or part[1] == SHARED
                 yield *part, listed.key if has_key else "", listed.size
             else:
@@ -106,10 +107,16 @@ def list_table(store: ObjectStore, root: str, workers: int, most: int, *, with_k
     left_out = {part for key in rolled_back_before | after.rolled_back | after.pending if (part := _columns_of(key))}
     settled = listed.join(as_table(iter(left_out), PARTS), PARTS.names, join_type="left anti")
     batches, unreadable = _group(store, settled, workers)
+    batches = pa.concat_tables(
+        [batches, *(parts for _, parts in side_by_side(workers, partial(_merged, store), merged))]
+    )
+    batches = batches.group_by(PARTS.names).aggregate([("files", "sum"), ("merged", "max")])
     files = settled.join(unreadable, unreadable.column_names, join_type="left anti")
     for key in settled.join(unreadable, unreadable.column_names, join_type="left semi")["key"].to_pylist():
         others.add(key.removeprefix(f"{root}/"))
-    return TableFiles(files, batches, listed.num_rows - settled.num_rows, others)
+    return TableFiles(
+        files, batches.rename_columns(BATCHES.names), len(merged), listed.num_rows - settled.num_rows, others
+    )
 
 
 def _group(store: ObjectStore, files: pa.Table, workers: int) -> tuple[pa.Table, pa.Table]:
@@ -130,10 +137,19 @@ def _group(store: ObjectStore, files: pa.Table, workers: int) -> tuple[pa.Table,
             if not offsets:
                 without_offsets.append((SHARED, owner, number))
             for each in offsets:
-                yield topic_in_names(each.tp.topic), each.tp.partition, each.first, each.last, owner, number, count
+                yield (
+                    topic_in_names(each.tp.topic),
+                    each.tp.partition,
+                    each.first,
+                    each.last,
+                    owner,
+                    number,
+                    count,
+                    False,
+                )
 
+    by_name = by_name.append_column("merged", pa.repeat(pa.scalar(False), by_name.num_rows))
     batches = pa.concat_tables([by_name.rename_columns(BATCHES.names), as_table(by_footer(), BATCHES)])
-    batches = batches.group_by(PARTS.names).aggregate([("files", "sum")]).rename_columns(BATCHES.names)
     keys = pa.schema([FILES.field(name) for name in ("partition", "owner", "number")])
     return batches, as_table(iter(without_offsets), keys)
 
@@ -141,6 +157,13 @@ def _group(store: ObjectStore, files: pa.Table, workers: int) -> tuple[pa.Table,
 def _offsets(store: ObjectStore, row: tuple[Any, ...]) -> tuple[OffsetRange, ...]:
     _, _, key, size, _ = row
     return read_batch_offsets(read_footer(store, key, size).metadata)
+
+
+def _merged(store: ObjectStore, file: StoredObject) -> pa.Table:
+    """The batches whose rows are in a merged file, as ``BATCHES``."""
+    parts = batches_in(file.key, read_footer(store, file.key, file.size).metadata)
+    columns = [pa.repeat(pa.scalar(value, kind), len(parts)) for value, kind in ((1, pa.int64()), (True, pa.bool_()))]
+    return pa.table([*parts.columns, *columns], schema=BATCHES)
 
 
 def as_table(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:

@@ -8,11 +8,12 @@ from tempfile import TemporaryFile
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.commands.audit.batches import PARTS, list_table, rows_of
+from app.commands.audit.batches import list_table, rows_of
 from app.commands.audit.dead_letters import count_rejected, list_dead_letter
 from app.commands.audit.findings import Listing, find
 from app.commands.audit.held_offsets import HeldOffsets
 from app.commands.audit.report import Report, as_json, as_text
+from app.commands.batches_in_files import PARTS
 from app.commands.existing_table import require_table
 from app.commands.output import print_line
 from app.config.settings import Settings
@@ -34,16 +35,16 @@ def audit(settings: Settings, options: Namespace) -> int:
     store, location = find_table(settings)
     require_table(store, location)
     root, workers, most = location.root, settings.max_write_workers, options.most
-    files, batches, left_out, others = list_table(store, root, workers, most, with_keys=options.offsets)
+    files, batches, merged, left_out, others = list_table(store, root, workers, most, with_keys=options.offsets)
     rejected = list_dead_letter(store, root)
-    report = Report(location.uri, options.offsets, files.num_rows, left_out, others, Listing(most))
+    report = Report(location.uri, options.offsets, files.num_rows + merged, left_out, others, Listing(most))
     with TemporaryFile() as file:
         portions = _by_name
         if options.offsets:
             held = HeldOffsets(file, store, root, workers, most)
             batches = held.read(files, batches)
             portions = held.portions
-            report.misplaced, report.without_offsets = held.misplaced, held.without_offsets
+            report.misplaced, report.without_offsets = held.misplaced, held.without_offsets + merged
         for tp, of_partition in _by_partition(batches):
             of_rejected = rejected.filter((pc.field("topic") == tp.topic) & (pc.field("partition") == tp.partition))
             count = partial(count_rejected, store, workers, of_rejected)

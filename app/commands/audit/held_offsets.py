@@ -93,8 +93,10 @@ class HeldOffsets:
         """Yield the ranges of each batch. Several rows of one offset are one: a message may have become several."""
         read = side_by_side(self._workers, self._read, _with_batches(files, batches))
         for of_batch, group in groupby(read, key=lambda each: each[0][1]):
-            held: dict[Batch, list[pa.RecordBatch]] = {batch: [] for batch in of_batch}
+            held = {batch: [single(batch.first, batch.last)] if batch.merged else [] for batch in of_batch}
             for (file, _), found in group:
+                if file is None:
+                    continue
                 named = {(batch.topic, batch.partition): batch for batch in of_batch if _may_hold(file, batch)}
                 self.without_offsets += found is None
                 whole = {tp: single(batch.first, batch.last) for tp, batch in named.items()}
@@ -105,9 +107,11 @@ class HeldOffsets:
                         held[batch].append(clipped(ranges, batch.first, batch.last))
             yield from map(joined, held.values())
 
-    def _read(self, item: tuple[File, Sequence[Batch]]) -> Mapping[tuple[Any, ...], pa.RecordBatch] | None:
+    def _read(self, item: tuple[File | None, Sequence[Batch]]) -> Mapping[tuple[Any, ...], pa.RecordBatch] | None:
         """The ranges in a file, by topic (as names have it) and partition; ``None`` if it does not say them."""
         file, batches = item
+        if file is None:
+            return {}
         topics = {batch.topic for batch in batches}
         known: tuple[Any, ...] = ()
         columns: tuple[str, ...] = (TOPIC_COLUMN, PARTITION_COLUMN)
@@ -125,14 +129,18 @@ class HeldOffsets:
             self.misplaced.add(Misplaced(file.key.removeprefix(f"{self._root}/"), first, last, count(wrong)))
 
 
-def _with_batches(files: pa.Table, batches: pa.Table) -> Iterator[tuple[File, Sequence[Batch]]]:
-    """Each file with all parts of its batch; both tables are sorted by batches."""
+def _with_batches(files: pa.Table, batches: pa.Table) -> Iterator[tuple[File | None, Sequence[Batch]]]:
+    """Each file with all parts of its batch, ``None`` for a batch with merged files alone; both sorted by batches."""
     by_batch = attrgetter(*_BATCH)
-    grouped = groupby(starmap(Batch, rows_of(batches)), by_batch)
-    for (_, group), (_, parts) in zip(groupby(starmap(File, rows_of(files)), by_batch), grouped, strict=True):
-        of_batch = tuple(parts)
-        for file in group:
-            yield file, of_batch
+    waiting = groupby(starmap(File, rows_of(files)), by_batch)
+    following = next(waiting, None)
+    for batch, group in groupby(starmap(Batch, rows_of(batches)), by_batch):
+        parts = tuple(group)
+        if following and following[0] == batch:
+            yield from ((file, parts) for file in following[1])
+            following = next(waiting, None)
+        else:
+            yield None, parts
 
 
 def _may_hold(file: File, batch: Batch) -> bool:

@@ -107,7 +107,7 @@ class Planner:
         return self.schema_changed is not None and file.last_modified < self.schema_changed
 
     def plan(self, files: Sequence[TableFile], table: TableSchema) -> Iterator[Bin]:
-        """Yield the bins with something to do: several files, or types, a codec or empty files to be rid of.
+        """Yield the bins with something to do: several files, types or a codec to be changed, files without rows.
 
         Args:
             files: of one folder.
@@ -116,11 +116,12 @@ class Planner:
         some: list[TableFile] = []
         reasons: set[str] = set()
         size = 0
+        is_free = self.now - WHILE_KEPT
+        if empty := [file for file in files if not file.rows and not self.keeps_names and file.last_modified < is_free]:
+            yield Bin(empty, ["without rows"])
         for file in files:
-            if not file.rows and (self.keeps_names or self.now - file.last_modified < WHILE_KEPT):
-                continue
             why = self._reasons(file, table.columns)
-            if file.rows and not why and file.size >= self.target_bytes:
+            if not file.rows or (not why and file.size >= self.target_bytes):
                 continue
             if some and size + file.size > self.target_bytes:
                 yield from _bins(some, reasons)
@@ -132,8 +133,6 @@ class Planner:
 
     @staticmethod
     def _reasons(file: TableFile, table: Mapping[str, pa.DataType]) -> set[str]:
-        if not file.rows:
-            return {"files without rows"}
         differences = {
             f"{name} {type_name(kind)} → {type_name(table[name])}"
             for name, kind in TableSchema.from_arrow(file.schema).columns.items()

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -196,7 +196,7 @@ class Merger:
             sources.setdefault(file.schema, []).append(uri)
         if not full:
             return None
-        values = self._partition_values(f"{self._root}/{folder}/")
+        values = self._partition_values(f"{self._root}/{folder}/file")
         return Merge(self._spark.session(), sources, self._target(), values, erased)
 
     def _address(self, scratch: Path, file: TableFile) -> str:
@@ -265,12 +265,17 @@ class Merger:
     def _put(self, intent: Intent, path: Path | None) -> StoredObject:
         """Upload the merged file, unless it is there, and read it back."""
         assert intent.out is not None  # noqa: S101 - the caller has looked
+        is_refused = False
         if path is not None:
-            with suppress(ChangedError):  # another run has uploaded the same rows
+            try:
                 self._store.upload(path, intent.out)
+            except ChangedError:  # another run has uploaded the same rows, and may be further by now
+                is_refused = True
         stored = find(self._store, intent.out)
         rows = read_footer(self._store, stored.key, stored.size).num_rows if stored else 0
         if stored is None or rows != intent.rows:
+            if is_refused:
+                raise SkippedError
             raise FatalError(
                 f"checking {self._store.uri}/{intent.out}",
                 f"it has {rows:,} rows instead of {intent.rows:,}",

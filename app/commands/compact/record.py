@@ -1,7 +1,8 @@
 """The record of a folder: which files are being merged into which one, for the run that continues after a crash.
 
-``<table>/_journal/compact-<digest of the folder>.json`` is empty while nothing is under way. Each change is a
-conditional write, so of two runs one goes on. ``tests/model/compaction_model.py`` has the protocol.
+``<table>/_journal/compact-<digest of the folder>.json`` holds a random word while nothing is under way. Each change is
+a conditional write, so of two runs one goes on. No two versions are alike, for stores name a version by its content.
+``tests/model/compaction_model.py`` has the protocol.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from app.storage.base import ObjectStore, StoredObject
 from app.table.layout import journal_folder
 
 _VERSION = 1
+_WORD = 16  # bytes of a record with nothing under way; all others are longer
 _STAGING = ".d/"
 
 
@@ -71,9 +73,10 @@ class FolderRecord:
         Raises:
             ChangedError: another run was quicker.
         """
-        body = b""
+        word = secrets.token_hex(_WORD // 2)
+        body = word.encode()
         if intent is not None:
-            intent = replace(intent, holder=secrets.token_hex(8))  # each version differs from all others
+            intent = replace(intent, holder=word)
             body = json.dumps({"version": _VERSION, **asdict(intent)}).encode()
         self._etag = self._store.write(self._key, body, replaces=self._etag)
         self.intent = intent
@@ -95,7 +98,7 @@ def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRe
         ConnectorError: as ``read_record``.
     """
     for found in store.list(_prefix(table_root)):
-        if found.size and found.key.endswith(".json"):
+        if found.size > _WORD and found.key.endswith(".json"):
             record = _read(store, found.key, table_root)
             if record.intent is not None:
                 yield record, found
@@ -120,7 +123,7 @@ def _read(store: ObjectStore, key: str, table_root: str) -> FolderRecord:
     document = store.read(key)
     if document is None:
         return FolderRecord(store, key, None, None)
-    if not document.body:
+    if len(document.body) <= _WORD:
         return FolderRecord(store, key, document.etag, None)
     try:
         return FolderRecord(store, key, document.etag, _parse(json.loads(document.body), table_root))

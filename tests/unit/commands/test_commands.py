@@ -15,7 +15,7 @@ from app.config.settings import Settings
 from tests.support.commands import run_command
 from tests.support.environment import ENOUGH, load
 
-COMMANDS = ("check", "try", "audit", "replay", "rewrite")
+COMMANDS = ("check", "try", "audit", "replay", "compact", "erase")
 MAIN = Path(__file__).parents[3] / "main.py"
 
 
@@ -40,7 +40,7 @@ def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "program", "message"),
     [
         (["chek"], "python main.py", "argument COMMAND: invalid choice: 'chek' (choose from "),
-        (["rewrite", "--dry"], "python main.py", "unrecognized arguments: --dry"),
+        (["compact", "--dry"], "python main.py", "unrecognized arguments: --dry"),
         (["replay", "--since=now"], "python main.py replay", "argument --since: invalid time value: 'now'"),
         (["replay", "--dry-run", "--delete"], "python main.py replay", "argument --delete: not allowed with argument "),
     ],

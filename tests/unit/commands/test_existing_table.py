@@ -1,4 +1,4 @@
-"""``audit`` and ``rewrite`` of a table that is not there."""
+"""``audit`` and ``compact`` of a table that is not there."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def put(lake: Path, key: str) -> None:
     path.write_text("{}")
 
 
-@pytest.mark.parametrize("command", ["audit", "rewrite"])
+@pytest.mark.parametrize("command", ["audit", "compact"])
 def test_a_table_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     put(tmp_path, "readings/x.json")
     put(tmp_path, "_dead_letter/readings/x.json")

@@ -1,7 +1,6 @@
 """``python main.py audit`` over tables in a local folder, by the names of files and by the offsets in them."""
 
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from app.model import OffsetRange, Rejected, TopicPartition
 from app.storage.base import StoredObject
 from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_key, file_name
-from tests.fakes.arrow_writer import ArrowWriter
+from tests.fakes.arrow_writer import with_offsets
 from tests.support.batches import part
 from tests.support.commands import options
 from tests.support.environment import load
@@ -89,15 +88,11 @@ class Table:
             "__partition": pa.array(partitions, pa.int32()),
             "__offset": pa.array(held, pa.int64()),
         }
-        source, out = self.lake / "source.parquet", self.lake / "out"
-        pq.write_table(pa.table({"n": held} | {name: every[name] for name in columns}), source)
+        rows_of_file = pa.table({"n": held} | {name: every[name] for name in columns})
         noted = [OffsetRange(tp, first, last) for tp, (first, last) in ranges.items()] if with_footer else []
-        made = ArrowWriter().write_whole(source, ["n", *columns], out, noted)
         path = self.root / folder / f"data_readings_batch_{batch}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(made, path)
-        out.rmdir()
-        source.unlink()
+        pq.write_table(with_offsets(rows_of_file, noted), path)
         return path
 
     def reject(self, first: int, last: int, offsets: Sequence[int]) -> Path:

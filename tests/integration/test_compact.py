@@ -1,0 +1,136 @@
+"""``compact`` and ``erase`` as a user runs them, with Spark, on a real S3 server."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dev.minio import LocalMinio
+from tests.services.spark import kept_variables
+
+MAIN = Path(__file__).parents[2] / "main.py"
+ROOT = "data/readings"
+
+
+class Bucket:
+    """A table of the topic ``readings`` in a bucket, partitioned by place."""
+
+    def __init__(self, server: LocalMinio, name: str) -> None:
+        self.server = server
+        self.name = name
+        self.client = server.client()
+
+    def put(self, key: str, table: pa.Table | Mapping[str, Any], **options: Any) -> str:
+        body = io.BytesIO()
+        pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), body, **options)
+        self.client.put_object(Bucket=self.name, Key=f"{ROOT}/{key}", Body=body.getvalue())
+        return f"{ROOT}/{key}"
+
+    def keys(self, folder: str = "") -> list[str]:
+        """The keys of the data files in a folder."""
+        found = self.client.list_objects_v2(Bucket=self.name, Prefix=f"{ROOT}/{folder}").get("Contents", [])
+        return [item["Key"] for item in found if item["Key"].endswith(".parquet") and "_journal" not in item["Key"]]
+
+    def open(self, key: str) -> pq.ParquetFile:
+        return pq.ParquetFile(io.BytesIO(self.client.get_object(Bucket=self.name, Key=key)["Body"].read()))
+
+    def only_file(self, folder: str) -> pq.ParquetFile:
+        [key] = self.keys(folder)
+        return self.open(key)
+
+    def settings(self) -> dict[str, str]:
+        return {
+            "S3_BUCKET": self.name,
+            "AWS_ENDPOINT_URL": self.server.endpoint_url,
+            "AWS_ACCESS_KEY_ID": self.server.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.server.secret_key,
+            "AWS_REGION": self.server.region,
+            "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+            "input": "readings",
+            "HIVE_COLUMNS": "place",
+            "SPARK_DRIVER_MEMORY": "512m",
+            "SPARK_MASTER": "local[2]",
+        }
+
+    def run(self, *arguments: str, code: int = 0, **variables: str) -> tuple[list[str], str]:
+        """Run a command that knows nothing but these settings; the lines that it prints, and its errors."""
+        ended = subprocess.run(
+            [sys.executable, str(MAIN), *arguments],
+            env={**kept_variables(), **self.settings(), **variables},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert ended.returncode == code, ended.stderr
+        return ended.stdout.splitlines(), ended.stderr
+
+
+@pytest.fixture
+def lake(s3_server: LocalMinio, bucket: str) -> Bucket:
+    return Bucket(s3_server, bucket)
+
+
+def test_old_types_become_those_of_the_table_and_values_that_do_not_fit_are_kept(lake: Bucket) -> None:
+    at = datetime(2024, 5, 1, 12, 30, 0, 123456, UTC)
+    old = pa.table(
+        {
+            "ts_ms": pa.array([3, 1, 2], pa.int64()),
+            "v": pa.array([1, 2**53 + 1, None], pa.int64()),
+            "s": pa.array([{"a": 1}, {"a": 2**53 + 1}, None]),
+            "l": pa.array([[1, 2], None, []]),
+            "mixed": pa.array([7, 8, 9], pa.int64()),
+            "small": pa.array([1, 2, 3], pa.int16()),
+            "at": pa.array([at] * 3, pa.timestamp("ns", "UTC")),
+            "a.b": pa.array([True, False, None]),
+            "nothing": pa.nulls(3),
+            "_rescued_data": pa.array(['{"x":[1]}', '{"x":2}', None]),
+        }
+    )
+    lake.put("place=a/old.parquet", old)
+    new = {"ts_ms": [0], "v": [0.5], "s": [{"a": 0.5, "b": "x"}], "l": [[0.5]], "mixed": ["text"], "new": [b"\x00"]}
+    lake.put("place=a/new.parquet", new)
+    types = json.dumps({"mixed": "string"})
+
+    said, _ = lake.run("compact", "--when-cold", "0m", COLUMN_TYPES=types)
+
+    assert said[-1] == "1 folder: 2 files became 1"
+    file = lake.only_file("place=a")
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+    rows = file.read().to_pylist()
+    assert [row["ts_ms"] for row in rows] == [0, 1, 2, 3], "in the order of their time"
+    assert [row["v"] for row in rows] == [0.5, None, None, 1.0]
+    assert [row["s"] for row in rows] == [{"a": 0.5, "b": "x"}, {"a": None, "b": None}, None, {"a": 1.0, "b": None}]
+    assert [row["l"] for row in rows] == [[0.5], None, [], [1.0, 2.0]]
+    assert [row["mixed"] for row in rows] == ["text", "8", "9", "7"]
+    assert [row["a.b"] for row in rows] == [None, False, None, True]
+    assert rows[1]["at"] == at
+    assert rows[0]["new"] == b"\x00"
+    rescued = [row["_rescued_data"] and json.loads(row["_rescued_data"]) for row in rows]
+    assert rescued == [None, {"x": 2, "v": 2**53 + 1, "s": {"a": 2**53 + 1}}, None, {"x": [1]}]
+
+
+def test_erased_rows_are_in_no_file_and_rows_with_a_null_stay(lake: Bucket) -> None:
+    for place in ("a", "b"):
+        lake.put(f"place={place}/1.parquet", {"device": ["x", "y", None], "n": [1, 2, 3]})
+        lake.put(f"place={place}/2.parquet", {"device": ["y", "y"], "n": [4, 5]})
+    before = lake.keys("place=b")
+
+    said, _ = lake.run("erase", "--where", "device = 'x' OR n = 5", "--where", "place = 'a'")
+
+    assert said[:2] == ["place=a: 2 rows", "2 rows erased from 2 files in 1 folder"]
+    assert sorted(lake.only_file("place=a").read()["n"].to_pylist()) == [2, 3, 4]
+    assert lake.keys("place=b") == before
+
+    said, complaint = lake.run("erase", "--where", "devise = 'x'", code=2)
+    assert not said
+    assert "understanding --where devise = 'x': " in complaint
+    assert "`device`" in complaint

@@ -1,0 +1,240 @@
+"""``compact`` without Spark: which files it takes, and that each row stays there once whatever happens meanwhile."""
+
+import json
+from datetime import timedelta
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.commands.compact.command import compact
+from tests.fakes.catalog_server import CatalogServer
+from tests.support.commands import options
+from tests.support.journals import keep_journal
+from tests.unit.commands.compact.lake import ROOT, Killed, Lake
+
+
+def audit(lake: Lake, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, object]:
+    capsys.readouterr()
+    assert lake.run("audit", "--json", *options) == 0
+    answer: dict[str, object] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_small_files_of_a_folder_become_one_and_keep_their_offsets(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for batch in range(4):
+        lake.write(batch, "a")
+    lake.write(4, "b")
+    before = audit(lake, capsys)
+
+    assert lake.run("compact") == 0
+
+    [line, other, total] = capsys.readouterr().out.splitlines()
+    assert line.startswith("year=2024/place=a: 4 files, ")
+    assert " → 1 file, " in line
+    assert line.endswith(" (snappy → zstd)")
+    assert other.startswith("year=2024/place=b: 1 file, ")
+    assert total == "2 folders: 5 files became 2"
+    assert [len(lake.files(f"year=2024/place={place}")) for place in "ab"] == [1, 1]
+    assert lake.numbers() == list(range(50))
+    after = audit(lake, capsys)
+    assert after["partitions"] == before["partitions"]
+    assert audit(lake, capsys, "--offsets")["partitions"] == before["partitions"]
+
+    assert lake.run("compact") == 0
+    assert capsys.readouterr().out == "0 folders: 0 files became 0\n"
+
+
+def test_a_dry_run_says_what_would_be_done_and_changes_nothing(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [lake.write(batch) for batch in range(3)]
+    lake.put("year=2024/place=a/other.parquet", {"n": [0.5]})
+    assert lake.run("compact", "--dry-run") == 0
+    line, total = capsys.readouterr().out.splitlines()
+    assert line.endswith("→ 1 file (n bigint → double, snappy → zstd)")
+    assert total == "1 folder: 4 files would become 1"
+    assert set(files) < set(lake.files())
+    assert not (lake.table / "_journal").exists()
+
+
+def test_folders_with_new_files_and_those_that_the_pattern_leaves_out_stay(lake: Lake) -> None:
+    for batch in range(2):
+        lake.write(batch, "a", "2023")
+        lake.age(lake.write(batch, "b", "2023"), days=0.9)
+        lake.write(batch, "a", "2024")
+    assert lake.run("compact", "--folder", "year=2023") == 0
+    assert [len(lake.files(folder)) for folder in ("year=2023/place=a", "year=2023/place=b", "year=2024/place=a")] == [
+        1,
+        2,
+        2,
+    ]
+    assert lake.run("compact", "--folder", "year=2023/place=*", "--when-cold", "12h") == 0
+    assert len(lake.files("year=2023/place=b")) == 1
+
+
+def test_files_of_batches_that_are_not_finished_or_were_rolled_back_are_left(lake: Lake) -> None:
+    pending, undone = lake.write(0), lake.write(1)
+    lake.write(2), lake.write(3)
+    keep_journal(lake.folder, ROOT, pending=pending, revoked=undone)
+    assert lake.run("compact") == 0
+    assert len(lake.files()) == 3
+    assert {pending, undone} < set(lake.files())
+
+
+def test_files_that_are_large_enough_together_are_not_merged_further(lake: Lake) -> None:
+    for batch in range(6):
+        lake.write(batch, kind=pa.float64())
+    lake.patch.setattr("app.commands.compact.command._MEGABYTE", int(3.5 * lake.files()[0].stat().st_size))
+    assert lake.run("compact", "--target-mb", "1") == 0
+    assert len(lake.files()) == 2
+    assert lake.numbers() == list(range(60))
+
+
+def test_a_folder_that_cannot_be_merged_is_named_and_the_others_go_on(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.put("year=2024/place=a/one.parquet", {"n": [1], "N": ["x"]})
+    lake.write(0, "b"), lake.write(1, "b")
+    assert lake.run("compact") == 1
+    printed = capsys.readouterr()
+    assert "year=2024/place=a: left as it is: its column 'N' differs from another one only in capitals" in printed.out
+    assert "1 folder had to be left" in printed.err
+    assert len(lake.files("year=2024/place=b")) == 1
+
+
+def test_with_a_catalog_the_old_files_stay_without_rows(lake: Lake) -> None:
+    old = [lake.write(batch) for batch in range(3)]
+    with CatalogServer() as catalog:
+        variables = {"CATALOG_URL": catalog.url, "CATALOG_AUTH_TOKEN": catalog.token}
+        assert lake.run("compact", **variables) == 0
+        rows = {str(file["file_path"]).rpartition("/")[2]: file["row_count"] for file in catalog.files("readings")}
+        assert lake.run("compact", "--when-cold", "0m", **variables) == 0
+    [new] = set(lake.files()) - set(old)
+    assert rows == {new.name: 30, **{path.name: 0 for path in old}}
+    assert [pq.read_metadata(path).num_rows for path in old] == [0, 0, 0]
+    assert lake.numbers() == list(range(30))
+
+
+def test_a_merged_file_that_is_merged_again_keeps_its_name_for_a_day(lake: Lake) -> None:
+    lake.write(0), lake.write(1)
+    assert lake.run("compact") == 0
+    [first] = lake.files()
+    lake.age_all(days=2)
+    lake.write(2)
+    assert lake.run("compact") == 0
+    assert pq.read_metadata(first).num_rows == 0, "an upload of it that comes late must find its name taken"
+    assert lake.numbers() == list(range(30))
+
+    lake.age_all(days=2)
+    assert lake.run("compact") == 0
+    assert not first.exists()
+    assert lake.numbers() == list(range(30))
+    assert len(lake.files()) == 1
+
+
+def later(lake: Lake) -> None:
+    """Let the lease of what was cut off be over."""
+    lake.patch.setattr("app.commands.compact.job._LEASE", timedelta(0))
+
+
+def kill_at(step: int, number: int, _: str) -> None:
+    if number == step:
+        raise Killed
+
+
+COMMANDS = {"compact": ("compact", "--when-cold", "0m"), "erase": ("erase", "--where", "n % 10 = 3")}
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_run_killed_at_any_step_is_completed_by_the_next_one(lake: Lake, command: str, moment: str) -> None:
+    wanted = [n for n in range(30) if command == "compact" or n % 10 != 3]
+    killed = 0
+    while True:
+        for path in lake.files():
+            path.unlink()
+        for batch in range(2):
+            lake.write(batch)
+        assert lake.run("compact", "--when-cold", "0m") == 0  # so that a merged file is merged again
+        lake.write(2)
+
+        store = lake.step_by_step(**{moment: partial(kill_at, killed)})
+        try:
+            lake.run(*COMMANDS[command])
+        except Killed:
+            pass
+        else:
+            break
+        assert set(lake.numbers()) >= set(wanted), f"rows are lost after a kill {moment} {store.steps}"
+        lake.step_by_step()
+        later(lake)
+        assert lake.run(*COMMANDS[command]) == 0
+        assert lake.numbers() == wanted, f"after a kill {moment} {store.steps}"
+        assert not lake.open_records()
+        assert len([path for path in lake.files() if pq.read_metadata(path).num_rows]) == 1
+        killed += 1
+    assert killed == len(store.steps)
+    assert {"record", "upload", "delete", "empty"} <= set(store.steps)
+
+
+@pytest.mark.parametrize("step", ["upload", "record", "delete"])
+def test_a_run_that_stalls_while_another_one_completes_its_work_doubles_nothing(lake: Lake, step: str) -> None:
+    """The other one merges the same files, and a day later merges the result again."""
+    lake.write(0), lake.write(1)
+    assert lake.run("compact") == 0  # there is a record of the folder then
+    lake.age_all(days=2)
+    lake.write(2)
+    later(lake)
+
+    def stall(_: int, what: str) -> None:
+        if what != step or stalled:
+            return
+        stalled.append(what)
+        lake.step_by_step()
+        compact(lake.settings(), options("compact"))
+        lake.age_all(days=2)
+        lake.write(3)
+        compact(lake.settings(), options("compact"))
+
+    stalled: list[str] = []
+    lake.step_by_step(before=stall)
+    assert lake.run("compact") == 0
+    assert stalled
+    assert lake.numbers() == list(range(40))
+    assert not lake.open_records()
+
+
+def test_what_was_cut_off_just_now_is_left_to_who_is_at_it(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    lake.write(0), lake.write(1)
+
+    def kill(_: int, what: str) -> None:
+        if what == "upload":
+            raise Killed
+
+    lake.step_by_step(after=kill)
+    with pytest.raises(Killed):
+        lake.run("compact")
+    lake.step_by_step()
+    assert lake.run("compact") == 0
+    assert "year=2024/place=a: another run is at it, or was cut off in the last 10 minutes" in capsys.readouterr().out
+    assert len(lake.open_records()) == 1
+
+
+def test_a_record_of_another_release_is_not_touched(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    lake.write(0), lake.write(1)
+    (lake.table / "_journal").mkdir()
+    record = lake.table / "_journal" / "compact-0.json"
+    record.write_text('{"version": 2, "folder": "a"}')
+    assert lake.run("compact") == 1
+    assert "it is no record of a compaction that this release knows" in capsys.readouterr().err
+    assert record.read_text() == '{"version": 2, "folder": "a"}'
+    assert len(lake.files()) == 2
+
+
+def test_an_iceberg_table_is_left_to_its_engines(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1"}
+    assert lake.run("compact", **variables) == 0
+    assert "CALL lake.system.rewrite_data_files(table => 'default.readings')" in capsys.readouterr().out
+    assert lake.run("erase", "--where", "n = 1", **variables) == 2
