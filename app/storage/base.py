@@ -105,16 +105,6 @@ class ObjectStore(Protocol):
         """Copy the object into a local file and return the ETag of that version."""
         ...
 
-    def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
-        """Store the file under ``key`` only if the stored version is ``replaces``.
-
-        Readers see the whole old object or the whole new one. A lost answer is checked by a read, as in ``write``.
-
-        Raises:
-            ChangedError: the object was changed or deleted meanwhile.
-        """
-        ...
-
     def delete(self, key: str) -> None:
         """Delete the object; a missing one counts as deleted."""
         ...

@@ -114,11 +114,6 @@ class CloudStore(ABC):
         version = self._files.create(key, path)
         return StoredObject(key, path.stat().st_size, version.last_modified)
 
-    def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
-        """Replace the version ``replaces`` by the file; a lost answer is checked by a read."""
-        version = self._files.write(key, path, replaces)
-        return StoredObject(key, path.stat().st_size, version.last_modified)
-
     def overwrite(self, key: str, body: bytes) -> None:
         """Store a small object unconditionally."""
         self._put("writing", key, body, WHATEVER_IS_THERE)

@@ -56,7 +56,7 @@ def work(site: Site, keys: Mapping[str, Any], scratch: Path) -> Table:
     """What the connector does with a bucket in its life, with these keys; gives the table that it wrote.
 
     It starts, claims partitions, dies amid a batch, starts again, rolls that back, writes batches and a big file, fails
-    to write another, and replaces one as ``rewrite`` does.
+    to write another.
     """
     store = site.new_store(**keys, limits=SMALL_PARTS)
     table = Table(replace(site, store=store))
@@ -79,8 +79,6 @@ def _write_large(store: S3Store, table: Table, scratch: Path) -> None:
     large, key = scratch / "large.parquet", f"{table.root}/p=a/large.parquet"
     large.write_bytes(LARGE)
     store.upload(large, key)
-    seen = store.download(key, scratch / "copy.parquet")
-    store.replace(large, key, replaces=seen)
     broken = table.site.to_store.add(Rule(on("PUT", query="partNumber=2"), Say(s3_error(500, "InternalError"))))
     with pytest.raises(RetryableError):
         store.upload(large, key)

@@ -133,14 +133,6 @@ class LocalStore:
             self._swap(key, target, BytesIO(body), _etag(body), replaces)
         return _etag(body)
 
-    def replace(self, path: Path, key: str, *, replaces: str) -> StoredObject:
-        """Replace the version ``replaces`` by the file."""
-        with self._reaching(f"replacing {self.uri}/{key}", key) as target:
-            if not target.parent.is_dir():
-                raise changed(self.uri, key)
-            with path.open("rb") as source:
-                return _stored_object(key, self._swap(key, target, source, _etag_of_file(path), replaces))
-
     def _swap(self, key: str, target: Path, source: BinaryIO, ours: str, replaces: str | None) -> os.stat_result:
         """Replace a version by a file; ``ours`` is the new ETag.
 

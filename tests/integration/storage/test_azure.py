@@ -8,7 +8,6 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from app.errors import ConfigError, FatalError
-from app.storage.azure.client import BLOCK
 from app.storage.azure.store import AzureStore
 from app.storage.base import find
 from app.storage.targets import AzureTarget
@@ -44,22 +43,6 @@ def test_a_connection_string_says_it_all(azurite: LocalAzurite, container: str, 
     store.upload(file, "f.parquet")
 
     assert find(store, "f.parquet") is not None
-
-
-def test_a_large_file_replaces_a_version_on_condition_too(azure_store: Make, container: str, tmp_path: Path) -> None:
-    store = azure_store(container)
-    path = tmp_path / "large.parquet"
-    path.write_bytes(bytes(range(251)) * (BLOCK // 100))
-    store.upload(path, "t/f.parquet")
-    etag = store.download("t/f.parquet", tmp_path / "copy")
-    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
-    path.write_bytes(path.read_bytes()[::-1])
-
-    replaced = store.replace(path, "t/f.parquet", replaces=etag)
-
-    assert replaced.size == path.stat().st_size
-    store.download("t/f.parquet", tmp_path / "copy")
-    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
 
 
 def test_a_wrong_key_names_its_variable_and_is_not_shown(azure_store: Make, container: str, file: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from app.errors import RetryableError
-from app.storage.base import ChangedError
 from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.store import GcsStore
 from dev.gcs_server import LocalGcsServer
@@ -64,21 +63,6 @@ def test_a_piece_that_is_refused_is_sent_again(
     assert broken.met == 1
     store.download("t/f.parquet", tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == big.read_bytes()
-
-
-def test_a_big_file_replaces_only_the_generation_that_was_seen(
-    gcs_store: Make, gcs_bucket: str, file: Path, big: Path, tmp_path: Path
-) -> None:
-    store = gcs_store(gcs_bucket)
-    store.upload(file, "t/f.parquet")
-    seen = store.download("t/f.parquet", tmp_path / "copy")
-    store.replace(big, "t/f.parquet", replaces=seen)
-
-    with pytest.raises(ChangedError):
-        store.replace(file, "t/f.parquet", replaces=seen)
-    big.write_bytes(big.read_bytes() + b"x")
-    with pytest.raises(ChangedError):
-        store.replace(big, "t/f.parquet", replaces=seen)
 
 
 def test_a_download_that_breaks_off_goes_on(

@@ -167,38 +167,3 @@ def test_what_may_not_be_given_up_is_told(
 
     assert f"Allow s3:AbortMultipartUpload on arn:aws:s3:::{bucket}/*" in caplog.text
     assert "Parts of uploads that failed stay in the store" in caplog.text
-
-
-class TestReplacing:
-    """The version that is replaced is looked at where the upload is completed."""
-
-    def test_of_the_version_that_was_seen(self, store: S3Store, file: Path, tmp_path: Path) -> None:
-        store.upload(file, KEY)
-        seen = store.download(KEY, tmp_path / "old")
-        file.write_bytes(LARGE[::-1])
-
-        assert store.replace(file, KEY, replaces=seen).size == len(LARGE)
-
-        store.download(KEY, tmp_path / "new")
-        assert (tmp_path / "new").read_bytes() == LARGE[::-1]
-
-    def test_not_of_another_one(
-        self, store: S3Store, file: Path, tmp_path: Path, unfinished: Callable[[], int]
-    ) -> None:
-        store.upload(file, KEY)
-        seen = store.download(KEY, tmp_path / "old")
-        store.overwrite(KEY, b"somebody else's")
-
-        with pytest.raises(ChangedError):
-            store.replace(file, KEY, replaces=seen)
-
-        assert unfinished() == 0
-        assert [found.size for found in store.list("")] == [len(b"somebody else's")]
-
-    def test_although_the_answer_got_lost(self, store: S3Store, file: Path, tmp_path: Path, proxy: FaultProxy) -> None:
-        store.upload(file, KEY)
-        seen = store.download(KEY, tmp_path / "old")
-        file.write_bytes(LARGE[::-1])
-        proxy.add(Rule(COMPLETE, Lost(), nth(1)))
-
-        assert store.replace(file, KEY, replaces=seen).size == len(LARGE)

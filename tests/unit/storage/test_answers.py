@@ -155,23 +155,6 @@ class TestFiles:
             with say.at(say.changed, found) as store, pytest.raises(ChangedError, match=f"{say.uri}/{FILE}"):
                 store.upload(file, FILE)
 
-    def test_a_replacement_that_is_found_there_is_done_whatever_the_answer_was(self, say: Dialect, file: Path) -> None:
-        for answers in in_doubt(say):
-            with say.at(*answers, say.holds(OURS)) as store:
-                assert store.replace(file, FILE, replaces=say.first).size == len(OURS)
-
-    def test_another_version_is_not_replaced(self, say: Dialect, file: Path) -> None:
-        for found in others(say):
-            with say.at(say.changed, found) as store, pytest.raises(ChangedError, match=f"{say.uri}/{FILE}"):
-                store.replace(file, FILE, replaces=say.first)
-
-    def test_a_replacement_that_did_not_arrive_can_be_tried_again(self, say: Dialect, file: Path) -> None:
-        with (
-            say.at(*[say.broken] * say.tries, say.holds(b"old")) as store,
-            pytest.raises(RetryableError, match=f"uploading {say.uri}/{FILE}"),
-        ):
-            store.replace(file, FILE, replaces=say.first)
-
     def test_the_wait_that_the_store_asks_for_is_handed_on(self, say: Dialect, file: Path) -> None:
         with say.at(say.broken) as store, pytest.raises(RetryableError) as caught:
             store.upload(file, FILE)
