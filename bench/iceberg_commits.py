@@ -1,4 +1,4 @@
-"""``python -m bench.iceberg_commits``: the time of a commit to a growing Iceberg table, by one member or by several.
+"""``make bench-iceberg``: the time of a commit to a growing Iceberg table, by one member or by several.
 
 The catalog is the reference one, the metadata is in MinIO. A commit has five files and the marks of 64
 topic-partitions, or each member's share of them. The files are not uploaded, for a commit does not read them.
@@ -40,8 +40,8 @@ ROWS = 10  # of a file
 TOPIC = "readings"
 PREFIX = f"data/{TOPIC}"
 SNAPSHOT_DAYS = 1.0  # the default
-TOLD = (10, 300, 1_000, 3_000)
-AROUND = 5  # commits before and after one that is told
+TOLD = (10, 300, 1_000, 2_000, 3_000)
+MEDIAN_OF, LONGEST_OF = 10, 100  # commits up to one that is told
 START_SECONDS = 30.0  # for all members together
 
 
@@ -64,10 +64,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Seconds and processor seconds of each commit; how often another one was quicker, and how often it failed."""
+    """Seconds of each commit; how often another one was quicker, and how often it failed."""
 
     seconds: Sequence[float]
-    cpu_seconds: Sequence[float]
     conflicts: int
     failures: int
 
@@ -103,24 +102,12 @@ def _run(options: argparse.Namespace) -> int:
     paths, wanted = listed["file_path"].to_pylist(), options.members * options.commits * FILES
     if len(paths) != wanted or len(set(paths)) != wanted:
         raise WrongRowsError(f"{len(paths)} files in the table, {len(set(paths))} different ones, {wanted} expected")
-    _tell(found)
-    return 0
-
-
-def _tell(found: Sequence[Found]) -> None:
-    if len(found) == 1:
-        for number in TOLD:
-            around = slice(number - AROUND - 1, number + AROUND)
-            walls, cpus = (some[around] for some in (found[0].seconds, found[0].cpu_seconds))
-            if walls:
-                wall, cpu = (1000 * statistics.median(some) for some in (walls, cpus))
-                print(f"commit {number:,}: {wall:.0f} ms, {cpu:.0f} ms of processor time here")
-        return
     seconds = [each for member in found for each in member.seconds]
     print(
         f"{len(seconds)} commits: {statistics.median(seconds):.2f} s in the median, {max(seconds):.2f} s at most, "
         f"{sum(member.conflicts for member in found)} conflicts, {sum(member.failures for member in found)} failures"
     )
+    return 0
 
 
 def commit(work: Work) -> Found:
@@ -132,7 +119,9 @@ def commit(work: Work) -> Found:
     table = _table(work.catalog, work.bucket)
     footer, size = _footer()
     partitions = [TopicPartition(TOPIC, number) for number in range(work.member, PARTITIONS, work.members)]
-    seconds, cpu_seconds, failures = [], [], 0
+    seconds: list[float] = []
+    cpu_seconds: list[float] = []
+    failures = 0
     for number in range(work.commits):
         files = [_file(f"{work.member}-{number}-{file}", work.bucket.bucket, size, footer) for file in range(FILES)]
         moment = work.begin + (number + random.random()) * work.interval  # noqa: S311
@@ -146,7 +135,14 @@ def commit(work: Work) -> Found:
                 failures += 1
         seconds.append(time.monotonic() - wall)
         cpu_seconds.append(time.process_time() - cpu)
-    return Found(seconds, cpu_seconds, conflicts.seen, failures)
+        if work.members == 1 and len(seconds) in TOLD:
+            median, of_cpu = (1000 * statistics.median(some[-MEDIAN_OF:]) for some in (seconds, cpu_seconds))
+            longest = 1000 * max(seconds[-LONGEST_OF:])
+            announce(
+                f"commit {len(seconds):,}: {median:.0f} ms, {of_cpu:.0f} ms of processor time here; "
+                f"the longest of {min(len(seconds), LONGEST_OF)} took {longest:.0f} ms"
+            )
+    return Found(seconds, conflicts.seen, failures)
 
 
 class _Conflicts(logging.Handler):
