@@ -5,12 +5,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from bench.stage import Stage
 from bench.totals import WrongRowsError
+from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.java import find_java
 from dev.kafka import LocalKafka
 from dev.machine import ServiceError
@@ -49,7 +51,12 @@ def services(registry: bool = False) -> Iterator[Stage]:
         make_archive(classes)
         kafka, minio = running.enter_context(LocalKafka()), running.enter_context(LocalMinio())
         schemas = running.enter_context(LocalSchemaRegistry()) if registry else None
-        yield Stage(kafka, minio, classes, schemas)
+
+        @cache
+        def catalog() -> LocalIcebergCatalog:
+            return running.enter_context(LocalIcebergCatalog("s3://warehouse", minio))  # each table has its own place
+
+        yield Stage(kafka, minio, classes, catalog, schemas)
 
 
 def positive(text: str) -> int:

@@ -4,7 +4,7 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from bench.messages import Workload, expected_totals, records
 from bench.totals import Totals
 from dev.broker import QUIET
 from dev.connector import REPO
+from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.kafka import LocalKafka
 from dev.machine import ServiceError, announce
 from dev.minio import LocalMinio
@@ -67,16 +68,23 @@ class Stage:
     Args:
         kafka, minio: running.
         classes: the archive that connectors start Java with.
+        catalog: returns the Iceberg catalog; the first call starts it, before a sink of it is timed.
         registry: running, if there are to be topics in Avro.
     """
 
     def __init__(
-        self, kafka: LocalKafka, minio: LocalMinio, classes: Path, registry: LocalSchemaRegistry | None = None
+        self,
+        kafka: LocalKafka,
+        minio: LocalMinio,
+        classes: Path,
+        catalog: Callable[[], LocalIcebergCatalog],
+        registry: LocalSchemaRegistry | None = None,
     ) -> None:
         self._registry = registry
         self.kafka = kafka
         self.minio = minio
         self.classes = classes
+        self.catalog = catalog
         self._topics: dict[Workload, Topic] = {}
 
     @property

@@ -29,6 +29,9 @@ SLOW: Mapping[str, Sequence[str]] = {
     "downloads a Spark of its own, and starts it three times; the other engines are for every day": (
         "tests/integration/test_iceberg_engines.py::test_spark",
     ),
+    "eight processes that each load pyiceberg; threads in tests/unit/catalog are for every day": (
+        "tests/integration/test_iceberg_catalog.py::test_processes",
+    ),
     "other stores and catalogs, a minute of an outage, and procedures of the Spark above": (
         "tests/e2e/test_iceberg.py::test_a_catalog_of_another_kind",
         "tests/e2e/test_iceberg.py::test_a_catalog_that_is_away",

@@ -7,21 +7,26 @@ from bench.sinks.iceberg import IcebergSink
 from bench.sinks.streaming import StreamingSink
 
 CONNECTOR = "connector"
+CONNECTOR_ICEBERG = f"{CONNECTOR}-iceberg"
 
 
-def this_connector(batch_size: int, commit_interval: float, avro: bool = False) -> ConnectorSink:
+def this_connector(
+    batch_size: int, commit_interval: float, *, avro: bool = False, iceberg: bool = False
+) -> ConnectorSink:
     """This connector, with ``BATCH_SIZE`` and ``COMMIT_INTERVAL``."""
     variables = {"BATCH_SIZE": str(batch_size), "COMMIT_INTERVAL": f"{commit_interval:g}"}
     if avro:
         variables["KAFKA_VALUE_DESERIALIZER"] = "avro"
-    name, title = (in_avro(CONNECTOR), "this connector, Avro") if avro else (CONNECTOR, "this connector")
-    return ConnectorSink(name, title, variables, avro=avro)
+    name, title = (CONNECTOR_ICEBERG, "this connector, Iceberg") if iceberg else (CONNECTOR, "this connector")
+    name, title = (in_avro(name), f"{title}, Avro") if avro else (name, title)
+    return ConnectorSink(name, title, variables, avro=avro, iceberg=iceberg)
 
 
 def all_sinks(batch_size: int, commit_interval: float) -> dict[str, Sink]:
     """All of them by name; the arguments are those of ``this_connector``."""
     sinks: list[Sink] = [
         this_connector(batch_size, commit_interval),
+        this_connector(batch_size, commit_interval, iceberg=True),
         DependencySink(1_000),
         DependencySink(50_000),
         StreamingSink(50_000),

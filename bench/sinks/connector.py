@@ -10,12 +10,15 @@ from bench.environment import versions
 from bench.homes import Home, copy
 from bench.lake import check_table
 from bench.sinks.base import HIVE_COLUMNS, PREFIX, TABLE, landed_in_bucket, table_in
+from bench.sinks.iceberg_table import CommittedSnapshots
 from bench.stage import CommittedOffsets, Place, Stage
 from bench.timeline import LandedFile
 from dev.connector import Connector
+from dev.iceberg_catalog import ICEBERG_JARS
+from dev.maven_jars import maven_jars
 from dev.parsed_classes import archive_variables
 
-PACKAGES = ("quixstreams", "confluent-kafka", "orjson", "pyarrow", "pyspark", "boto3")
+PACKAGES = ("quixstreams", "confluent-kafka", "orjson", "pyarrow", "pyspark", "boto3", "pyiceberg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class ConnectorSink:
     Attributes:
         home: where it keeps its table, if not in the benchmark's MinIO.
         avro: whether the topic is in Avro; ``variables`` are to say so.
+        iceberg: whether it commits to a table of the stage's Iceberg catalog.
     """
 
     name: str
@@ -34,6 +38,7 @@ class ConnectorSink:
     home: Home | None = None
     is_ours: bool = True
     avro: bool = False
+    iceberg: bool = False
 
     @property
     def settings(self) -> str:
@@ -41,16 +46,22 @@ class ConnectorSink:
         return ", ".join([*told, *([f"{self.replicas} replicas"] if self.replicas > 1 else [])]) or "defaults"
 
     def prepare(self) -> Mapping[str, str]:
+        if self.iceberg:
+            maven_jars(ICEBERG_JARS)
         return {"This connector": versions(sys.executable, PACKAGES)}
 
-    def set_up(self, stage: Stage, place: Place) -> None:
-        """Nothing is needed."""
+    def set_up(self, stage: Stage, place: Place) -> None:  # noqa: ARG002 - it makes the table by itself
+        if self.iceberg:
+            stage.catalog()
 
     @contextmanager
     def start(self, stage: Stage, place: Place) -> Iterator[Sequence[Connector]]:
         variables = sink_variables(stage, place, self.variables) | archive_variables(stage.classes)
         if self.avro:
             variables["SCHEMA_REGISTRY_URL"] = stage.registry_url
+        if self.iceberg:
+            catalog = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": stage.catalog().url, "CATALOG_NAMESPACE": place.name}
+            variables |= catalog
         if self.home:
             self.home.make(place.name)
             variables |= self.home.variables(place.name)
@@ -63,7 +74,10 @@ class ConnectorSink:
 
     def landed(self, stage: Stage, place: Place) -> list[LandedFile]:
         if self.home is None:
-            return landed_in_bucket(stage, place)
+            files = landed_in_bucket(stage, place)
+            if self.iceberg:
+                CommittedSnapshots(stage.catalog(), place.name).check(files)
+            return files
         folder = place.folder / "lake"
         copy(self.home.open(place.name), folder)
         return check_table(table_in(folder), place.topic.expected)

@@ -1,6 +1,5 @@
 """Kafka Connect, a standalone worker, with the sink of the Iceberg project: to an Iceberg table in the bucket."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,14 +9,14 @@ from urllib.parse import urljoin
 
 from bench.lake import check_table, download
 from bench.sinks import iceberg_table
-from bench.sinks.base import in_avro
+from bench.sinks.base import TABLE, in_avro
+from bench.sinks.iceberg_table import CommittedSnapshots
 from bench.stage import Place, Stage
 from bench.timeline import LandedFile
-from bench.totals import WrongRowsError
 from dev.child import Child
+from dev.iceberg_catalog import ICEBERG_JARS
 from dev.java import find_java
 from dev.maven_jars import Jars, maven_jars
-from dev.minio import LocalMinio
 from dev.server import free_ports
 
 CONNECT_VERSION = "4.1.0"
@@ -39,7 +38,6 @@ JARS = Jars(
         f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG_VERSION}",
         "org.apache.hadoop:hadoop-client-api:3.4.1",
         "org.apache.hadoop:hadoop-client-runtime:3.4.1",
-        "org.xerial:sqlite-jdbc:3.50.3.0",
     ),
     megabytes=190,
 )
@@ -89,13 +87,13 @@ class IcebergSink:
         return (JARS, AVRO_JARS) if self.avro else (JARS,)
 
     def prepare(self) -> Mapping[str, str]:
-        for jars in self._jars:
+        for jars in (*self._jars, ICEBERG_JARS):
             maven_jars(jars)
         converter = {"Avro converter of Kafka Connect": f"Apicurio {CONVERTER_VERSION}"} if self.avro else {}
         return {"Kafka Connect": f"{CONNECT_VERSION}, Iceberg {ICEBERG_VERSION}", **converter}
 
     def set_up(self, stage: Stage, place: Place) -> None:
-        iceberg_table.create_table(stage.minio, place.name, _catalog(place))
+        iceberg_table.create_table(stage.catalog(), place.name)
         stage.kafka.create_topic(_control_topic(place))
         _write(place.folder / "worker.properties", self._worker(stage, place))
         _write(place.folder / "connector.properties", self._connector(stage, place))
@@ -112,15 +110,13 @@ class IcebergSink:
             yield [child]
 
     def progress(self, stage: Stage, place: Place) -> "CommittedSnapshots":
-        return CommittedSnapshots(stage.minio, place.name)
+        return CommittedSnapshots(stage.catalog(), place.name)
 
     def landed(self, stage: Stage, place: Place) -> list[LandedFile]:
-        summary = CommittedSnapshots(stage.minio, place.name).summary()
         folder = place.folder / "lake"
         download(stage.minio, place.name, folder)
         files = check_table(folder, place.topic.expected, iceberg_table.SOURCE.format(folder=folder))
-        if len(files) != int(summary["total-data-files"]):
-            raise WrongRowsError(f"{len(files)} files in the bucket, {summary['total-data-files']} in the table")
+        CommittedSnapshots(stage.catalog(), place.name).check(files)
         return files
 
     def _worker(self, stage: Stage, place: Place) -> dict[str, str]:
@@ -155,53 +151,14 @@ class IcebergSink:
             "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
             "tasks.max": str(self.tasks),
             "topics": place.topic.name,
-            "iceberg.tables": f"{iceberg_table.NAMESPACE}.{iceberg_table.TABLE}",
+            "iceberg.tables": f"{place.name}.{TABLE}",
             "iceberg.control.topic": _control_topic(place),
             "iceberg.control.commit.interval-ms": str(COMMIT_MS),
-            "iceberg.catalog": iceberg_table.CATALOG,
-            "iceberg.catalog.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
-            "iceberg.catalog.uri": f"jdbc:sqlite:{_catalog(place)}",
-            "iceberg.catalog.warehouse": f"s3://{place.name}/{iceberg_table.WAREHOUSE}",
+            "iceberg.catalog.type": "rest",
+            "iceberg.catalog.uri": stage.catalog().url,
             "iceberg.catalog.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-            "iceberg.catalog.client.region": stage.minio.region,
-            "iceberg.catalog.s3.endpoint": stage.minio.endpoint_url,
-            "iceberg.catalog.s3.path-style-access": "true",
-            "iceberg.catalog.s3.access-key-id": stage.minio.access_key,
-            "iceberg.catalog.s3.secret-access-key": stage.minio.secret_key,
+            **{f"iceberg.catalog.{name}": value for name, value in stage.catalog().storage.items()},
         }
-
-
-class CommittedSnapshots:
-    """Rows in the newest version of the table's metadata."""
-
-    def __init__(self, minio: LocalMinio, bucket: str) -> None:
-        self._client = minio.client()
-        self._bucket = bucket
-        self._read = ""
-        self._summary: Mapping[str, str] = {}
-
-    def rows(self) -> int:
-        return int(self.summary().get("total-records", 0))
-
-    def summary(self) -> Mapping[str, str]:
-        """What Iceberg tells of the current snapshot; empty before the first one."""
-        prefix = f"{iceberg_table.LOCATION}/metadata/"
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
-        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
-        newest = max(key for key in keys if key.endswith(".metadata.json"))  # its name begins with a number
-        if newest != self._read:
-            metadata = json.loads(self._client.get_object(Bucket=self._bucket, Key=newest)["Body"].read())
-            current = metadata.get("current-snapshot-id")
-            self._summary = next((s["summary"] for s in metadata["snapshots"] if s["snapshot-id"] == current), {})
-            self._read = newest
-        return self._summary
-
-    def close(self) -> None:
-        self._client.close()
-
-
-def _catalog(place: Place) -> Path:
-    return place.folder / "catalog.db"
 
 
 def _control_topic(place: Place) -> str:

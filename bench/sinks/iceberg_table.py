@@ -1,40 +1,35 @@
-"""An empty Iceberg table in a bucket, and its catalog in a SQLite file: what a user makes before a sink runs.
+"""An empty Iceberg table in a bucket, as a user makes one before Kafka Connect runs, and what a table has committed."""
 
-Written by hand after Iceberg's table specification, version 2: it is one JSON object and one row.
-"""
+from collections.abc import Mapping, Sequence
 
-import json
-import sqlite3
-import time
-import uuid
-from contextlib import closing
-from pathlib import Path
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
 
-from dev.minio import LocalMinio
+from bench.sinks.base import PREFIX, TABLE
+from bench.timeline import LandedFile
+from bench.totals import WrongRowsError
+from dev.iceberg_catalog import LocalIcebergCatalog
 
-CATALOG, NAMESPACE, TABLE = "iceberg", "bench", "readings"
-WAREHOUSE = "warehouse"
-LOCATION = f"{WAREHOUSE}/{NAMESPACE}/{TABLE}"
 COLUMNS = {
-    "ts_ms": "timestamptz",
-    "device": "string",
-    "location": "string",
-    "temperature": "double",
-    "humidity": "double",
-    "status": "string",
-    "battery": "long",
-    "seq": "long",
+    "ts_ms": TimestamptzType(),
+    "device": StringType(),
+    "location": StringType(),
+    "temperature": DoubleType(),
+    "humidity": DoubleType(),
+    "status": StringType(),
+    "battery": LongType(),
+    "seq": LongType(),
 }
+SCHEMA = Schema(*(NestedField(number, name, kind) for number, (name, kind) in enumerate(COLUMNS.items(), start=1)))
 # The fewest partitions that hold what the Hive columns year, month, day and location do.
-PARTITION = {"day": ("ts_ms", "day"), "location": ("location", "identity")}
-FIRST_PARTITION_FIELD = 1_000  # so the specification
-CATALOG_TABLE = """
-CREATE TABLE iceberg_tables (
-    catalog_name VARCHAR(255) NOT NULL, table_namespace VARCHAR(255) NOT NULL, table_name VARCHAR(255) NOT NULL,
-    metadata_location VARCHAR(1000), previous_metadata_location VARCHAR(1000),
-    PRIMARY KEY (catalog_name, table_namespace, table_name)
+PARTITIONS = PartitionSpec(
+    PartitionField(SCHEMA.find_field("ts_ms").field_id, 1_000, DayTransform(), "day"),
+    PartitionField(SCHEMA.find_field("location").field_id, 1_001, IdentityTransform(), "location"),
 )
-"""
 # The table as rows of ``TOTALS_SQL``: the device is the key, and the folders' values follow from the time.
 SOURCE = """(
 SELECT device AS __key, location, strftime(time, '%Y') AS year, strftime(time, '%m') AS month,
@@ -44,40 +39,46 @@ FROM (SELECT *, make_timestamp(epoch_us(ts_ms)) AS time
 )"""
 
 
-def create_table(minio: LocalMinio, bucket: str, catalog: Path) -> None:
-    """Write the metadata of an empty table, and a catalog with it alone."""
-    key = f"{LOCATION}/metadata/00000-{uuid.uuid4()}.metadata.json"
-    minio.client().put_object(Bucket=bucket, Key=key, Body=json.dumps(_metadata(bucket)).encode())
-    with closing(sqlite3.connect(catalog)) as database, database:
-        database.execute(CATALOG_TABLE)
-        row = (CATALOG, NAMESPACE, TABLE, f"s3://{bucket}/{key}")
-        database.execute("INSERT INTO iceberg_tables VALUES (?, ?, ?, ?, NULL)", row)
+def create_table(catalog: LocalIcebergCatalog, bucket: str) -> None:
+    """Make an empty table in the bucket; its namespace has the bucket's name, so each run has a table of its own."""
+    client = _client(catalog)
+    client.create_namespace(bucket)
+    client.create_table((bucket, TABLE), SCHEMA, f"s3://{bucket}/{PREFIX}/{TABLE}", PARTITIONS)
 
 
-def _metadata(bucket: str) -> dict[str, object]:
-    ids = {name: number for number, name in enumerate(COLUMNS, start=1)}
-    fields = [{"id": ids[name], "name": name, "required": False, "type": kind} for name, kind in COLUMNS.items()]
-    partition = [
-        {"field-id": number, "source-id": ids[column], "name": name, "transform": transform}
-        for number, (name, (column, transform)) in enumerate(PARTITION.items(), start=FIRST_PARTITION_FIELD)
-    ]
-    return {
-        "format-version": 2,
-        "table-uuid": str(uuid.uuid4()),
-        "location": f"s3://{bucket}/{LOCATION}",
-        "last-sequence-number": 0,
-        "last-updated-ms": int(time.time() * 1000),
-        "last-column-id": len(COLUMNS),
-        "schemas": [{"type": "struct", "schema-id": 0, "fields": fields}],
-        "current-schema-id": 0,
-        "partition-specs": [{"spec-id": 0, "fields": partition}],
-        "default-spec-id": 0,
-        "last-partition-id": FIRST_PARTITION_FIELD + len(PARTITION) - 1,
-        "sort-orders": [{"order-id": 0, "fields": []}],
-        "default-sort-order-id": 0,
-        "properties": {},
-        "snapshots": [],
-        "snapshot-log": [],
-        "metadata-log": [],
-        "refs": {},
-    }
+class CommittedSnapshots:
+    """Rows and files in the current snapshot of a bucket's table, as the catalog tells them."""
+
+    def __init__(self, catalog: LocalIcebergCatalog, bucket: str) -> None:
+        self._client = _client(catalog)
+        self._table = (bucket, TABLE)
+
+    def rows(self) -> int:
+        return int(self._summary().get("total-records", 0))
+
+    def check(self, files: Sequence[LandedFile]) -> None:
+        """Compare with the files in the bucket.
+
+        Raises:
+            WrongRowsError: the table has other ones.
+        """
+        summary = self._summary()
+        found = [str(len(files)), str(sum(file.rows for file in files))]
+        listed = [summary["total-data-files"], summary["total-records"]]
+        if found != listed:
+            raise WrongRowsError(f"files and rows: {found} in the bucket, {listed} in the table")
+
+    def _summary(self) -> Mapping[str, str]:
+        """What Iceberg tells of the current snapshot; empty before the first one."""
+        try:
+            snapshot = self._client.load_table(self._table).current_snapshot()
+        except NoSuchTableError:  # the connector makes it by itself
+            return {}
+        return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _client(catalog: LocalIcebergCatalog) -> RestCatalog:
+    return RestCatalog("bench", uri=catalog.url, **catalog.storage)

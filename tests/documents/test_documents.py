@@ -13,6 +13,7 @@ import yaml
 
 import bench.__main__
 import bench.calm
+import bench.iceberg_commits
 import bench.scaling
 from app import errors
 from app.commands.command_line import new_parser
@@ -31,7 +32,12 @@ PAGES = [*GUIDES, REPO / "CHANGELOG.md"]
 README_LINES = 260
 DOCKERFILE = (REPO / "Dockerfile").read_text()
 
-BENCHES = {"bench": bench.__main__.main, "bench.scaling": bench.scaling.main, "bench.calm": bench.calm.main}
+BENCHES = {
+    "bench": bench.__main__.main,
+    "bench.scaling": bench.scaling.main,
+    "bench.calm": bench.calm.main,
+    "bench.iceberg_commits": bench.iceberg_commits.main,
+}
 # What no test runs, by how it begins.
 ELSEWHERE = {
     ("az",): "needs an account of Azure",
@@ -57,6 +63,7 @@ OTHERS = {
     "AWS_ROLE_ARN",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "GOOGLE_APPLICATION_CREDENTIALS",
+    "PYICEBERG_CATALOG__DEFAULT__OAUTH2_SERVER_URI",
     "PYICEBERG_CATALOG__DEFAULT__REST__SIGV4_ENABLED",
     "PYICEBERG_CATALOG__DEFAULT__SCOPE",
     "PYICEBERG_CATALOG__DEFAULT__TYPE",

@@ -1,4 +1,4 @@
-"""An Iceberg table in a folder, whose catalog is a SQLite database in it."""
+"""An Iceberg table in a folder, whose catalog is a SQLite database in it or another one."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -25,12 +25,13 @@ class IcebergBench:
     """A table that several members write.
 
     Args:
-        folder: of the store and of the catalog.
+        folder: of the store, and of the catalog if ``properties`` name no other.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, properties: Mapping[str, str] | None = None, namespace: str = "lake") -> None:
         self.store = LocalStore(folder)
-        self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
+        self.properties = dict(properties or {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"})
+        self.namespace = namespace
 
     def member(self, *, keep_days: float = 1.0, group: str = "group", wanted: TableProperties = WANTED) -> IcebergTable:
         """A member of the group, which has looked for the table."""
@@ -38,7 +39,7 @@ class IcebergBench:
             self.properties,
             self.store,
             self.store.uri,
-            namespace="lake",
+            namespace=self.namespace,
             table="readings",
             group=group,
             keep_days=keep_days,
@@ -63,7 +64,7 @@ class IcebergBench:
     @property
     def table(self) -> Table:
         """The table as a reader sees it."""
-        return load_catalog("default", **self.properties).load_table("lake.readings")
+        return load_catalog("default", **self.properties).load_table(f"{self.namespace}.readings")
 
     def rows(self, *names: str) -> list[dict[str, Any]]:
         """All rows of the table."""
