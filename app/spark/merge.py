@@ -256,7 +256,7 @@ class _Fitted:
 
 def _fitted(column: Column, found: DataType, wanted: DataType, is_ns: bool = False) -> _Fitted:
     if is_ns and isinstance(wanted, TimestampType | TimestampNTZType):
-        return _Fitted(f.timestamp_micros(f.floor(column / 1000)).cast(wanted), column % 1000 != 0)
+        return _fitting(f.timestamp_micros(f.floor(column / 1000)).cast(wanted), column % 1000 != 0)
     if found.simpleString() == wanted.simpleString():
         return _Fitted(column)
     if isinstance(found, StructType) and isinstance(wanted, StructType):
@@ -270,7 +270,11 @@ def _fitted(column: Column, found: DataType, wanted: DataType, is_ns: bool = Fal
     if not _is_castable(found, wanted):
         return _Fitted(f.lit(None).cast(wanted), column.isNotNull())
     value = column.try_cast(wanted)
-    return _Fitted(value, column.isNotNull() & ~f.coalesce(value.try_cast(found) == column, f.lit(False)))
+    return _fitting(value, column.isNotNull() & ~f.coalesce(value.try_cast(found) == column, f.lit(False)))
+
+
+def _fitting(value: Column, is_misfit: Column) -> _Fitted:
+    return _Fitted(f.when(~is_misfit, value), is_misfit)
 
 
 def _fitted_struct(column: Column, found: StructType, wanted: StructType) -> _Fitted:

@@ -16,6 +16,8 @@ import pytest
 from dev.minio import LocalMinio
 from tests.services.spark import kept_variables
 
+pytestmark = pytest.mark.usefixtures("parsed_classes")
+
 MAIN = Path(__file__).parents[2] / "main.py"
 ROOT = "data/readings"
 
@@ -98,9 +100,8 @@ def test_old_types_become_those_of_the_table_and_values_that_do_not_fit_are_kept
     lake.put("place=a/old.parquet", old)
     new = {"ts_ms": [0], "v": [0.5], "s": [{"a": 0.5, "b": "x"}], "l": [[0.5]], "mixed": ["text"], "new": [b"\x00"]}
     lake.put("place=a/new.parquet", new)
-    types = json.dumps({"mixed": "string"})
 
-    said, _ = lake.run("compact", "--when-cold", "0m", COLUMN_TYPES=types)
+    said, _ = lake.run("compact", "--when-cold", "0m", COLUMN_TYPES="mixed:string")
 
     assert said[-1] == "1 folder: 2 files became 1"
     file = lake.only_file("place=a")

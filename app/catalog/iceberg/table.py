@@ -75,6 +75,8 @@ _RETRIES = "commit.retry.num-retries"
 _NEW_TABLE: Final = {
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
+    # pyiceberg merges manifests in Python: of those of 8 MB, the default, a merge took 5 s.
+    "commit.manifest.target-size-bytes": str(512 << 10),
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
