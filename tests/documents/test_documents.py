@@ -13,6 +13,7 @@ import yaml
 
 import bench.__main__
 import bench.calm
+import bench.replicas
 import bench.scaling
 from app import errors
 from app.commands.command_line import new_parser
@@ -31,7 +32,12 @@ PAGES = [*GUIDES, REPO / "CHANGELOG.md"]
 README_LINES = 260
 DOCKERFILE = (REPO / "Dockerfile").read_text()
 
-BENCHES = {"bench": bench.__main__.main, "bench.scaling": bench.scaling.main, "bench.calm": bench.calm.main}
+BENCHES = {
+    "bench": bench.__main__.main,
+    "bench.scaling": bench.scaling.main,
+    "bench.replicas": bench.replicas.main,
+    "bench.calm": bench.calm.main,
+}
 # What no test runs, by how it begins.
 ELSEWHERE = {
     ("az",): "needs an account of Azure",
