@@ -19,8 +19,11 @@ from dev.machine import announce
 
 REPLICAS = (1, 2, 4, 8)
 SHARE = 0.15
-WARM_UP, MEASURED = 1_000_000, 1_200_000
+WARM_UP, MEASURED = 500_000, 600_000
 ROUNDS = 2
+
+Found = Iterator[tuple[str, Any]]
+"""What was measured, with the key under which it is kept."""
 
 
 def main() -> int:
@@ -44,10 +47,11 @@ def _options() -> argparse.Namespace:
 
 def _run(options: argparse.Namespace) -> int:
     machine = facts()
-    for part in options.parts:
-        for key, found in PARTS[part](options):
-            date = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-            _keep(options.output, key, {"date": date, "machine": machine, "found": found})
+    with services() as stage:
+        for part in options.parts:
+            for key, found in PARTS[part](stage, options):
+                date = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+                _keep(options.output, key, {"date": date, "machine": machine, "found": found})
     print((options.output / "replicas.md").read_text())
     return 0
 
@@ -64,33 +68,35 @@ def _keep(folder: Path, key: str, result: dict[str, Any]) -> None:
         (folder / "replicas.svg").write_text(picture)
 
 
-def _rates(options: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+def _rates(stage: Stage, options: argparse.Namespace) -> Found:
     for replicas in options.replicas:
-        with services() as stage:  # new each time: a topic takes gigabytes
-            rate = measure_rate(stage, replicas, options.share, options.warm_up, options.measured)
+        rate = measure_rate(stage, replicas, options.share, options.warm_up, options.measured)
         announce(f"{replicas} replicas: every row there once; {rate.rate:,.0f} msg/s")
         yield f"rate-{replicas}", asdict(rate)
 
 
-def _moves(options: argparse.Namespace) -> Iterator[tuple[str, Any]]:
-    with services() as stage:
-        yield "moves", [asdict(move) for move in moves.comings_and_goings(stage, options.rounds)]
+def _moves(stage: Stage, options: argparse.Namespace) -> Found:
+    yield "moves", [asdict(move) for move in moves.comings_and_goings(stage, options.rounds)]
 
 
-def _alone(key: str, measure: Callable[[Stage], Any]) -> Callable[[argparse.Namespace], Iterator[tuple[str, Any]]]:
-    def run(_: argparse.Namespace) -> Iterator[tuple[str, Any]]:
-        with services() as stage:
-            yield key, asdict(measure(stage))
-
-    return run
+def _rolling(stage: Stage, _: argparse.Namespace) -> Found:
+    yield "rolling", asdict(moves.rolling_restart(stage))
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], Iterator[tuple[str, Any]]]] = {
+def _added(stage: Stage, _: argparse.Namespace) -> Found:
+    yield "added", asdict(moves.added_partitions(stage))
+
+
+def _many(stage: Stage, _: argparse.Namespace) -> Found:
+    yield "many", asdict(moves.many_partitions(stage))
+
+
+PARTS: dict[str, Callable[[Stage, argparse.Namespace], Found]] = {
     "rates": _rates,
     "moves": _moves,
-    "rolling": _alone("rolling", moves.rolling_restart),
-    "added": _alone("added", moves.added_partitions),
-    "many": _alone("many", moves.many_partitions),
+    "rolling": _rolling,
+    "added": _added,
+    "many": _many,
 }
 
 

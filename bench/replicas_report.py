@@ -5,7 +5,7 @@ from typing import Any
 
 from bench.moves import Many, Move
 from bench.picture import Pair, as_svg
-from bench.shared_rate import Rate
+from bench.shared_rate import VARIABLES, Rate
 from bench.standstill import Standstill
 from bench.tables import document, paragraph, table
 from bench.timeline import WARM_TO
@@ -56,13 +56,14 @@ def _rates(results: Mapping[str, Any], rates: Sequence[Rate]) -> Iterator[str]:
     yield ""
     dates = ", ".join(results[f"rate-{rate.replicas}"]["date"] for rate in rates)
     alone = rates[0]
+    told = ", ".join(f"`{name}={value}`" for name, value in VARIABLES.items())
     warm_up = (alone.messages - alone.measured) // alone.replicas
     yield from paragraph(
-        f"{dates}. One topic of 64 partitions, 8 folders, messages of 182 bytes, `COMMIT_INTERVAL=5`, "
-        "`SPARK_DRIVER_MEMORY=512m`; Kafka and MinIO on the same machine, without a limit. All replicas were warm, "
-        f"with {warm_up:,} rows each. Then {alone.measured // alone.replicas:,} messages a replica became visible at "
-        f"once. The rate is from when every replica had landed a file of them to when {WARM_TO:.0%} had landed. All "
-        "rows were read back and compared, by key and sum, with what was produced."
+        f"{dates}. One topic of 64 partitions, 8 folders, messages of 182 bytes, {told}; Kafka and MinIO on the same "
+        f"machine, without a limit. All replicas were warm, with {warm_up:,} rows each. Then "
+        f"{alone.measured // alone.replicas:,} messages a replica became visible at once. The rate is from when every "
+        f"replica had landed a file of them to when {WARM_TO:.0%} had landed. All rows were read back and compared, by "
+        "key and sum, with what was produced."
     )
     yield ""
     lines = [

@@ -20,10 +20,11 @@ from bench.usage import Sampler, Usage, cpu_seconds_at
 from dev.machine import ServiceError, announce
 
 PARTITIONS = 64
-# With a small heap batches are small: with a little processor time each, a large one would take half a minute.
-VARIABLES = {"COMMIT_INTERVAL": "5", "SPARK_DRIVER_MEMORY": "512m"}
+# Batches of one size: with a little processor time each, those that grow while Spark is busy would be too few to tell.
+VARIABLES = {"COMMIT_INTERVAL": "5", "TARGET_FILE_MB": "0", "BATCH_SIZE": "100000", "SPARK_DRIVER_MEMORY": "512m"}
 # So little that hardly a row is read while the topic is filled, and enough for the heartbeats of the group.
 HELD_CORES = 0.03
+REST_SECONDS = 15.0  # Java's compilers have work left
 LANDED_SECONDS = 600.0
 MILLION = 1_000_000
 # MinIO gives the same figures for ten seconds.
@@ -93,22 +94,28 @@ def measure_rate(stage: Stage, replicas: int, share: float, warm_up: int, measur
             running.start()
         running.wait_until_shared(PARTITIONS)
         announce(f"{replicas} replicas: warming up")
-        stage.kafka.produce(topic.name, islice(readings, replicas * warm_up))
+        running.limit(HELD_CORES)
+        stage.kafka.produce(topic.name, islice(readings, replicas * warm_up), at_once=True)
+        running.limit(None)
         running.wait_until(lambda: offsets.rows() >= replicas * warm_up, "the first rows landed", LANDED_SECONDS)
 
+        time.sleep(REST_SECONDS)
         announce(f"{replicas} replicas: filling the topic")
         running.limit(HELD_CORES)
-        time.sleep(COUNTED_SECONDS)
-        before = s3_requests(stage)
+        counted = time.monotonic() + COUNTED_SECONDS
         samplers = [
             ends.enter_context(Sampler(pids))
             for pids in ([each.connector.pid for each in running.replicas], [stage.kafka.pid], [stage.minio.pid])
         ]
         stage.kafka.produce(topic.name, readings, at_once=True)
+        time.sleep(max(0.0, counted - time.monotonic()))
+        before = s3_requests(stage)
         running.limit(share)
         released = time.time()
         announce(f"{replicas} replicas: measuring")
-        running.wait_until(lambda: offsets.rows() >= topic.messages, "all rows landed", LANDED_SECONDS)
+        # the end of the first transaction takes an offset of each partition
+        everything = topic.messages + PARTITIONS
+        running.wait_until(lambda: offsets.rows() >= everything, "all rows landed", LANDED_SECONDS)
         time.sleep(COUNTED_SECONDS)
         after = s3_requests(stage)
         download(stage.minio, place.name, place.folder / "lake")
