@@ -10,7 +10,7 @@ PROCESSES ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-iceberg test test-unit test-slow test-mutants test-newest-quixstreams lint run image bench bench-scaling bench-calm bench-iceberg chaos soak clean python
+.PHONY: help venv demo demo-iceberg test test-unit test-slow test-mutants test-newest-quixstreams lint run image bench bench-scaling bench-replicas bench-calm bench-iceberg chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ bench: python $(READY) ## measure messages per second, processor time and memory
 
 bench-scaling: python $(READY) ## measure the connector alone with more rows, partitions, folders, columns, replicas, and other stores
 	@$(PY) -m bench.scaling $(BENCH)
+
+bench-replicas: python $(READY) ## measure groups of replicas with equal shares of processor time, and while some come and go
+	@$(PY) -m bench.replicas $(BENCH)
 
 bench-calm: python $(READY) ## measure processor time with nothing to do, and the delay of 100 messages a second
 	@$(PY) -m bench.calm $(BENCH)

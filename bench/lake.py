@@ -43,10 +43,11 @@ def _download(client: "S3Client", bucket: str, item: "ObjectTypeDef", folder: Pa
 
 def landed_files(table: Path) -> list[LandedFile]:
     """The files of the table in the order in which they came in."""
-    return sorted(_landed(file) for file in table.rglob("*.parquet"))
+    return sorted(landed_file(file) for file in table.rglob("*.parquet"))
 
 
-def _landed(file: Path) -> LandedFile:
+def landed_file(file: Path) -> LandedFile:
+    """What its footer and its time tell."""
     stat = file.stat()
     return LandedFile(stat.st_mtime, pq.read_metadata(file).num_rows, stat.st_size)
 

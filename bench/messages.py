@@ -73,17 +73,20 @@ class Workload:
         return sum(sizes) / len(sizes)
 
 
-def records(workload: Workload, last: int | None = None, schema_id: int = 0) -> Iterator[Record]:
-    """Yield the readings as records, all or those before ``last``, in the order of time; ``schema_id`` is for Avro."""
-    found = _in_json(workload, last)
+def records(workload: Workload, last: int | None = None, schema_id: int = 0, chunk: int = CHUNK) -> Iterator[Record]:
+    """Yield the readings as records, all or those before ``last``, in the order of time.
+
+    ``schema_id`` is for Avro; ``chunk`` readings are made at a time.
+    """
+    found = _in_json(workload, last, chunk)
     return as_avro(found, schema_id) if workload.avro else found
 
 
-def _in_json(workload: Workload, last: int | None) -> Iterator[Record]:
+def _in_json(workload: Workload, last: int | None, chunk: int) -> Iterator[Record]:
     end = workload.messages if last is None else min(last, workload.messages)
     with duckdb.connect() as database:
-        for first in range(0, end, CHUNK):
-            readings = _readings(workload, first, min(end, first + CHUNK))
+        for first in range(0, end, chunk):
+            readings = _readings(workload, first, min(end, first + chunk))
             columns = f"name, {_json(workload)}, ts_ms, device % {workload.partitions}"
             yield from database.execute(f"SELECT {columns} FROM ({readings})").fetchall()
 

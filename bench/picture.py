@@ -8,6 +8,7 @@ WIDTH, LEFT, RIGHT = 840, 340, 96
 TOP, BAR, GAP = 66, 15, 14
 STEPS = (1, 2, 2.5, 5, 10)
 MOST_LINES = 6
+COLD_AND_WARM = ("from the start of the process to the last row", "from 20% to 95% of the rows")
 # It brings its own card: where a page is dark and the system is not, text without one could not be read.
 STYLE = """\
 text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
@@ -30,12 +31,13 @@ class Pair:
     is_ours: bool
 
 
-def as_svg(title: str, pairs: Sequence[Pair]) -> str:
+def as_svg(title: str, pairs: Sequence[Pair], legend: tuple[str, str] = COLD_AND_WARM) -> str:
     """Two bars for each sink, in the order given.
 
     Args:
         title: stands above.
         pairs: one at least.
+        legend: what the first and the second bar mean.
     """
     height = TOP + len(pairs) * (2 * BAR + GAP) + 34
     lines = [
@@ -44,7 +46,7 @@ def as_svg(title: str, pairs: Sequence[Pair]) -> str:
         f"<style>{STYLE}</style>",
         f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
         _text(20, 28, title, "title"),
-        *_legend(),
+        *_legend(legend),
         *_grid(pairs, height),
         *(line for number, pair in enumerate(pairs) for line in _pair(pair, number, _scale(pairs))),
         "</svg>",
@@ -52,11 +54,8 @@ def as_svg(title: str, pairs: Sequence[Pair]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _legend() -> Iterator[str]:
-    for x, kind, meaning in (
-        (20, "cold", "from the start of the process to the last row"),
-        (350, "warm", "from 20% to 95% of the rows"),
-    ):
+def _legend(meanings: tuple[str, str]) -> Iterator[str]:
+    for x, kind, meaning in zip((20, 350), ("cold", "warm"), meanings, strict=True):
         yield f'<rect class="{kind}" x="{x}" y="41" width="12" height="12" rx="2"/>'
         yield _text(x + 18, 52, meaning, "faint")
 

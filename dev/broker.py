@@ -16,6 +16,7 @@ Record = tuple[Bytes, Bytes, int | None, int | None]
 
 ADMIN_TIMEOUT = 30.0  # seconds
 DELIVERY_TIMEOUT = 120.0
+TRANSACTION_MS = 900_000  # the longest that a broker takes by default
 POLL_EVERY = 10_000  # records; delivery errors surface only in a poll
 
 # librdkafka tells of every refused connection on stderr; those who wait for a server know that it is not there yet.
@@ -80,19 +81,26 @@ class Broker:
         for deleted in admin.delete_records(before).values():
             deleted.result(ADMIN_TIMEOUT)
 
-    def produce(self, topic: str, records: Iterable[Record]) -> int:
+    def produce(self, topic: str, records: Iterable[Record], *, at_once: bool = False) -> int:
         """Produce all records and return how many they were, once the broker has acknowledged each of them.
 
         Order within a partition is kept. A timestamp of 0 means now: librdkafka cannot send the epoch itself.
+
+        Args:
+            topic: it exists.
+            records: in the order to produce them.
+            at_once: in one transaction, so that readers get none of them before all are there.
 
         Raises:
             ServiceError: a record was not delivered.
         """
         failed: list[KafkaError] = []
+        transaction = {"transactional.id": topic, "transaction.timeout.ms": TRANSACTION_MS} if at_once else {}
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
                 "enable.idempotence": True,
+                **transaction,
                 "linger.ms": 20,
                 "batch.size": 1_000_000,
                 "queue.buffering.max.messages": 200_000,
@@ -106,6 +114,9 @@ class Broker:
             if error is not None:
                 failed.append(error)
 
+        if at_once:
+            producer.init_transactions(ADMIN_TIMEOUT)
+            producer.begin_transaction()
         count = 0
         for key, value, timestamp, partition in records:
             self._enqueue(producer, topic, key, value, timestamp, partition, note_failure)
@@ -117,6 +128,8 @@ class Broker:
         self._check_delivered(topic, failed)
         if left:
             raise ServiceError(f"producing to {topic}: {left} records not acknowledged in {DELIVERY_TIMEOUT:.0f} s")
+        if at_once:
+            producer.commit_transaction(DELIVERY_TIMEOUT)
         return count
 
     def count(self, topic: str) -> int:

@@ -81,6 +81,7 @@ class LocalMinio(NativeServer):
             "MINIO_SITE_REGION": self.region,
             "MINIO_BROWSER": "off",  # the console would take a second port
             "MINIO_UPDATE": "off",
+            "MINIO_PROMETHEUS_AUTH_TYPE": "public",  # who counts requests needs no token
             "HOME": str(self.folder),  # it keeps things there
             # lets it encrypt what it is asked to encrypt, and nothing else
             "MINIO_KMS_SECRET_KEY": f"{KMS_KEY}:{base64.b64encode(secrets.token_bytes(32)).decode()}",

@@ -14,6 +14,7 @@ import yaml
 import bench.__main__
 import bench.calm
 import bench.iceberg_commits
+import bench.replicas
 import bench.scaling
 from app import errors
 from app.commands.command_line import new_parser
@@ -35,8 +36,9 @@ DOCKERFILE = (REPO / "Dockerfile").read_text()
 BENCHES = {
     "bench": bench.__main__.main,
     "bench.scaling": bench.scaling.main,
-    "bench.calm": bench.calm.main,
+    "bench.replicas": bench.replicas.main,
     "bench.iceberg_commits": bench.iceberg_commits.main,
+    "bench.calm": bench.calm.main,
 }
 # What no test runs, by how it begins.
 ELSEWHERE = {
@@ -52,6 +54,7 @@ ELSEWHERE = {
     ("docker", "compose", "up", "--build", "--detach"): "test_deploy_documents.py checks the compose file",
     ("docker", "tag", DEFAULT_TAG): "needs a registry",
     ("docker", "push"): "needs a registry",
+    ("spark-submit",): "downloads packages; test_compact.py runs the command on a cluster of two workers",
 }
 # Variables that libraries and tests read, and values of options.
 OTHERS = {
@@ -71,6 +74,7 @@ OTHERS = {
     "JAVA_HOME",
     "NO_PROXY",
     "PARITY_EXAMPLES",
+    "PYSPARK_SUBMIT_ARGS",
     "SPARK_SUBMIT_OPTS",
     "PYTEST_ADDOPTS",
     "SASL_PLAINTEXT",

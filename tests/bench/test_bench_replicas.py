@@ -1,0 +1,126 @@
+"""Figures of groups of replicas follow from their files and logs."""
+
+import time
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.moves import Many, Move
+from bench.replicas_report import as_markdown, as_picture
+from bench.shared_rate import Rate, Window, window_of
+from bench.standstill import Standstill, unread_seconds
+from bench.timeline import LandedFile
+from dev.machine import ServiceError
+
+RATE = Rate(
+    replicas=1,
+    share=0.15,
+    messages=1_800_000,
+    measured=1_200_000,
+    rate=20_000.0,
+    seconds=50.0,
+    slowest=20_000.0,
+    fastest=20_000.0,
+    cpu_per_million=7.5,
+    used=0.99,
+    kafka_cores=0.05,
+    minio_cores=0.07,
+    files=80,
+    requests={"putobject": 120, "getobject": 40},
+    replica_mb=900.0,
+)
+MOVE = Move("join", "3 to 4", Standstill(1.6, 1.5, 4.0, 2.5), 9.0)
+
+
+def _files(*rows_at: tuple[float, int]) -> list[LandedFile]:
+    return [LandedFile(at, rows, 1_000) for at, rows in rows_at]
+
+
+def test_the_rate_begins_when_the_last_replica_has_landed_a_file_and_ends_with_most_rows() -> None:
+    first = _files((10.0, 100), (20.0, 100), (30.0, 100), (40.0, 5))
+    second = _files((15.0, 100), (25.0, 100), (35.0, 100))
+
+    window = window_of([first, second], 605)
+
+    assert window == Window(15.0, 35.0, [200, 200], 7)
+
+
+def test_rows_that_landed_before_the_shares_were_given_count_to_the_end_alone() -> None:
+    window = window_of([_files((10.0, 50), (20.0, 50), (30.0, 50))], 200)
+
+    assert window == Window(10.0, 30.0, [100], 3)
+
+
+def test_too_few_batches_tell_no_rate() -> None:
+    with pytest.raises(ServiceError, match="more messages"):
+        window_of([_files((10.0, 100))], 100)
+
+
+def _log(path: Path, *lines: tuple[float, str]) -> Path:
+    def moment(at: float) -> str:
+        return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
+
+    path.write_text("".join(f"{moment(at)} INFO app.consumer.plain.loop: {text}\n" for at, text in lines))
+    return path
+
+
+def test_a_partition_is_unread_from_the_last_record_of_one_owner_to_the_claim_of_the_next(tmp_path: Path) -> None:
+    now = float(int(time.time()))
+    old = _log(
+        tmp_path / "old",
+        (now, "claimed: t[0] from 0, t[1] from 7"),
+        (now + 10, "given away: t[0], t[1]"),
+        (now + 11, "claimed: t[0] from 5"),
+    )
+    new = _log(tmp_path / "new", (now + 12, "claimed: t[1] from 9"))
+
+    found = unread_seconds([old, new], {old: [now + 5, now + 9, now + 20]}, {}, now + 8, now + 30)
+
+    assert found == {0: 2.0, 1: 3.0}
+
+
+def test_what_a_killed_replica_owned_is_unread_from_its_death(tmp_path: Path) -> None:
+    now = float(int(time.time()))
+    dead = _log(tmp_path / "dead", (now, "claimed: t[3] from 0"))
+    heir = _log(tmp_path / "heir", (now + 25, "claimed: t[3] from 4"))
+
+    assert unread_seconds([dead, heir], {}, {dead: now + 4}, now, now + 30) == {3: 21.0}
+
+
+def test_what_nobody_claims_is_unread_to_the_end(tmp_path: Path) -> None:
+    now = float(int(time.time()))
+    lost = _log(tmp_path / "lost", (now, "claimed: t[0] from 0"), (now + 5, "lost: t[0]; their new owner goes on"))
+
+    assert unread_seconds([lost], {lost: [now + 5]}, {}, now, now + 12) == {0: 7.0}
+
+
+def _results(**found: Any) -> dict[str, Any]:
+    return {
+        key.replace("_", "-"): {"date": "2025-04-01 12:00 UTC", "machine": {"Processor": "2 cores"}, "found": value}
+        for key, value in found.items()
+    }
+
+
+def test_the_report_tells_the_part_of_linear() -> None:
+    two = asdict(RATE) | {"replicas": 2, "rate": 38_000.0}
+
+    results = _results(rate_2=two, rate_1=asdict(RATE), moves=[asdict(MOVE)])
+
+    text = as_markdown(results)
+    assert "95%" in text
+    assert "| join | 3 to 4   | 1.6, 1.5 | 4.0, 2.5 | 9.0    |" in text
+    assert ">40,000<" in as_picture(results)
+    assert ">38,000<" in as_picture(results)
+
+
+def test_what_was_not_measured_is_left_out() -> None:
+    many = Many(500, 2_000_000, 5.0, 30.0, None, 1_100.0, 80)
+
+    results = _results(many=asdict(many))
+
+    assert "linear" not in as_markdown(results)
+    assert "500 partitions on one replica" in as_markdown(results)
+    assert as_picture(results) == ""
