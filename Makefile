@@ -10,7 +10,7 @@ PROCESSES ?= 6
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-iceberg test test-unit test-slow test-mutants test-newest-quixstreams lint run image bench bench-scaling bench-replicas bench-calm bench-iceberg chaos soak clean python
+.PHONY: help venv demo demo-iceberg test test-unit test-slow test-mutants test-newest-quixstreams lint run image bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench-calm: python $(READY) ## measure processor time with nothing to do, and th
 
 bench-iceberg: python $(READY) ## measure commits to an Iceberg table that grows, or that several members share
 	@$(PY) -m bench.iceberg_commits $(BENCH)
+
+bench-compaction: python $(READY) ## measure compact on small files in MinIO, and queries before and after it
+	@$(PY) -m bench.compaction $(BENCH)
 
 chaos: python $(READY) ## kill, freeze or cut off 50 members under load, and compare all rows; CHAOS_SEED repeats a run, CHAOS_RECORDS_A_SECOND is its load
 	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PY) -m pytest -s tests/faults/test_crash_loop.py

@@ -13,6 +13,7 @@ import yaml
 
 import bench.__main__
 import bench.calm
+import bench.compaction
 import bench.iceberg_commits
 import bench.replicas
 import bench.scaling
@@ -39,6 +40,7 @@ BENCHES = {
     "bench.replicas": bench.replicas.main,
     "bench.iceberg_commits": bench.iceberg_commits.main,
     "bench.calm": bench.calm.main,
+    "bench.compaction": bench.compaction.main,
 }
 # What no test runs, by how it begins.
 ELSEWHERE = {
