@@ -32,7 +32,7 @@ from app.storage.probe import try_out
 from app.table.layout import RESCUED_COLUMN, journal_folder, schema_key, spec_of_key
 from app.table.schema import TableSchema
 
-_FILES_AT_ONCE = 50_000  # of which the listing and the footers are in memory
+_FILES_AT_ONCE = 5_000  # of which the listing and the footers are in memory
 _LEASE = timedelta(minutes=10)  # after which another run continues; it saves work, and nothing relies on it
 _LEFT_OVER = timedelta(days=1)
 _FOLDERS_AT_ONCE_ON_A_CLUSTER = 8
@@ -128,9 +128,14 @@ class Job:
     def _scratch(self) -> Any:
         return self._ends.enter_context(scratch_folder())
 
-    @cached_property
+    @property
     def merger(self) -> Merger:
         """Merges files."""
+        with self._lock:
+            return self._merger
+
+    @cached_property
+    def _merger(self) -> Merger:
         settings = self._settings
         return Merger(
             store=self.store,
