@@ -294,6 +294,18 @@ def test_old_snapshots_go_and_their_rows_stay(bench: IcebergBench, monkeypatch: 
     assert len(bench.rows()) == 5
 
 
+def test_only_so_many_snapshots_are_kept_however_young_they_are(
+    bench: IcebergBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg, "_COMMITS_BETWEEN_EXPIRIES", 2)
+    monkeypatch.setattr(iceberg, "_MOST_SNAPSHOTS", 3)
+    member = bench.member()
+    for number in range(9):
+        member.add_files([bench.file(f"file-{number}", {"n": [number]})], "readings", marks(number))
+    assert len(bench.table.snapshots()) <= 5
+    assert len(bench.rows()) == 9
+
+
 def test_the_library_never_commits_again_by_itself(bench: IcebergBench) -> None:
     member = bench.member()
     member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
