@@ -1,7 +1,7 @@
 """Model of a folder's compaction, for a search through every order in which its steps can happen.
 
 A *compactor* (``app.commands.compact``) merges the files of one folder: read record, list, survey, read inputs, intend,
-upload, commit, delete each input, close. Several run at once; each may stall between two steps for any time, or die. A
+upload, delete each input, close. Several run at once; each may stall between two steps for any time, or die. A
 compactor that finds the record open continues it at once: nothing here relies on the lease, which only saves work. A
 *writer* adds a file to the same folder: intend, upload, and then settle; or roll back, and write its row again.
 
@@ -29,7 +29,7 @@ class Rule(Enum):
     CONTINUE_THE_SAME = "A stalled compactor uploads its file after another one has merged the same rows into its own."
     CREATE_ONLY = "A stalled compactor uploads its file again, after it was merged with later ones."
     EMPTY_MERGED = "As before: the name is free again, once the file is deleted."
-    COMMIT_BEFORE_DELETE = "A compactor dies while it deletes, and nobody can tell which inputs are merged."
+    LOOK_FOR_MERGED = "A compactor dies while it deletes, and the next one cannot merge the inputs that are left."
 
 
 class Record(NamedTuple):
@@ -38,7 +38,6 @@ class Record(NamedTuple):
     version: int = 0
     out: str = ""
     inputs: tuple[str, ...] = ()
-    is_written: bool = False
 
 
 class Compactor(NamedTuple):
@@ -146,6 +145,8 @@ class Model:
                 return self._intend(state, who, me)
             case "read" | "read again":
                 files, inputs = dict(state.files), me.record.inputs or me.listed
+                if me.record.out in files and self._has(Rule.LOOK_FOR_MERGED):
+                    return state.moved(who, me._replace(at="delete"))
                 if len(inputs) < 2 or not set(inputs) <= files.keys():
                     return state.moved(who, _END)  # nothing to do, or somebody else is further
                 rows = tuple(sorted(row for name in inputs for row in files[name]))
@@ -154,9 +155,7 @@ class Model:
                 name = me.record.out
                 if name not in dict(state.files) or not self._has(Rule.CREATE_ONLY):
                     state = state.put(name, me.rows)
-                return state.moved(who, me._replace(at="commit" if self._has(Rule.COMMIT_BEFORE_DELETE) else "delete"))
-            case "commit":
-                return self._write(state, who, me.record._replace(is_written=True), "delete")
+                return state.moved(who, me._replace(at="delete"))
             case "delete":
                 return self._delete(state, who, me)
             case "close":
@@ -185,10 +184,10 @@ class Model:
 
     def _continue(self, state: State, who: int, me: Compactor) -> State:
         record = state.record
-        if not self._has(Rule.CONTINUE_THE_SAME) and not record.is_written:
+        if not self._has(Rule.CONTINUE_THE_SAME):
             record = record._replace(out=f"out{who}.{record.version}")
         me = me._replace(record=state.record)
-        return self._write(state.moved(who, me), who, record, "delete" if record.is_written else "read again", me)
+        return self._write(state.moved(who, me), who, record, "read again", me)
 
     def _intend(self, state: State, who: int, me: Compactor) -> State:
         if not self._has(Rule.READ_BEFORE_LIST):

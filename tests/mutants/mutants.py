@@ -59,6 +59,7 @@ _OF_JOURNAL = (
     "tests/unit/journal/test_takeover.py",
 )
 
+_OF_COMPACTION = ("tests/unit/commands/compact",)
 MUTANTS = (
     Mutant(
         "a row is lost",
@@ -348,5 +349,33 @@ MUTANTS = (
         "merged[name] = join_types(merged[name], kind, widens=widens)",
         "merged[name] = kind",
         ("tests/unit/table/test_schema.py",),
+    ),
+    Mutant(
+        "a folder's record is closed as it was closed before",
+        "app/commands/compact/record.py",
+        "word = secrets.token_hex(_WORD // 2)",
+        'word = "0" * _WORD',
+        _OF_COMPACTION,
+    ),
+    Mutant(
+        "a merged file that is merged again is deleted at once",
+        "app/commands/compact/merger.py",
+        "(is_merged(file.key) and file.rows > 0)",
+        "False",
+        _OF_COMPACTION,
+    ),
+    Mutant(
+        "files of unfinished batches are merged",
+        "app/commands/compact/job.py",
+        "if found.key not in left_out]",
+        "if found.key]",
+        _OF_COMPACTION,
+    ),
+    Mutant(
+        "a run that continues does not look for the merged file",
+        "app/commands/compact/merger.py",
+        "if intent.out and find(self._store, intent.out) is None:",
+        "if intent.out:",
+        _OF_COMPACTION,
     ),
 )

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -176,7 +176,7 @@ class Merger:
         self._write(record, intent)
         with TemporaryDirectory(dir=self._scratch) as scratch:
             path = None
-            if not intent.is_written and intent.out and find(self._store, intent.out) is None:
+            if intent.out and find(self._store, intent.out) is None:
                 files = self._inputs(intent)
                 merge = self._merge(intent.folder, files, intent.erased, Path(scratch))
                 path = self._written(merge, files, intent.rows, Path(scratch)) if merge else None
@@ -254,8 +254,6 @@ class Merger:
         stored = None
         if intent.out is not None:
             stored = self._put(intent, path)
-        if not intent.is_written:
-            self._write(record, replace(intent, is_written=True))
         if stored is not None:
             self._register(stored, path)
         self._take_out(intent)

@@ -33,7 +33,6 @@ class Intent:
         out: key of the merged file, ``None`` if no row is left.
         rows: of ``out``.
         erased: the conditions for the rows that are left out.
-        is_written: whether ``out`` is there; only then inputs may be gone.
         holder: a random word of the run that wrote this.
     """
 
@@ -43,7 +42,6 @@ class Intent:
     out: str | None
     rows: int
     erased: Sequence[str] = ()
-    is_written: bool = False
     holder: str = ""
 
     @property
