@@ -16,6 +16,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.command import interruptible, positive
@@ -81,7 +82,7 @@ def _fill(minio: LocalMinio, bucket: str, options: argparse.Namespace) -> int:
         first = number * options.rows
         numbers = pa.array(range(first, first + options.rows))
         text = pa.array([f"reading {n % 1_000}" for n in range(options.rows)])
-        rows = {"ts_ms": numbers, "n": numbers, "value": pa.compute.divide(numbers.cast("double"), 7.0), "text": text}
+        rows = {"ts_ms": numbers, "n": numbers, "value": pc.divide(numbers.cast("double"), 7.0), "text": text}
         body = BytesIO()
         pq.write_table(pa.table(rows), body)
         client.put_object(Bucket=bucket, Key=f"{TABLE}/place={place:04}/{file:04}.parquet", Body=body.getvalue())
