@@ -1,8 +1,8 @@
 """A standalone Spark cluster on this machine: a master and two workers of one core, with the jars for S3."""
 
 import os
+import subprocess
 import time
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ import pyspark
 from app.spark.java import java_environment
 from app.spark.launch import MODULE_OPTIONS, class_path
 from dev.child import Child
-from dev.java import find_java
 from dev.machine import ServiceError
 from dev.maven_jars import Jars, maven_jars
 from dev.server import free_ports, tail
@@ -57,12 +56,10 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
     Raises:
         ServiceError: it does not start.
     """
-    java, port = find_java(), free_ports(1)[0]
+    java, port = _complete_java(), free_ports(1)[0]
     environment = {
         **java_environment(),
-        # Spark names a module for machine learning, which the connector's Java lacks; an empty one is enough.
-        "JDK_JAVA_OPTIONS": f"--module-path={_empty_module(folder)}",
-        "JAVA_HOME": str(Path(java).resolve().parent.parent),
+        "JAVA_HOME": str(java.parent.parent),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_SCALA_VERSION": "2.13",
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -104,7 +101,7 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
         _wait_for_workers(master, folder / "0.log")
         jars = ",".join(map(str, sorted(maven_jars(S3_JARS).glob("*.jar"))))
         options = f"--jars {jars} --executor-memory 512m --conf spark.driver.host=127.0.0.1 pyspark-shell"
-        driver = {name: environment[name] for name in ("JDK_JAVA_OPTIONS", "JAVA_HOME", "SPARK_LOCAL_IP")}
+        driver = {name: environment[name] for name in ("JAVA_HOME", "SPARK_LOCAL_IP")}
         yield SparkCluster(address, {**driver, "PYSPARK_SUBMIT_ARGS": options, "HOME": os.environ["HOME"]}, (one, two))
 
 
@@ -117,9 +114,10 @@ def _wait_for_workers(master: Child, log: Path) -> None:
         time.sleep(0.2)
 
 
-def _empty_module(folder: Path) -> Path:
-    path = folder / "modules" / "vector.jar"
-    path.parent.mkdir()
-    with zipfile.ZipFile(path, "w") as jar:
-        jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\nAutomatic-Module-Name: jdk.incubator.vector\n")
-    return path
+def _complete_java() -> Path:
+    """A Java with the module for machine learning that Spark names; the connector's own lacks it."""
+    for java in sorted(Path("/usr/lib/jvm").glob("*/bin/java")):
+        modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False).stdout
+        if "jdk.incubator.vector" in modules:
+            return java.resolve()
+    raise ServiceError("a Spark cluster needs a complete Java: apt-get install default-jre-headless")
