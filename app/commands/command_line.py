@@ -142,7 +142,10 @@ def duration(text: str) -> timedelta:
     number, unit = int(text[:-1]), {"m": "minutes", "h": "hours", "d": "days"}.get(text[-1])
     if number < 0 or unit is None:
         raise ValueError
-    return timedelta(**{unit: number})
+    try:
+        return timedelta(**{unit: number})
+    except OverflowError:
+        raise ValueError from None
 
 
 def time(text: str) -> datetime:

@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import takewhile
 
 from app.commands.compact.folders import Bin, TableFile
 from app.commands.compact.job import Candidate, Job
@@ -68,9 +69,12 @@ def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[st
 
 
 def _in_bins(_: str, files: Sequence[TableFile]) -> Iterator[Bin]:
-    """Some files at a time, so that one with such rows does not make a large folder be written anew as a whole."""
+    """Some files at a time, so that one with such rows does not make a large folder be written anew as a whole.
+
+    Files without rows stay: the name of a merged one is to be taken for a day.
+    """
     some: list[TableFile] = []
-    for file in files:
+    for file in (each for each in files if each.rows):
         if some and sum(each.size for each in some) + file.size > _TOGETHER:
             yield Bin(some)
             some = []
@@ -88,10 +92,14 @@ def _is_old(job: Job, age: timedelta, path: str) -> bool:
     if TIME_COLUMNS[0] not in job.spec.columns:
         raise ConfigError("finding old folders", "the table has no folders of years", "Use --where")
     values = job.partition_values(path)
-    parts = [values.get(name) for name in TIME_COLUMNS if name in job.spec.columns]
+    # With year and day, but without month, only the year says a time.
+    parts = [values.get(name) for name in takewhile(job.spec.columns.__contains__, TIME_COLUMNS)]
     if not all(part and part.isdecimal() for part in parts):
         return False
-    return _end(*(int(part) for part in parts if part)) < datetime.now(UTC) - age
+    try:
+        return _end(*(int(part) for part in parts if part)) < datetime.now(UTC) - age
+    except (ValueError, OverflowError):  # no time at all, or one that Python does not know: the end of the year 9999
+        return False
 
 
 def _end(year: int, month: int | None = None, day: int | None = None, hour: int | None = None) -> datetime:

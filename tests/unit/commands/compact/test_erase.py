@@ -1,5 +1,7 @@
 """``erase`` without Spark: which rows and folders go, and what it says of the others."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from tests.unit.commands.compact.lake import Lake
@@ -51,3 +53,31 @@ def test_a_table_without_folders_of_years_has_none_of_a_time_long_ago(
     lake.put("place=a/x.parquet", {"n": [1]})
     assert lake.run("erase", "--older-than", "1d", HIVE_COLUMNS="place") == 2
     assert "the table has no folders of years. Use --where" in capsys.readouterr().err
+
+
+def test_without_months_the_year_of_a_folder_counts_and_not_its_day(lake: Lake) -> None:
+    this_year = f"{datetime.now(UTC).year}"
+    lake.put(f"year={this_year}/day=01/x.parquet", {"n": [1]})
+    lake.put("year=2019/day=31/x.parquet", {"n": [2]})
+    assert lake.run("erase", "--older-than", "1m", HIVE_COLUMNS="year,day") == 0
+    assert lake.numbers() == [1]
+
+
+def test_folders_of_no_time_or_of_the_last_one_are_not_old(lake: Lake) -> None:
+    for number, day in enumerate(("9999/month=12/day=31", "2019/month=02/day=31", "2019/month=02/day=28")):
+        lake.put(f"year={day}/x.parquet", {"n": [number]})
+    assert lake.run("erase", "--older-than", "1d", HIVE_COLUMNS="year,month,day") == 0
+    assert lake.run("erase", "--older-than", "999999999d", HIVE_COLUMNS="year,month,day") == 0
+    assert lake.numbers("*/*/*") == [0, 1]
+
+
+def test_a_merged_file_without_rows_keeps_its_name(lake: Lake) -> None:
+    lake.write(0), lake.write(1)
+    assert lake.run("compact") == 0
+    [first] = lake.files()
+    lake.age_all(days=2)
+    lake.write(2)
+    assert lake.run("compact") == 0
+    assert lake.run("erase", "--where", "n = 3") == 0
+    assert first.exists(), "an upload of it that comes late must find its name taken"
+    assert len(lake.numbers()) == 29
