@@ -213,10 +213,10 @@ class Job:
     def _cover(self, files: Sequence[TableFile]) -> None:
         """Make the table's schema have all columns of the files."""
         wanted = TableSchema()
+        fixed = self._settings.column_types
         for schema in {file.schema for file in files}:
             columns = TableSchema.from_arrow(schema).columns
-            fixed = self._settings.column_types
-            wanted = wanted.merge(TableSchema({name: kind for name, kind in columns.items() if name not in fixed}))
+            wanted = wanted.merge(TableSchema({name: fixed.get(name, kind) for name, kind in columns.items()}))
         self.table = self._schema.extend(wanted) if self._writes else self.table.merge(wanted)
         for name in (name for file in files for name in TableSchema.from_arrow(file.schema).columns):
             if name not in self.table.columns:

@@ -238,3 +238,14 @@ def test_an_iceberg_table_is_left_to_its_engines(lake: Lake, capsys: pytest.Capt
     assert lake.run("compact", **variables) == 0
     assert "CALL lake.system.rewrite_data_files(table => 'default.readings')" in capsys.readouterr().out
     assert lake.run("erase", "--where", "n = 1", **variables) == 2
+
+
+@pytest.mark.parametrize("option", [[], ["--dry-run"]])
+def test_a_column_that_only_the_settings_and_other_programs_know_gets_the_type_of_the_settings(
+    lake: Lake, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    lake.put("year=2024/place=a/x.parquet", {"n": [1], "m": [1]})
+    (lake.table / "_journal").mkdir()
+    (lake.table / "_journal" / "schema.json").write_text('{"version":1,"columns":[{"name":"n","type":"bigint"}]}')
+    assert lake.run("compact", *option, COLUMN_TYPES="m:double") == 0
+    assert "m bigint → double" in capsys.readouterr().out
