@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from app.commands.compact.folders import Bin, TableFile, files_in, list_folders
-from app.commands.compact.merger import Merger, SkippedError, SparkAccess, delete, table_file
+from app.commands.compact.merger import GivenUpError, Merger, SkippedError, SparkAccess, delete, table_file
 from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
 from app.commands.existing_table import require_table
 from app.commands.output import print_line
@@ -166,6 +166,8 @@ class Job:
                 self.merger.resume(record)
             except SkippedError:
                 print_line(f"{folder}: another run has completed it")
+            except GivenUpError:
+                print_line(f"{folder}: given up what another run had begun, for its files have changed since")
             else:
                 print_line(f"{folder}: completed what another run had begun")
         old = [

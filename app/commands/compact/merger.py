@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,14 @@ _TOKEN_BYTES = 12
 
 class SkippedError(Exception):
     """Another run has changed the folder meanwhile."""
+
+
+class GivenUpError(Exception):
+    """What another run has begun cannot be completed; nothing was changed."""
+
+
+class _OtherRowsError(FatalError):
+    """The inputs have other rows than they had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +177,7 @@ class Merger:
 
         Raises:
             SkippedError: somebody else does, or has done it.
+            GivenUpError: the inputs are not what they were, so the folder is free for another try.
             ConnectorError: as ``merge``.
         """
         intent = record.intent
@@ -176,17 +185,35 @@ class Merger:
         self._write(record, intent)
         with TemporaryDirectory(dir=self._scratch) as scratch:
             path = None
-            if intent.out and find(self._store, intent.out) is None:
-                files = self._inputs(intent)
-                merge = self._merge(intent.folder, files, intent.erased, Path(scratch))
-                path = self._written(merge, files, intent.rows, Path(scratch)) if merge else None
+            if intent.out:
+                path = self._made_again(intent, intent.out, Path(scratch))
+                if path is None and self._rows_of(find(self._store, intent.out)) == 0:
+                    self._write(record, None)
+                    raise GivenUpError
             self._complete(record, path)
 
-    def _inputs(self, intent: Intent) -> list[TableFile]:
+    def _made_again(self, intent: Intent, out: str, scratch: Path) -> Path | None:
+        """The merged file, unless it is in the store; a file without rows takes its name if it cannot be made.
+
+        No run that stalls can upload it then. Files of unfinished work are no one's but this run's, so an input that
+        is missing was deleted from outside.
+        """
+        if find(self._store, out) is not None:
+            return None
         stored = {found.key: found for found in files_in(self._store, self._root, intent.folder)}
-        if not set(intent.inputs) <= stored.keys():
-            raise SkippedError
-        return [table_file(self._store, stored[key]) for key in intent.inputs]
+        if set(intent.inputs) <= stored.keys():
+            files = [table_file(self._store, stored[key]) for key in intent.inputs]
+            merge = self._merge(intent.folder, files, intent.erased, scratch)
+            with suppress(_OtherRowsError):
+                if merge:
+                    return self._written(merge, files, intent.rows, scratch)
+        pq.write_table(pa.schema(list(self._target().columns.items())).empty_table(), scratch / "none.parquet")
+        with suppress(ChangedError):  # it has just been uploaded
+            self._store.upload(scratch / "none.parquet", out)
+        return None
+
+    def _rows_of(self, stored: StoredObject | None) -> int:
+        return read_footer(self._store, stored.key, stored.size).num_rows if stored else 0
 
     def _merge(self, folder: str, files: Sequence[TableFile], erased: Sequence[str], scratch: Path) -> Merge | None:
         """Spark's view of the files; ``None`` if there are no rows."""
@@ -219,7 +246,7 @@ class Merger:
             path = self._from_executors(merge, metadata, scratch)
         found = pq.read_metadata(path).num_rows
         if found != rows:
-            raise FatalError(
+            raise _OtherRowsError(
                 f"checking what Spark has merged of {files[0].key} and others",
                 f"it has {found:,} rows instead of {rows:,}",
                 "Nothing was changed; please report this as a bug",
@@ -270,7 +297,7 @@ class Merger:
             except ChangedError:  # another run has uploaded the same rows, and may be further by now
                 is_refused = True
         stored = find(self._store, intent.out)
-        rows = read_footer(self._store, stored.key, stored.size).num_rows if stored else 0
+        rows = self._rows_of(stored)
         if stored is None or rows != intent.rows:
             if is_refused:
                 raise SkippedError

@@ -1,6 +1,7 @@
 """``compact`` without Spark: which files it takes, and that each row stays there once whatever happens meanwhile."""
 
 import json
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 
@@ -249,3 +250,38 @@ def test_a_column_that_only_the_settings_and_other_programs_know_gets_the_type_o
     (lake.table / "_journal" / "schema.json").write_text('{"version":1,"columns":[{"name":"n","type":"bigint"}]}')
     assert lake.run("compact", *option, COLUMN_TYPES="m:double") == 0
     assert "m bigint → double" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_what_was_begun_with_files_that_were_deleted_since_is_given_up(
+    lake: Lake, capsys: pytest.CaptureFixture[str], moment: str
+) -> None:
+    deleted = lake.write(0)
+    lake.write(1), lake.write(2)
+    stalled: list[str] = []
+
+    def stall(_: int, what: str) -> None:
+        if what == "upload" and not stalled:
+            stalled.append(what)
+            deleted.unlink()
+            give_up = lake.step_by_step(**{moment: kill_when_given_up})
+            with suppress(Killed):
+                compact(lake.settings(), options("compact"))
+            assert "upload" in give_up.steps
+            lake.step_by_step()
+            compact(lake.settings(), options("compact"))
+
+    def kill_when_given_up(_: int, what: str) -> None:
+        if what == "upload":
+            raise Killed
+
+    later(lake)
+    lake.step_by_step(before=stall)
+    assert lake.run("compact") == 0
+
+    printed = capsys.readouterr().out
+    assert "given up what another run had begun, for its files have changed since" in printed
+    assert "another run was quicker" in printed
+    assert not lake.open_records()
+    assert lake.run("compact", "--when-cold", "0m") == 0
+    assert lake.numbers() == list(range(10, 30))
