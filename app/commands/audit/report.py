@@ -83,6 +83,14 @@ def _batch(findings: Findings, row: int) -> str:
     return f"{owner}-{number}"
 
 
+def _is_merged(findings: Findings, row: int) -> bool:
+    return bool(findings.batches["merged"][row].as_py())
+
+
+def _marked(findings: Findings, row: int) -> str:
+    return _batch(findings, row) + ("*" if _is_merged(findings, row) else "")
+
+
 def as_text(report: Report) -> str:
     """Lines of aligned columns; empty sections are left out."""
     return "\n".join(_lines(report))
@@ -99,7 +107,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _missing(report.partitions)
     if report.without_offsets:
         yield ""
-        yield f"{counted(report.without_offsets, 'file')} without __offset: all offsets of their batches count as held."
+        files = counted(report.without_offsets, "file")
+        yield f"{files} without __offset, or merged: all offsets of their batches count as held."
         yield "A file of several partitions needs __partition too."
     if report.left_out:
         yield ""
@@ -122,7 +131,7 @@ def _overview(partitions: Sequence[Findings]) -> Iterator[str]:
 
 def _doubled(report: Report) -> Iterator[str]:
     rows = [
-        (f"  {findings.tp}", _offsets(each), _size(each), _batch(findings, each.one), _batch(findings, each.other))
+        (f"  {findings.tp}", _offsets(each), _size(each), _marked(findings, each.one), _marked(findings, each.other))
         for findings in report.partitions
         for each in findings.doubled.kept
     ]
@@ -134,6 +143,14 @@ def _doubled(report: Report) -> Iterator[str]:
         yield "Doubled: two batches hold these offsets. The files of one, *_<batch>.parquet, can be deleted if others"
         yield "hold all of its offsets: one batch at a time, from the catalog too, with an audit after each."
         yield "Keep both if the topic was recreated in between: they hold other records."
+        if any(
+            _is_merged(findings, row)
+            for findings in report.partitions
+            for each in findings.doubled.kept
+            for row in each[2:]
+        ):
+            yield "A batch with a * is merged with others, and counts with all of its offsets: perhaps nothing is"
+            yield "doubled there. Delete no file then, but look for rows with the same __offset."
     else:
         yield "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets."
         yield "If the files have the column __offset (METADATA_COLUMNS), audit --offsets checks it exactly."

@@ -241,20 +241,25 @@ class Job:
             ConnectorError: of the store or the catalog, on the way; the next run completes what was begun.
         """
 
-        def change(candidate: Candidate) -> Sequence[Change] | LeftError | SkippedError:
+        def change(candidate: Candidate) -> tuple[Sequence[Change], LeftError | SkippedError | None]:
             path, record, files = candidate
-            try:
-                return [made for each in bins(path, files) if (made := self._change(path, record, each, erased))]
-            except (LeftError, SkippedError) as error:
-                return error
+            changes, left = [], None
+            for each in bins(path, files):
+                try:
+                    changes += [made] if (made := self._change(path, record, each, erased)) else []
+                except LeftError as error:  # the folder's other files may be sound
+                    left = left or error
+                except SkippedError as error:
+                    return changes, error
+            return changes, left
 
-        for (path, *_), changes in side_by_side(self.folders_at_once, change, candidates):
-            if isinstance(changes, SkippedError):
-                print_line(f"{path or '.'}: another run was quicker")
-            elif isinstance(changes, LeftError):
-                self.leave(path, changes)
-            elif changes:
+        for (path, *_), (changes, error) in side_by_side(self.folders_at_once, change, candidates):
+            if changes:
                 yield path, changes
+            if isinstance(error, SkippedError):
+                print_line(f"{path or '.'}: another run was quicker")
+            elif error:
+                self.leave(path, error, "files left as they are" if changes else "left as it is")
 
     def _change(self, path: str, record: FolderRecord, files: Bin, erased: Sequence[str]) -> Change | None:
         if not self._writes:
@@ -274,10 +279,10 @@ class Job:
         except FatalError as error:
             raise LeftError(str(error)) from None
 
-    def leave(self, path: str, error: Exception) -> None:
-        """Report a folder that stays as it is."""
+    def leave(self, path: str, error: Exception, what: str = "left as it is") -> None:
+        """Report a folder that stays as it is, or some files of it."""
         self.left += 1
-        print_line(f"{path or '.'}: left as it is: {error}")
+        print_line(f"{path or '.'}: {what}: {error}")
 
     def require_nothing_left(self) -> None:
         """Fail if folders had to be left.

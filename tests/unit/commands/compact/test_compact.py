@@ -4,16 +4,21 @@ import json
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from app.commands.compact.command import compact
+from app.errors import FatalError
+from app.model import BatchPart, OffsetRange
+from app.storage.local.store import LocalStore
+from app.table.layout import file_name
 from tests.fakes.catalog_server import CatalogServer
 from tests.support.commands import options
 from tests.support.journals import keep_journal
-from tests.unit.commands.compact.lake import ROOT, Killed, Lake
+from tests.unit.commands.compact.lake import OWNER, PARTITION, ROOT, Killed, Lake
 
 
 def audit(lake: Lake, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, object]:
@@ -285,3 +290,43 @@ def test_what_was_begun_with_files_that_were_deleted_since_is_given_up(
     assert not lake.open_records()
     assert lake.run("compact", "--when-cold", "0m") == 0
     assert lake.numbers() == list(range(10, 30))
+
+
+def test_an_audit_does_not_advise_to_delete_what_only_seems_doubled_beside_a_merged_batch(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Joins and windows keep records back: the ranges of batches overlap, their offsets do not."""
+    for batch, offsets in enumerate(((0, 2), (1, 3))):
+        part = BatchPart(OffsetRange(PARTITION, *offsets), OWNER, batch)
+        lake.put(f"year=2024/place={batch}/{file_name([part])}", {"n": list(offsets), "__offset": list(offsets)})
+    assert audit(lake, capsys, "--offsets")["partitions"] != []
+    assert lake.run("compact", "--folder", "*/place=0") == 0
+
+    capsys.readouterr()
+    assert lake.run("audit", "--offsets") == 1
+    printed = capsys.readouterr().out
+    assert f"{OWNER}-0*" in printed
+    assert f"{OWNER}-1*" not in printed
+    assert "A batch with a * is merged with others, and counts with all of its offsets" in printed
+
+
+def test_files_that_cannot_be_merged_do_not_keep_the_others_from_it(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for batch in range(4):
+        lake.write(batch)
+    broken = lake.files()[1]
+    lake.patch.setattr("app.commands.compact.erase._TOGETHER", 1)  # each file by itself
+    lake.step_by_step()
+    download = LocalStore.download
+
+    def refuse(store: LocalStore, key: str, path: Path) -> None:
+        if key.endswith(broken.name):
+            raise FatalError("reading it", "broken")
+        download(store, key, path)
+
+    lake.patch.setattr(LocalStore, "download", refuse)
+    assert lake.run("erase", "--where", "n % 10 = 3") == 1
+    printed = capsys.readouterr().out
+    assert "year=2024/place=a: 3 rows\nyear=2024/place=a: files left as they are: reading it: broken" in printed
+    assert [n for n in lake.numbers() if n % 10 == 3] == [13]
