@@ -20,8 +20,12 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     AtomicType,
+    BinaryType,
     DataType,
     DateType,
+    DoubleType,
+    FloatType,
+    LongType,
     NumericType,
     StringType,
     StructField,
@@ -36,12 +40,18 @@ from app.spark.launch import START_HINT, connect, java_log, start_java
 from app.spark.session import quoted, reason_of
 
 # PySpark logs each error of a query with its stack in JSON, beside raising it.
-logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    logging.getLogger(name).setLevel(logging.CRITICAL)
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started Java, and chosen the master
 _ENDING_SECONDS = 30.0
 _MASTER_HINT = "PySpark itself starts this one: it needs a complete Java in JAVA_HOME, or spark-submit"
 _NUMBER = "number of the folder"
+_MAX_LONG = 2**63 - 1
+_JSON = {  # by default without microseconds
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -118,7 +128,7 @@ class Merge:
         session: runs it.
         sources: the addresses of the files, by their schemas. A schema has columns of the table only.
         target: what the merged file is to be like.
-        partition_values: of the folder, for ``erased``.
+        partition_values: of the folder, for ``erased``, and for files without a partition column that others have.
         erased: conditions in SQL; rows that meet all of them are left out. Without any, no row is.
 
     Raises:
@@ -135,6 +145,7 @@ class Merge:
     ) -> None:
         self._session = session
         self._target = target
+        self._partition_values = partition_values
         self._types = {name: from_arrow_type(kind, prefer_timestamp_ntz=True) for name, kind in target.columns.items()}
         found = {name for schema in sources for name in schema.names}
         self._columns = [name for name in target.columns if name in found and name != target.rescued]
@@ -163,7 +174,9 @@ class Merge:
         with _translated("writing a merged file with Spark"):
             # Where a condition is unknown, as for a null, the row stays.
             frame = self._frame.filter(~f.coalesce(self._is_erased, f.lit(False)))
-            frame = frame.select(quoted(first).alias(first, metadata=dict(metadata)), *map(quoted, others))
+            of_first = quoted(first).alias(first, metadata=dict(metadata))
+            # Another column may have such metadata of a former merge.
+            frame = frame.select(of_first, *(quoted(name).alias(name, metadata={}) for name in others))
             if self._target.sort_column in self._columns:
                 frame = frame.repartition(1).sortWithinPartitions(quoted(self._target.sort_column).asc_nulls_last())
             else:
@@ -173,22 +186,30 @@ class Merge:
     def _read(self, schema: pa.Schema, uris: Sequence[str]) -> DataFrame:
         """The files of one schema, with the columns of the table."""
         spark_schema = self._session.read.parquet(uris[0]).schema
+        if missing := set(schema.names) - set(spark_schema.names):
+            raise FatalError(
+                "reading files of the table with Spark",
+                f"the Spark schema in the metadata of one has no columns {', '.join(map(repr, sorted(missing)))}",
+                "Another program has taken the metadata from another file: write the file without them",
+            )
         frame = self._session.read.schema(spark_schema).parquet(*uris)
         columns, misfits = [], []
         for name, wanted in self._types.items():
             if name == self._target.rescued:
                 continue
             if name not in schema.names or pa.types.is_null(schema.field(name).type):
-                columns.append(f.lit(None).cast(wanted).alias(name))
+                columns.append(_absent(wanted, self._partition_values.get(name)).alias(name))
                 continue
-            fitted = _fitted(quoted(name), spark_schema[name].dataType, wanted, _is_ns(schema.field(name).type))
+            fitted = _fitted(quoted(name), spark_schema[name].dataType, wanted, schema.field(name).type)
             columns.append(fitted.value.alias(name))
             if fitted.is_misfit is not None:
                 misfits.append(f.when(fitted.is_misfit, quoted(name)).alias(name))
-        has_rescued = self._target.rescued in schema.names
-        before = quoted(self._target.rescued) if has_rescued else f.lit(None).cast("string")
+        rescued = self._target.rescued
+        before = f.lit(None).cast("string")
+        if rescued in schema.names and not pa.types.is_null(kind := schema.field(rescued).type):
+            before = _fitted(quoted(rescued), spark_schema[rescued].dataType, StringType(), kind).value
         self._is_rescued |= bool(misfits)
-        return frame.select(*columns, _rescued(before, misfits).alias(self._target.rescued))
+        return frame.select(*columns, _rescued(before.alias(rescued), misfits).alias(rescued))
 
 
 def may_match(
@@ -210,20 +231,35 @@ def may_match(
     Raises:
         ValueError: a condition that Spark does not understand.
     """
-    names = [name for name in folders[0] if name not in columns] if folders else []
-    values = {name: pa.array([each[name] for each in folders], pa.string()) for name in names}
+    names = {name: None for each in folders for name in each if name not in columns}
+    values = {name: pa.array([each.get(name) for each in folders], pa.string()) for name in names}
     frame = session.createDataFrame(pa.table({_NUMBER: pa.array(range(len(folders)), pa.int64()), **values}))
     types = ((name, from_arrow_type(kind, prefer_timestamp_ntz=True)) for name, kind in columns.items())
     all_columns = session.createDataFrame([], StructType([*frame.schema, *(StructField(*each) for each in types)]))
     for condition in erased:
         try:
-            all_columns.filter(f.expr(condition))
+            _require_lasting(session, all_columns.filter(f.expr(condition)))
         except AnalysisException as error:
             raise ValueError(reason_of(error)) from None
         with suppress(AnalysisException):
             frame = frame.filter(f.expr(condition))
-    left = {row[0] for row in frame.select(quoted(_NUMBER)).collect()}
+    try:
+        left = {row[0] for row in frame.select(quoted(_NUMBER)).collect()}
+    except (Py4JError, PySparkException) as error:  # such as a folder's value that is no number
+        raise ValueError(reason_of(error)) from None
     return [number in left for number in range(len(folders))]
+
+
+def _require_lasting(session: SparkSession, frame: DataFrame) -> None:
+    """Refuse a condition that may have another answer when the rows are written, or when a run is completed.
+
+    Raises:
+        ValueError: so.
+    """
+    plan = frame._jdf.queryExecution().analyzed()
+    patterns = getattr(session._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    if not plan.deterministic() or plan.containsPattern(patterns.CURRENT_LIKE()):
+        raise ValueError("its answer changes with the time or at random; write a date instead of the current one")
 
 
 @contextmanager
@@ -235,15 +271,29 @@ def _translated(doing: str) -> Iterator[None]:
 
 
 def _rescued(before: Column, misfits: Sequence[Column]) -> Column:
-    """The JSON object in ``before``, with the values that do not fit."""
+    """The JSON object in ``before``, with the values that do not fit.
+
+    Any other text in ``before``, which another program has written, becomes one of the values.
+    """
     if not misfits:
         return before
-    added = f.nullif(f.to_json(f.struct(*misfits)), f.lit("{}"))
-    kept = f.rtrim(before)
-    joined = f.concat(
-        f.substring(kept, f.lit(1), f.length(kept) - 1), f.lit(","), f.substring(added, f.lit(2), f.length(added))
+    added = f.nullif(f.to_json(f.struct(*misfits), _JSON), f.lit("{}"))
+    kept = f.trim(before)
+    members = f.trim(f.substring(kept, f.lit(2), f.length(kept) - 2))
+    joined = f.concat(f.lit("{"), members, f.lit(","), f.substring(added, f.lit(2), f.length(added)))
+    is_object = kept.startswith("{") & kept.endswith("}")
+    return (
+        f.when(added.isNull(), before)
+        .when(before.isNull() | (is_object & (members == "")), added)
+        .when(is_object, joined)
+        .otherwise(f.to_json(f.struct(before, *misfits), _JSON))
     )
-    return f.when(added.isNull(), before).when(before.isNull() | (kept == "{}"), added).otherwise(joined)
+
+
+def _absent(wanted: DataType, partition_value: str | None) -> Column:
+    """A column that files do not have. Where it is the folder's too, other files have the folder's value in it."""
+    value = f.lit(partition_value).cast("string")
+    return value.try_cast(wanted) if isinstance(wanted, AtomicType) else f.lit(None).cast(wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,39 +304,54 @@ class _Fitted:
     is_misfit: Column | None = None
 
 
-def _fitted(column: Column, found: DataType, wanted: DataType, is_ns: bool = False) -> _Fitted:
-    if is_ns and isinstance(wanted, TimestampType | TimestampNTZType):
-        return _fitting(f.timestamp_micros(f.floor(column / 1000)).cast(wanted), column % 1000 != 0)
+def _fitted(column: Column, found: DataType, wanted: DataType, stored: pa.DataType) -> _Fitted:
+    """Spark takes nanoseconds for numbers, so ``stored`` has the type that Arrow finds."""
     if found.simpleString() == wanted.simpleString():
         return _Fitted(column)
     if isinstance(found, StructType) and isinstance(wanted, StructType):
-        return _fitted_struct(column, found, wanted)
+        return _fitted_struct(column, found, wanted, stored)
     if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
-        kinds = found.elementType, wanted.elementType
+        kinds = found.elementType, wanted.elementType, stored.value_type
         value = f.transform(column, lambda item: _fitted(item, *kinds).value)
         return _Fitted(value, f.exists(column, lambda item: _is_misfit(_fitted(item, *kinds))))
+    return _fitted_scalar(column, found, wanted, stored)
+
+
+def _fitted_scalar(column: Column, found: DataType, wanted: DataType, stored: pa.DataType) -> _Fitted:
+    if isinstance(found, LongType) and isinstance(wanted, TimestampType | TimestampNTZType) and _is_ns(stored):
+        micros = f.call_function("div", column, f.lit(1000))  # the quotient of / is a double
+        return _fitting(f.timestamp_micros(micros).cast(wanted), column % 1000 != 0)
     if isinstance(wanted, StringType) and not isinstance(found, AtomicType):
-        return _Fitted(f.to_json(column))
+        return _Fitted(f.to_json(column, _JSON))
     if not _is_castable(found, wanted):
         return _Fitted(f.lit(None).cast(wanted), column.isNotNull())
     value = column.try_cast(wanted)
-    return _fitting(value, column.isNotNull() & ~f.coalesce(value.try_cast(found) == column, f.lit(False)))
+    fits = value.try_cast(found) == column
+    if isinstance(found, BinaryType):
+        fits &= f.is_valid_utf8(value)
+    for one, other, whole in ((found, wanted, column), (wanted, found, value)):
+        if isinstance(one, LongType) and isinstance(other, DoubleType | FloatType):
+            fits &= whole != _MAX_LONG  # casts make it of 2**63 and beyond, and it is no double itself
+    return _fitting(value, column.isNotNull() & ~f.coalesce(fits, f.lit(False)))
 
 
 def _fitting(value: Column, is_misfit: Column) -> _Fitted:
     return _Fitted(f.when(~is_misfit, value), is_misfit)
 
 
-def _fitted_struct(column: Column, found: StructType, wanted: StructType) -> _Fitted:
+def _fitted_struct(column: Column, found: StructType, wanted: StructType, stored: pa.DataType) -> _Fitted:
     known = set(found.fieldNames())
     fitted = {
-        field.name: _fitted(column.getField(field.name), found[field.name].dataType, field.dataType)
+        field.name: _fitted(
+            column.getField(field.name), found[field.name].dataType, field.dataType, stored.field(field.name).type
+        )
         if field.name in known
         else _Fitted(f.lit(None).cast(field.dataType))
         for field in wanted
     }
     value = f.struct(*(each.value.alias(name) for name, each in fitted.items()))
-    return _Fitted(f.when(column.isNotNull(), value), reduce(or_, map(_is_misfit, fitted.values())))
+    unknown = (column.getField(name).isNotNull() for name in found.fieldNames() if name not in fitted)
+    return _Fitted(f.when(column.isNotNull(), value), reduce(or_, (*map(_is_misfit, fitted.values()), *unknown)))
 
 
 def _is_misfit(fitted: _Fitted) -> Column:
