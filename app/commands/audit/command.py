@@ -14,6 +14,7 @@ from app.commands.audit.findings import Listing, find
 from app.commands.audit.held_offsets import HeldOffsets
 from app.commands.audit.report import Report, as_json, as_text
 from app.commands.batches_in_files import PARTS
+from app.commands.compact.record import listed_as_open
 from app.commands.existing_table import require_table
 from app.commands.output import print_line
 from app.config.settings import Settings
@@ -37,7 +38,8 @@ def audit(settings: Settings, options: Namespace) -> int:
     root, workers, most = location.root, settings.max_write_workers, options.most
     files, batches, merged, left_out, others = list_table(store, root, workers, most, with_keys=options.offsets)
     rejected = list_dead_letter(store, root)
-    report = Report(location.uri, options.offsets, files.num_rows + merged, left_out, others, Listing(most))
+    under_way = sum(1 for _ in listed_as_open(store, root))
+    report = Report(location.uri, options.offsets, files.num_rows + merged, left_out, under_way, others, Listing(most))
     with TemporaryFile() as file:
         portions = _by_name
         if options.offsets:

@@ -16,12 +16,17 @@ _LEFT = 2  # columns
 
 @dataclass(slots=True)
 class Report:
-    """The findings for a table; ``others`` are keys of Parquet files that do not say which offsets they hold."""
+    """The findings for a table.
+
+    ``others`` are keys of Parquet files that do not say which offsets they hold, ``under_way`` is the number of folders
+    that ``compact`` or ``erase`` is at, or was.
+    """
 
     table: str
     by_column: bool
     files: int
     left_out: int
+    under_way: int
     others: Listing[str]
     misplaced: Listing[Misplaced]
     without_offsets: int = 0
@@ -43,6 +48,7 @@ def as_json(report: Report) -> str:
         "misplaced_count": report.misplaced.count,
         "files_without_offsets": report.without_offsets,
         "unsettled_files": report.left_out,
+        "folders_in_compaction": report.under_way,
         "other_files": report.others.kept,
         "other_files_count": report.others.count,
     }
@@ -114,6 +120,10 @@ def _lines(report: Report) -> Iterator[str]:
         yield ""
         yield f"{counted(report.left_out, 'file')} left out: of batches that the connector is at,"
         yield "or will finish or delete when it starts."
+    if report.under_way:
+        yield ""
+        yield f"{counted(report.under_way, 'folder')} that compact or erase is at, or was when it was cut off:"
+        yield "rows may be there twice until its next run."
     if report.others.count:
         yield ""
         yield f"{counted(report.others.count, 'other Parquet file')}, which do not say the offsets in them:"

@@ -95,11 +95,16 @@ def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRe
     Raises:
         ConnectorError: as ``read_record``.
     """
-    for found in store.list(_prefix(table_root)):
-        if found.size > _WORD and found.key.endswith(".json"):
-            record = _read(store, found.key, table_root)
-            if record.intent is not None:
-                yield record, found
+    for found in listed_as_open(store, table_root):
+        record = _read(store, found.key, table_root)
+        if record.intent is not None:
+            yield record, found
+
+
+def listed_as_open(store: ObjectStore, table_root: str) -> Iterator[StoredObject]:
+    """The records with something under way, by their sizes."""
+    listed = store.list(_prefix(table_root))
+    return (found for found in listed if found.size > _WORD and found.key.endswith(".json"))
 
 
 def staging_folder(table_root: str, token: str) -> str:

@@ -226,6 +226,9 @@ def test_what_was_cut_off_just_now_is_left_to_who_is_at_it(lake: Lake, capsys: p
     assert lake.run("compact") == 0
     assert "year=2024/place=a: another run is at it, or was cut off in the last 10 minutes" in capsys.readouterr().out
     assert len(lake.open_records()) == 1
+    assert audit(lake, capsys)["folders_in_compaction"] == 1
+    assert lake.run("audit") == 0
+    assert "1 folder that compact or erase is at, or was when it was cut off:" in capsys.readouterr().out
 
 
 def test_a_record_of_another_release_is_not_touched(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
