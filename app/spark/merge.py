@@ -306,6 +306,8 @@ class _Fitted:
 
 def _fitted(column: Column, found: DataType, wanted: DataType, stored: pa.DataType) -> _Fitted:
     """Spark takes nanoseconds for numbers, so ``stored`` has the type that Arrow finds."""
+    if isinstance(found, LongType) and _is_ns(stored):
+        return _fitted_ns(column, wanted)
     if found.simpleString() == wanted.simpleString():
         return _Fitted(column)
     if isinstance(found, StructType) and isinstance(wanted, StructType):
@@ -314,13 +316,17 @@ def _fitted(column: Column, found: DataType, wanted: DataType, stored: pa.DataTy
         kinds = found.elementType, wanted.elementType, stored.value_type
         value = f.transform(column, lambda item: _fitted(item, *kinds).value)
         return _Fitted(value, f.exists(column, lambda item: _is_misfit(_fitted(item, *kinds))))
-    return _fitted_scalar(column, found, wanted, stored)
+    return _fitted_scalar(column, found, wanted)
 
 
-def _fitted_scalar(column: Column, found: DataType, wanted: DataType, stored: pa.DataType) -> _Fitted:
-    if isinstance(found, LongType) and isinstance(wanted, TimestampType | TimestampNTZType) and _is_ns(stored):
-        micros = f.call_function("div", column, f.lit(1000))  # the quotient of / is a double
-        return _fitting(f.timestamp_micros(micros).cast(wanted), column % 1000 != 0)
+def _fitted_ns(column: Column, wanted: DataType) -> _Fitted:
+    if not isinstance(wanted, TimestampType | TimestampNTZType):
+        return _Fitted(f.lit(None).cast(wanted), column.isNotNull())
+    micros = f.call_function("div", column, f.lit(1000))  # the quotient of / is a double
+    return _fitting(f.timestamp_micros(micros).cast(wanted), column % 1000 != 0)
+
+
+def _fitted_scalar(column: Column, found: DataType, wanted: DataType) -> _Fitted:
     if isinstance(wanted, StringType) and not isinstance(found, AtomicType):
         return _Fitted(f.to_json(column, _JSON))
     if not _is_castable(found, wanted):

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +145,64 @@ def test_old_types_become_those_of_the_table_and_values_that_do_not_fit_are_kept
     assert rows[0]["new"] == b"\x00"
     rescued = [row["_rescued_data"] and json.loads(row["_rescued_data"]) for row in rows]
     assert rescued == [None, {"x": 2, "v": 2**53 + 1, "s": {"a": 2**53 + 1}}, None, {"x": [1]}]
+
+
+def test_values_at_the_edges_of_their_types_stay_what_they_are(lake: Bucket) -> None:
+    at = datetime(2024, 5, 1, 12, 30, 0, 123456, UTC)
+    ns = [1714566600000000000 + n * 1000 for n in range(2000)]
+    ordered = {"ts_ms": pa.array(range(2000), pa.int64())}
+    old = {
+        "longest": pa.array([2**63 - 1, -(2**63)] * 1000),
+        "ns": pa.array(ns, pa.timestamp("ns")),
+        "number": pa.array([n + 1 for n in ns], pa.timestamp("ns")),
+        "inner": pa.array([[each] for each in ns], pa.list_(pa.timestamp("ns"))),
+        "s": pa.array([{"A": 1}] * 2000),
+        "at": pa.array([at] * 2000),
+        "text": pa.array([b"\xff", b"text"] * 1000),
+        "_rescued_data": pa.nulls(2000),
+    }
+    lake.put("place=a/0.parquet", {**ordered, **old})
+    lake.put("place=a/1.parquet", {"ts_ms": [2000], "i96": pa.array(ns[:1], pa.timestamp("ns"))})
+    text = {"ts_ms": [2001, 2002], "longest": [0.5, 2.0**53 + 2], "_rescued_data": ["null", "{}"], "s": [{"a": 1}] * 2}
+    lake.put("place=a/2.parquet", text)
+    lake.put("place=b/1.parquet", {"i96": pa.array(ns[:1], pa.timestamp("ns"))}, use_deprecated_int96_timestamps=True)
+    types = {
+        "ts_ms": "bigint",
+        "longest": "double",
+        "at": "bigint",
+        "number": "bigint",
+        "text": "string",
+        "s": "struct<a:bigint>",
+    }
+    schema = {"version": 1, "columns": [{"name": name, "type": kind} for name, kind in types.items()]}
+    lake.client.put_object(Bucket=lake.name, Key=f"{ROOT}/_journal/schema.json", Body=json.dumps(schema).encode())
+
+    lake.run("compact", "--when-cold", "0m")
+
+    rows = lake.only_file("place=a").read().to_pylist()
+    assert [row["ns"] for row in rows[:2000]] == [
+        datetime(2024, 5, 1, 12, 30) + timedelta(microseconds=n) for n in range(2000)
+    ]
+    assert [row["inner"] for row in rows[:2000]] == [[row["ns"]] for row in rows[:2000]]
+    assert [(row["longest"], row["text"], row["at"] or row["number"]) for row in rows[:2]] == [
+        (None, None, None),
+        (-(2.0**63), "text", None),
+    ]
+    rescued = [row["_rescued_data"] and json.loads(row["_rescued_data"]) for row in rows]
+    assert rescued[:2] == [
+        {"longest": 2**63 - 1, "text": "/w==", "at": "2024-05-01T12:30:00.123456Z", "s": {"A": 1}, "number": ns[0] + 1},
+        {"at": "2024-05-01T12:30:00.123456Z", "s": {"A": 1}, "number": ns[1] + 1},
+    ]
+    assert [row["_rescued_data"] for row in rows[2000:]] == [None, "null", "{}"]
+    assert lake.only_file("place=b").read()["i96"].to_pylist() == [datetime(2024, 5, 1, 12, 30)]
+
+
+@pytest.mark.parametrize("condition", ["place = 5", "n < unix_millis(now())"])
+def test_conditions_without_a_lasting_answer_are_refused(lake: Bucket, condition: str) -> None:
+    lake.put("place=a/1.parquet", {"n": [1]})
+    _, complaint = lake.run("erase", "--where", condition, code=2)
+    assert f"understanding --where {condition}: " in complaint
+    assert complaint.count("\n") == 2, "a remark on the schema, and the error without a stack"
 
 
 def test_erased_rows_are_in_no_file_and_rows_with_a_null_stay(lake: Bucket) -> None:
