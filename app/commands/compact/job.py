@@ -166,6 +166,8 @@ class Job:
                 self.merger.resume(record)
             except SkippedError:
                 print_line(f"{folder}: another run has completed it")
+            except FatalError as error:  # the other folders can go on
+                self.leave(record.intent.folder, error)
             except GivenUpError:
                 print_line(f"{folder}: given up what another run had begun, for its files have changed since")
             else:

@@ -333,3 +333,25 @@ def test_files_that_cannot_be_merged_do_not_keep_the_others_from_it(
     printed = capsys.readouterr().out
     assert "year=2024/place=a: 3 rows\nyear=2024/place=a: files left as they are: reading it: broken" in printed
     assert [n for n in lake.numbers() if n % 10 == 3] == [13]
+
+
+def test_a_folder_that_was_deleted_while_it_was_merged_does_not_keep_the_others_from_it(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.write(0), lake.write(1)
+
+    def kill(_: int, what: str) -> None:
+        if what == "delete":
+            raise Killed
+
+    lake.step_by_step(after=kill)
+    with pytest.raises(Killed):
+        lake.run("compact")
+    for path in lake.files():
+        path.unlink()
+    lake.write(2, "b"), lake.write(3, "b")
+    lake.step_by_step()
+    later(lake)
+    assert lake.run("compact") == 1
+    assert "year=2024/place=a: left as it is: checking file://" in capsys.readouterr().out
+    assert len(lake.files("year=2024/place=b")) == 1
