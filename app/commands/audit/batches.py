@@ -107,16 +107,19 @@ def list_table(store: ObjectStore, root: str, workers: int, most: int, *, with_k
     left_out = {part for key in rolled_back_before | after.rolled_back | after.pending if (part := _columns_of(key))}
     settled = listed.join(as_table(iter(left_out), PARTS), PARTS.names, join_type="left anti")
     batches, unreadable = _group(store, settled, workers)
-    batches = pa.concat_tables(
-        [batches, *(parts for _, parts in side_by_side(workers, partial(_merged, store), merged))]
-    )
-    batches = batches.group_by(PARTS.names).aggregate([("files", "sum"), ("merged", "max")])
+    known = 0
+    some = [batches]
+    for file, (parts, has_rows) in side_by_side(workers, partial(_merged, store), merged):
+        some.append(parts)
+        if has_rows and not parts.num_rows:  # merged of files of other programs, or written anew by one
+            others.add(file.key.removeprefix(f"{root}/"))
+        else:
+            known += 1
+    batches = pa.concat_tables(some).group_by(PARTS.names).aggregate([("files", "sum"), ("merged", "max")])
     files = settled.join(unreadable, unreadable.column_names, join_type="left anti")
     for key in settled.join(unreadable, unreadable.column_names, join_type="left semi")["key"].to_pylist():
         others.add(key.removeprefix(f"{root}/"))
-    return TableFiles(
-        files, batches.rename_columns(BATCHES.names), len(merged), listed.num_rows - settled.num_rows, others
-    )
+    return TableFiles(files, batches.rename_columns(BATCHES.names), known, listed.num_rows - settled.num_rows, others)
 
 
 def _group(store: ObjectStore, files: pa.Table, workers: int) -> tuple[pa.Table, pa.Table]:
@@ -159,11 +162,12 @@ def _offsets(store: ObjectStore, row: tuple[Any, ...]) -> tuple[OffsetRange, ...
     return read_batch_offsets(read_footer(store, key, size).metadata)
 
 
-def _merged(store: ObjectStore, file: StoredObject) -> pa.Table:
-    """The batches whose rows are in a merged file, as ``BATCHES``."""
-    parts = batches_in(file.key, read_footer(store, file.key, file.size).metadata)
+def _merged(store: ObjectStore, file: StoredObject) -> tuple[pa.Table, bool]:
+    """The batches whose rows are in a merged file, as ``BATCHES``; and whether it has any rows."""
+    footer = read_footer(store, file.key, file.size)
+    parts = batches_in(file.key, footer.metadata)
     columns = [pa.repeat(pa.scalar(value, kind), len(parts)) for value, kind in ((1, pa.int64()), (True, pa.bool_()))]
-    return pa.table([*parts.columns, *columns], schema=BATCHES)
+    return pa.table([*parts.columns, *columns], schema=BATCHES), footer.num_rows > 0
 
 
 def as_table(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:

@@ -355,3 +355,12 @@ def test_a_folder_that_was_deleted_while_it_was_merged_does_not_keep_the_others_
     assert lake.run("compact") == 1
     assert "year=2024/place=a: left as it is: checking file://" in capsys.readouterr().out
     assert len(lake.files("year=2024/place=b")) == 1
+
+
+def test_an_audit_names_merged_files_without_offsets(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in "ab":
+        lake.put(f"year=2024/place=a/{name}.parquet", {"n": [1]})
+    assert audit(lake, capsys)["other_files"] == ["year=2024/place=a/a.parquet", "year=2024/place=a/b.parquet"]
+    assert lake.run("compact") == 0
+    [merged] = lake.files()
+    assert audit(lake, capsys)["other_files"] == [f"year=2024/place=a/{merged.name}"]
