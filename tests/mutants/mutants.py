@@ -374,8 +374,8 @@ MUTANTS = (
     Mutant(
         "a run that continues does not look for the merged file",
         "app/commands/compact/merger.py",
-        "if intent.out and find(self._store, intent.out) is None:",
-        "if intent.out:",
+        "if path is None and self._rows_of(find(self._store, intent.out)) == 0:",
+        "if path is None:",
         _OF_COMPACTION,
     ),
 )
