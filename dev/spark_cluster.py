@@ -66,8 +66,8 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
     }
 
     def start(name: str, *arguments: str) -> Child:
-        command = [
-            java,
+        command: list[str] = [
+            str(java),
             *MODULE_OPTIONS,
             "-Xmx256m",
             "-cp",
