@@ -3,7 +3,8 @@
 A *compactor* (``app.commands.compact``) merges the files of one folder: read record, list, survey, read inputs, intend,
 upload, delete each input, close. Several run at once; each may stall between two steps for any time, or die. A
 compactor that finds the record open continues it at once: nothing here relies on the lease, which only saves work. A
-*writer* adds a file to the same folder: intend, upload, and then settle; or roll back, and write its row again.
+*writer* adds a file to the same folder: intend, upload, and then settle; or roll back, and write its row again. Somebody
+may delete an input by hand: a compactor that continues then gives up, and closes the record.
 
 An erasure is the same with fewer rows in the merged file, or without one.
 
@@ -29,6 +30,9 @@ class Rule(Enum):
     CONTINUE_THE_SAME = "A stalled compactor uploads its file after another one has merged the same rows into its own."
     CREATE_ONLY = "A stalled compactor uploads its file again, after it was merged with later ones."
     EMPTY_MERGED = "As before: the name is free again, once the file is deleted."
+    GIVE_UP = "An input is deleted by hand, and the record stays open for ever."
+    TAKE_NAME = "A compactor gives up, and a stalled one uploads the merged file beside its inputs."
+    READ_BACK = "A stalled compactor finds the name taken by one that gave up, and deletes the inputs."
     LOOK_FOR_MERGED = "A compactor dies while it deletes, and the next one cannot merge the inputs that are left."
 
 
@@ -57,6 +61,7 @@ class State(NamedTuple):
     writer: str = "begin"
     compactors: tuple[Compactor, ...] = ()
     deaths: int = 0
+    by_hand: bool = False
 
     def put(self, name: str, rows: tuple[int, ...]) -> "State":
         return self._replace(files=tuple(sorted({**dict(self.files), name: rows}.items())))
@@ -74,10 +79,11 @@ _PENDING, _ROLLED_BACK = ("intended", "uploaded"), ("rolled back", "again")
 
 @dataclass(frozen=True)
 class Model:
-    """The folder with so many compactors, of which some may die."""
+    """The folder with so many compactors, of which some may die; ``by_hand``: file ``a`` may be deleted by hand."""
 
     compactors: int = 2
     deaths: int = 1
+    by_hand: bool = False
     without: Rule | None = None
 
     def violation(self) -> str | None:
@@ -100,7 +106,7 @@ class Model:
 
     def _wrong(self, state: State) -> str | None:
         rows = Counter(row for _, rows in state.files for row in rows)
-        settled = {1, 2} | ({3} if state.writer in ("settled", "again") else set())
+        settled = ({2} if state.by_hand else {1, 2}) | ({3} if state.writer in ("settled", "again") else set())
         if settled - rows.keys():
             return "lost"
         if not state.record.inputs and state.writer != "rolled back" and max(rows.values()) > 1:
@@ -109,7 +115,7 @@ class Model:
 
     def _wrong_at_the_end(self, state: State) -> str | None:
         """One more run after all others ended: without a stall, and nobody beside it."""
-        last = replace(self, compactors=1, deaths=0)
+        last = replace(self, compactors=1, deaths=0, by_hand=False)
         state = state._replace(compactors=(Compactor(),), deaths=0)
         while steps := list(last._next(state)):
             [state] = steps
@@ -119,6 +125,8 @@ class Model:
 
     def _next(self, state: State) -> Iterator[State]:
         yield from self._writer(state)
+        if self.by_hand and not state.by_hand and "a" in dict(state.files):
+            yield state.without("a")._replace(by_hand=True)
         for who, compactor in enumerate(state.compactors):
             if compactor.at != "end":
                 yield self._step(state, who, compactor)
@@ -146,21 +154,32 @@ class Model:
             case "read" | "read again":
                 files, inputs = dict(state.files), me.record.inputs or me.listed
                 if me.record.out in files and self._has(Rule.LOOK_FOR_MERGED):
-                    return state.moved(who, me._replace(at="delete"))
+                    given_up = not files[me.record.out] and self._has(Rule.READ_BACK)
+                    return state.moved(who, me._replace(at="close" if given_up else "delete"))
                 if len(inputs) < 2 or not set(inputs) <= files.keys():
-                    return state.moved(who, _END)  # nothing to do, or somebody else is further
+                    return self._give_up(state, who, me)  # nothing to do, or somebody else is further
                 rows = tuple(sorted(row for name in inputs for row in files[name]))
                 return state.moved(who, me._replace(at="intend" if me.at == "read" else "upload", rows=rows))
             case "upload":
                 name = me.record.out
                 if name not in dict(state.files) or not self._has(Rule.CREATE_ONLY):
                     state = state.put(name, me.rows)
+                if dict(state.files)[name] != me.rows and self._has(Rule.READ_BACK):
+                    return state.moved(who, _END)
                 return state.moved(who, me._replace(at="delete"))
             case "delete":
                 return self._delete(state, who, me)
             case "close":
                 return self._write(state, who, Record(me.record.version), "end")
         raise AssertionError(me.at)
+
+    def _give_up(self, state: State, who: int, me: Compactor) -> State:
+        """Where it has continued another's work, a file without rows takes the name of the merged one."""
+        if me.at == "read" or not self._has(Rule.GIVE_UP):
+            return state.moved(who, _END)
+        if self._has(Rule.TAKE_NAME):
+            state = state.put(me.record.out, ())
+        return state.moved(who, me._replace(at="close"))
 
     def _prepare(self, state: State, who: int, me: Compactor) -> State:
         after_listing = self._has(Rule.SURVEY_AFTER_LIST)
