@@ -3,8 +3,8 @@
 A *compactor* (``app.commands.compact``) merges the files of one folder: read record, list, survey, read inputs, intend,
 upload, delete each input, close. Several run at once; each may stall between two steps for any time, or die. A
 compactor that finds the record open continues it at once: nothing here relies on the lease, which only saves work. A
-*writer* adds a file to the same folder: intend, upload, and then settle; or roll back, and write its row again. Somebody
-may delete an input by hand: a compactor that continues then gives up, and closes the record.
+*writer* adds a file to the same folder: intend, upload, and then settle; or roll back, and write its row again.
+Somebody may delete an input by hand: a compactor that continues then gives up, and closes the record.
 
 An erasure is the same with fewer rows in the merged file, or without one.
 
@@ -152,26 +152,32 @@ class Model:
             case "intend":
                 return self._intend(state, who, me)
             case "read" | "read again":
-                files, inputs = dict(state.files), me.record.inputs or me.listed
-                if me.record.out in files and self._has(Rule.LOOK_FOR_MERGED):
-                    given_up = not files[me.record.out] and self._has(Rule.READ_BACK)
-                    return state.moved(who, me._replace(at="close" if given_up else "delete"))
-                if len(inputs) < 2 or not set(inputs) <= files.keys():
-                    return self._give_up(state, who, me)  # nothing to do, or somebody else is further
-                rows = tuple(sorted(row for name in inputs for row in files[name]))
-                return state.moved(who, me._replace(at="intend" if me.at == "read" else "upload", rows=rows))
+                return self._read(state, who, me)
             case "upload":
-                name = me.record.out
-                if name not in dict(state.files) or not self._has(Rule.CREATE_ONLY):
-                    state = state.put(name, me.rows)
-                if dict(state.files)[name] != me.rows and self._has(Rule.READ_BACK):
-                    return state.moved(who, _END)
-                return state.moved(who, me._replace(at="delete"))
+                return self._upload(state, who, me)
             case "delete":
                 return self._delete(state, who, me)
             case "close":
                 return self._write(state, who, Record(me.record.version), "end")
         raise AssertionError(me.at)
+
+    def _read(self, state: State, who: int, me: Compactor) -> State:
+        files, inputs = dict(state.files), me.record.inputs or me.listed
+        if me.record.out in files and self._has(Rule.LOOK_FOR_MERGED):
+            given_up = not files[me.record.out] and self._has(Rule.READ_BACK)
+            return state.moved(who, me._replace(at="close" if given_up else "delete"))
+        if len(inputs) < 2 or not set(inputs) <= files.keys():
+            return self._give_up(state, who, me)  # nothing to do, or somebody else is further
+        rows = tuple(sorted(row for name in inputs for row in files[name]))
+        return state.moved(who, me._replace(at="intend" if me.at == "read" else "upload", rows=rows))
+
+    def _upload(self, state: State, who: int, me: Compactor) -> State:
+        name = me.record.out
+        if name not in dict(state.files) or not self._has(Rule.CREATE_ONLY):
+            state = state.put(name, me.rows)
+        if dict(state.files)[name] != me.rows and self._has(Rule.READ_BACK):
+            return state.moved(who, _END)
+        return state.moved(who, me._replace(at="delete"))
 
     def _give_up(self, state: State, who: int, me: Compactor) -> State:
         """Where it has continued another's work, a file without rows takes the name of the merged one."""
