@@ -58,7 +58,7 @@ class NativeServer(ABC):
     """
 
     name: ClassVar[str]
-    start_timeout: ClassVar[float] = 60.0  # seconds; both servers need two or three on an idle machine
+    start_timeout: ClassVar[float] = 240.0  # seconds; both servers need two or three on an idle machine
     stop_timeout: ClassVar[float] = 20.0
 
     def __init__(self) -> None:

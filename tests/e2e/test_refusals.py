@@ -35,7 +35,7 @@ def test_wrong_settings_are_listed_all_at_once(tmp_path: Path) -> None:
         "BATCH_SIZE": "many",
         "COMMIT_INTERVAL": "-1",
         "PARQUET_COMPRESSION": "rar",
-        "SPARK_MASTER": "yarn",
+        "SPARK_MASTER": "mesos://host:5050",
     }
     with ConnectorProcess(variables, tmp_path / "connector") as connector:
         message = _refusal(connector, exit_code=2)
