@@ -17,7 +17,6 @@ class LocalSchemaRegistry(NativeServer):
     """On a free port of 127.0.0.1; ``url`` is the address for clients of Confluent's registry."""
 
     name: ClassVar[str] = "apicurio"
-    start_timeout: ClassVar[float] = 180.0  # it needs half a minute on a busy machine
 
     def __init__(self) -> None:
         super().__init__()
