@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ _CONF = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # else a task looks up each of the files
     "spark.sql.legacy.parquet.nanosAsLong": "true",  # Spark has no nanoseconds
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -89,7 +91,8 @@ def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]
                     java = start_java(find_java(), heap, scratch, output)
                 SparkContext._ensure_initialized(gateway=connect(java))
                 builder = builder.config("spark.local.dir", str(scratch / "spark"))
-        for name, value in {**_CONF, **conf}.items():
+        progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
+        for name, value in {**_CONF, **progress, **conf}.items():
             builder = builder.config(name, value)
         session: SparkSession = builder.getOrCreate()
     except (Py4JError, PySparkException, OSError) as error:
