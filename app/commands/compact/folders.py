@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.storage.base import ObjectStore, StoredObject
-from app.table.layout import is_data_file, is_merged
+from app.table.layout import is_data_file, is_merged, spec_of_key
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
 
@@ -76,6 +76,12 @@ def files_in(store: ObjectStore, root: str, path: str) -> list[StoredObject]:
     return [
         found for found in store.list(prefix) if is_data_file(found.key, root) and "/" not in found.key[len(prefix) :]
     ]
+
+
+def partition_values(root: str, path: str, null_value: str) -> dict[str, str | None]:
+    """The values in a folder's path below the table, ``None`` for a null."""
+    names, values = spec_of_key(f"{root}/{path}/file", root)
+    return {name: None if value == null_value else value for name, value in zip(names, values, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)

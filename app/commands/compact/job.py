@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
-from app.commands.compact.folders import Bin, TableFile, files_in, list_folders
+from app.commands.compact.folders import Bin, TableFile, files_in, list_folders, partition_values
 from app.commands.compact.merger import GivenUpError, Merger, SkippedError, SparkAccess, delete, table_file
 from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
 from app.commands.existing_table import require_table
@@ -29,7 +29,7 @@ from app.spark.merge import Target, merge_session
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject, find
 from app.storage.probe import try_out
-from app.table.layout import RESCUED_COLUMN, journal_folder, schema_key, spec_of_key
+from app.table.layout import RESCUED_COLUMN, journal_folder, schema_key
 from app.table.schema import TableSchema
 
 _FILES_AT_ONCE = 5_000  # of which the listing and the footers are in memory
@@ -218,11 +218,11 @@ class Job:
         """Make the table's schema have all columns of the files."""
         wanted = TableSchema()
         fixed = self._settings.column_types
-        for schema in {file.schema for file in files}:
-            columns = TableSchema.from_arrow(schema).columns
+        found = [TableSchema.from_arrow(schema).columns for schema in {file.schema for file in files}]
+        for columns in found:
             wanted = wanted.merge(TableSchema({name: fixed.get(name, kind) for name, kind in columns.items()}))
         self.table = self._schema.extend(wanted) if self._writes else self.table.merge(wanted)
-        for name in (name for file in files for name in TableSchema.from_arrow(file.schema).columns):
+        for name in (name for columns in found for name in columns):
             if name not in self.table.columns:
                 raise ValueError(f"its column {name!r} differs from another one only in capitals")
 
@@ -299,7 +299,4 @@ class Job:
 
     def partition_values(self, path: str) -> dict[str, str | None]:
         """The values in a folder's path, ``None`` for a null."""
-        names, values = spec_of_key(f"{self.root}/{path}/file", self.root)
-        return {
-            name: None if value == self.spec.null_value else value for name, value in zip(names, values, strict=True)
-        }
+        return partition_values(self.root, path, self.spec.null_value)

@@ -16,7 +16,7 @@ from app.catalog.column_stats import column_stats
 from app.catalog.registrar import Registrar
 from app.catalog.virtual_index import write_index
 from app.commands.batches_in_files import as_merged_metadata, batches_in
-from app.commands.compact.folders import TableFile, files_in
+from app.commands.compact.folders import TableFile, files_in, partition_values
 from app.commands.compact.record import FolderRecord, Intent, staging_folder
 from app.commands.side_by_side import side_by_side
 from app.errors import FatalError
@@ -223,7 +223,7 @@ class Merger:
             sources.setdefault(file.schema, []).append(uri)
         if not full:
             return None
-        values = self._partition_values(f"{self._root}/{folder}/file")
+        values = partition_values(self._root, folder, self._null_value)
         return Merge(self._spark.session(), sources, self._target(), values, erased)
 
     def _address(self, scratch: Path, file: TableFile) -> str:
@@ -264,10 +264,6 @@ class Merger:
             delete(self._store, [found.key for found in self._store.list(staging)], self._workers)
         return path
 
-    def _partition_values(self, key: str) -> dict[str, str | None]:
-        names, values = spec_of_key(key, self._root)
-        return {name: None if value == self._null_value else value for name, value in zip(names, values, strict=True)}
-
     def _write(self, record: FolderRecord, intent: Intent | None) -> None:
         try:
             record.write(intent)
@@ -278,10 +274,8 @@ class Merger:
         """Put the file into the table, take the inputs out, and return its size; the order is that of the model."""
         intent = record.intent
         assert intent is not None  # noqa: S101 - just written
-        stored = None
-        if intent.out is not None:
-            stored = self._put(intent, path)
-        if stored is not None:
+        stored = self._put(intent, path) if intent.out else None
+        if stored:
             self._register(stored, path)
         self._take_out(intent)
         self._write(record, None)
@@ -310,7 +304,7 @@ class Merger:
 
     def _register(self, stored: StoredObject, path: Path | None) -> None:
         """Write the index file beside the merged file, and inform the catalog."""
-        values = {name: value or self._null_value for name, value in self._partition_values(stored.key).items()}
+        values = dict(zip(*spec_of_key(stored.key, self._root), strict=True))
         if self._virtual:
             with TemporaryDirectory(dir=self._scratch) as scratch:
                 if path is None:
