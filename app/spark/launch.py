@@ -20,11 +20,13 @@ from subprocess import PIPE, Popen
 from typing import Any
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
+from pyspark.sql import SparkSession
 
 from app.errors import ConfigError, SparkLostError
-from app.spark.java import OLDEST, Java, java_environment
+from app.spark.java import OLDEST, Java, find_java, java_environment
 
 logger = logging.getLogger("spark")
 
@@ -42,6 +44,7 @@ _HADOOP_USER = "connector"
 # With these PySpark would look for a Spark elsewhere.
 _ELSEWHERE = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 _POLL_SECONDS = 0.02
+_ENDING_SECONDS = 30.0
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
 # Warnings of the virtual machine itself, also about unused classes of its archive.
@@ -214,6 +217,33 @@ def extra_options() -> list[str]:
 def _ignore_ctrl_c() -> None:
     """Ctrl-C in a terminal reaches every process of the group; our process ends Java later."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def only_java(heap: str, scratch: Path) -> Iterator[None]:
+    """Sessions of this block run in a Java of its own, in local mode. No other one may run in this process.
+
+    Args:
+        heap: its size, e.g. ``1g``.
+        scratch: a private folder, for its temporary files.
+
+    Raises:
+        ConfigError: there is no Java that Spark can use.
+    """
+    with java_log() as output:
+        java = start_java(find_java(), heap, scratch, output)
+    SparkContext._ensure_initialized(gateway=connect(java))
+    try:
+        yield
+    finally:
+        java.end(_ENDING_SECONDS)
+        forget_java()
+
+
+def forget_java() -> None:
+    """PySpark keeps one Java process for the whole life of Python; where that one is gone, let another be started."""
+    SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -36,8 +35,7 @@ from pyspark.sql.types import (
 )
 
 from app.errors import FatalError
-from app.spark.java import find_java
-from app.spark.launch import START_HINT, connect, java_log, start_java
+from app.spark.launch import START_HINT, only_java
 from app.spark.session import quoted, reason_of
 
 # PySpark logs each error of a query with its stack in JSON, beside raising it.
@@ -45,7 +43,6 @@ for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
     logging.getLogger(name).setLevel(logging.CRITICAL)
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started Java, and chosen the master
-_ENDING_SECONDS = 30.0
 _MASTER_HINT = "PySpark itself starts this one: it needs a complete Java in JAVA_HOME, or spark-submit"
 _NUMBER = "number of the folder"
 _MAX_LONG = 2**63 - 1
@@ -82,31 +79,24 @@ def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]
         ConnectorError: Spark does not start.
     """
     builder = SparkSession.builder.appName("quix-ts-datalake-sink")
-    java = None
-    try:
-        if _SUBMITTED not in os.environ:
-            builder = builder.master(master).config("spark.driver.memory", heap)
-            if master.startswith("local"):
-                with java_log() as output:
-                    java = start_java(find_java(), heap, scratch, output)
-                SparkContext._ensure_initialized(gateway=connect(java))
-                builder = builder.config("spark.local.dir", str(scratch / "spark"))
-        progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
-        for name, value in {**_CONF, **progress, **conf}.items():
-            builder = builder.config(name, value)
-        session: SparkSession = builder.getOrCreate()
-    except (Py4JError, PySparkException, OSError) as error:
-        hint = START_HINT if master.startswith("local") else _MASTER_HINT
-        raise FatalError(f"starting Spark with master {master}", reason_of(error), hint) from None
-    try:
-        yield session
-    finally:
-        session.stop()
-        if java is not None:
-            java.end(_ENDING_SECONDS)
-            # PySpark keeps one Java process for the life of Python; where it is gone, let another one be started.
-            SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
-            SparkSession._instantiatedSession = None
+    with ExitStack() as ends:
+        try:
+            if _SUBMITTED not in os.environ:
+                builder = builder.master(master).config("spark.driver.memory", heap)
+                if master.startswith("local"):
+                    ends.enter_context(only_java(heap, scratch))
+                    builder = builder.config("spark.local.dir", str(scratch / "spark"))
+            progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
+            for name, value in {**_CONF, **progress, **conf}.items():
+                builder = builder.config(name, value)
+            session: SparkSession = builder.getOrCreate()
+        except (Py4JError, PySparkException, OSError) as error:
+            hint = START_HINT if master.startswith("local") else _MASTER_HINT
+            raise FatalError(f"starting Spark with master {master}", reason_of(error), hint) from None
+        try:
+            yield session
+        finally:
+            session.stop()
 
 
 @dataclass(frozen=True, slots=True)

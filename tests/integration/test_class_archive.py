@@ -7,9 +7,8 @@ import pytest
 
 from app.spark.class_archive import archive_option
 from app.spark.java import find_java
-from app.spark.launch import connect, start_java
+from app.spark.launch import connect, forget_java, start_java
 from dev.parsed_classes import make_archive
-from dev.reading_spark import forget_java
 
 
 def test_java_starts_with_the_archive_that_the_command_makes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition
+from app.spark.launch import forget_java
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import write_staged
 from app.spark.writer import SparkWriter
-from dev.reading_spark import forget_java
 from tests.services.spark import new_spark_writer
 
 ROWS = 30_000

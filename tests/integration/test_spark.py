@@ -27,11 +27,10 @@ from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.service.build import new_batch_limits
 from app.spark.batch_offsets import read_batch_offsets
-from app.spark.launch import MODULE_OPTIONS
+from app.spark.launch import MODULE_OPTIONS, forget_java
 from app.spark.staged_file import StagedWriter
 from app.spark.writer import SparkWriter
 from app.timings import DEFAULT
-from dev.reading_spark import forget_java
 from tests.services.spark import new_spark_writer
 from tests.support.environment import load
 from tests.support.small_disk import small_disk

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from app.spark.launch import forget_java
 from app.spark.writer import SparkWriter
-from dev.reading_spark import forget_java
 
 
 def new_spark_writer(scratch: Path, **changed: Any) -> SparkWriter:
