@@ -61,7 +61,8 @@ def test_a_stop_while_packages_are_loaded_is_no_success_of_a_command(
     tmp_path: Path, arguments: list[str], loading: str, code: int, number: signal.Signals
 ) -> None:
     """An audit that ends with 0 and prints nothing would read as a table without faults."""
-    (tmp_path / f"{loading}.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(600)\n")
+    # In short steps: a signal that comes just before Python begins to sleep is handled when it wakes.
+    (tmp_path / f"{loading}.py").write_text("import time\nprint('loading', flush=True)\nwhile True: time.sleep(0.1)\n")
     process = subprocess.Popen(
         [sys.executable, str(MAIN), *arguments],
         env={**os.environ, **ENOUGH, "PYTHONPATH": str(tmp_path)},
