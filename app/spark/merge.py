@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -34,7 +34,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from app.errors import FatalError
+from app.errors import FatalError, SparkLostError
 from app.spark.launch import START_HINT, only_java
 from app.spark.session import quoted, reason_of
 
@@ -44,6 +44,7 @@ for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started Java, and chosen the master
 _MASTER_HINT = "PySpark itself starts this one: it needs a complete Java in JAVA_HOME, or spark-submit"
+_LOST_HINT = "Raise SPARK_DRIVER_MEMORY if that was too little, and run the command again"
 _NUMBER = "number of the folder"
 _MAX_LONG = 2**63 - 1
 _JSON = {  # by default without microseconds
@@ -96,7 +97,8 @@ def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]
         try:
             yield session
         finally:
-            session.stop()
+            with suppress(Py4JError, ConnectionError):  # Java has ended by itself
+                session.stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ class Merge:
 
     Raises:
         FatalError: a file that Spark cannot read, or a condition that it does not understand.
+        SparkLostError: Java has ended, as for ``count_erased`` and ``write``.
     """
 
     def __init__(
@@ -146,9 +149,9 @@ class Merge:
         self._conditions = " and ".join(f"({condition})" for condition in erased)
         with _translated("reading files of the table with Spark"):
             self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in sources.items()))
-        for name in partition_values.keys() - set(self._columns):
-            self._frame = self._frame.withColumn(name, f.lit(partition_values[name]).cast("string"))
-        self._is_erased = reduce(and_, map(f.expr, erased)) if erased else f.lit(False)
+            for name in partition_values.keys() - set(self._columns):
+                self._frame = self._frame.withColumn(name, f.lit(partition_values[name]).cast("string"))
+            self._is_erased = reduce(and_, map(f.expr, erased)) if erased else f.lit(False)
 
     def count_erased(self) -> int:
         """How many rows are left out."""
@@ -259,8 +262,10 @@ def _require_lasting(session: SparkSession, frame: DataFrame) -> None:
 def _translated(doing: str) -> Iterator[None]:
     try:
         yield
-    except (Py4JError, PySparkException) as error:
+    except (Py4JJavaError, PySparkException) as error:
         raise FatalError(doing, reason_of(error)) from None
+    except (Py4JError, ConnectionError) as error:
+        raise SparkLostError(doing, f"Java gives no answer: {reason_of(error)}", _LOST_HINT) from None
 
 
 def _rescued(before: Column, misfits: Sequence[Column]) -> Column:

@@ -243,6 +243,25 @@ def numbers(lake: Bucket) -> list[int]:
     return sorted(n for key in lake.files() for n in lake.open(key).read()["n"].to_pylist())
 
 
+def test_a_java_that_dies_ends_the_run_with_advice_and_the_next_one_completes_it(lake: Bucket) -> None:
+    fill(lake, folders=8, files=10)
+    wanted = numbers(lake)
+    process = lake.start("compact", "--when-cold", "0m")
+    assert process.stdout is not None
+    process.stdout.readline()  # a folder is done
+    children = [tasks.read_text().split() for tasks in Path(f"/proc/{process.pid}/task").glob("*/children")]
+    [java] = (int(pid) for pids in children for pid in pids)
+    os.kill(java, signal.SIGKILL)
+    _, complaints = process.communicate(timeout=600)
+    assert process.returncode == 70, complaints
+    assert "Raise SPARK_DRIVER_MEMORY" in complaints.splitlines()[-1]
+    assert "Traceback" not in complaints
+
+    lake.run("compact", "--when-cold", "0m", main=NO_LEASE)
+    assert numbers(lake) == wanted
+    assert len(lake.files()) == 8
+
+
 def test_on_a_cluster_executors_merge_the_files(lake: Bucket, cluster: SparkCluster) -> None:
     fill(lake, folders=3, files=10)
     said, _ = lake.run("compact", "--when-cold", "0m", on=cluster)

@@ -318,8 +318,10 @@ class Merger:
 
     def _take_out(self, intent: Intent) -> None:
         """Delete or empty the inputs."""
-        indexes = [index_key(key) for key in intent.inputs] if self._virtual else []
-        delete(self._store, [*intent.deleted, *indexes], self._workers)
+        indexes = {index_key(key) for key in intent.inputs}  # also where the partition columns were others since
+        listed = self._store.list(f"{index_key(intent.inputs[0]).rpartition('/')[0]}/")
+        indexed = [found.key for found in listed if found.key in indexes]
+        delete(self._store, [*intent.deleted, *indexed], self._workers)
         Placeholders(
             self._store,
             self._root,

@@ -35,6 +35,14 @@ def test_a_folder_without_other_rows_loses_its_files(lake: Lake) -> None:
     assert lake.numbers() == list(range(10, 20))
 
 
+def test_the_index_of_a_file_goes_with_it_although_the_table_has_no_virtual_columns_any_more(lake: Lake) -> None:
+    indexed = lake.write(0)
+    index = lake.put(f"year=2024/place=a/.vidx/{indexed.name}", {"sensor": ["x"]})
+    other = lake.put("year=2024/place=a/.vidx/other.parquet", {"sensor": ["y"]})
+    assert lake.run("erase", "--where", "n < 10") == 0
+    assert (index.exists(), other.exists()) == (False, True)
+
+
 def test_folders_of_a_time_long_ago_go(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     lake.write(0, year="2019")
     lake.write(1, year="__HIVE_DEFAULT_PARTITION__")
