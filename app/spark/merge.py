@@ -145,7 +145,7 @@ class Merge:
         self._types = {name: from_arrow_type(kind, prefer_timestamp_ntz=True) for name, kind in target.columns.items()}
         found = {name for schema in sources for name in schema.names}
         self._columns = [name for name in target.columns if name in found and name != target.rescued]
-        self._is_rescued = target.rescued in found
+        self._may_rescue = target.rescued in found
         self._conditions = " and ".join(f"({condition})" for condition in erased)
         with _translated("reading files of the table with Spark"):
             self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in sources.items()))
@@ -165,11 +165,14 @@ class Merge:
             out: the folder's address.
             metadata: of the first column, for the footer.
         """
-        first, *others = self._columns or [self._target.rescued]
-        others += [self._target.rescued] if self._is_rescued and self._columns else []
+        rescued = self._target.rescued
+        first, *others = self._columns or [rescued]
         with _translated("writing a merged file with Spark"):
             # Where a condition is unknown, as for a null, the row stays.
             frame = self._frame.filter(~f.coalesce(self._is_erased, f.lit(False)))
+            # Readers that do not unite schemas fail at a column that only some files have.
+            if self._may_rescue and self._columns and not frame.filter(quoted(rescued).isNotNull()).isEmpty():
+                others.append(rescued)
             of_first = quoted(first).alias(first, metadata=dict(metadata))
             # Another column may have such metadata of a former merge.
             frame = frame.select(of_first, *(quoted(name).alias(name, metadata={}) for name in others))
@@ -204,7 +207,7 @@ class Merge:
         before = f.lit(None).cast("string")
         if rescued in schema.names and not pa.types.is_null(kind := schema.field(rescued).type):
             before = _fitted(quoted(rescued), spark_schema[rescued].dataType, StringType(), kind).value
-        self._is_rescued |= bool(misfits)
+        self._may_rescue |= bool(misfits)
         return frame.select(*columns, _rescued(before.alias(rescued), misfits).alias(rescued))
 
 
