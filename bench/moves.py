@@ -23,6 +23,7 @@ VARIABLES = {"COMMIT_INTERVAL": "5"}
 WARM_UP_SECONDS = 20.0
 QUIET_SECONDS = 10.0  # before and after each move: what stands still longest may come late
 LANDED_SECONDS = 300.0
+KNOWN_SECONDS = 3.0  # until the load's producer has seen new partitions
 SOME_ROWS = 4_000_000  # more than any load takes
 MANY_ROWS = 2_000_000
 
@@ -131,6 +132,7 @@ def added_partitions(stage: Stage) -> Move:
 
         def add() -> None:
             stage.kafka.add_partitions(scene.group.place.topic.name, ADDED_PARTITIONS)
+            time.sleep(KNOWN_SECONDS)
             scene.load.add(PARTITIONS, ADDED_PARTITIONS)
 
         return scene.move(f"{PARTITIONS} to {ADDED_PARTITIONS} partitions", add, ADDED_PARTITIONS)

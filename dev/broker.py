@@ -105,6 +105,7 @@ class Broker:
                 "batch.size": 1_000_000,
                 "queue.buffering.max.messages": 200_000,
                 "topic.metadata.propagation.max.ms": 1_000,  # create_topic() has waited; a missing topic is an error
+                "topic.metadata.refresh.interval.ms": 1_000,  # partitions may be added
                 "delivery.report.only.error": True,  # a callback per record would cost more than the record
                 **QUIET,
             }
