@@ -5,20 +5,23 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import requests
 
+from bench.lake import download
 from bench.shares import Share
+from bench.sinks.base import table_in
 from bench.sinks.connector import sink_variables
-from bench.stage import Place, Stage
+from bench.stage import CommittedOffsets, Place, Stage, Topic
 from dev.connector import Connector
 from dev.machine import ServiceError
 from dev.parsed_classes import archive_variables
 from dev.server import free_ports
 
+LANDED_SECONDS = 600.0
 READY_SECONDS = 300.0  # eight Javas that start at once on two cores take a minute
 LOOK_SECONDS = 0.1
 
@@ -63,6 +66,7 @@ class Group:
     """Replicas that share a topic.
 
     Attributes:
+        offsets: that it has committed.
         replicas: that run, the oldest first.
         logs: of all that were ever started.
         ended: when those that do not run were gone, in seconds since the epoch.
@@ -70,6 +74,7 @@ class Group:
 
     stage: Stage
     place: Place
+    offsets: CommittedOffsets
     variables: Mapping[str, str]
     replicas: list[Replica] = field(default_factory=list)
     logs: list[Path] = field(default_factory=list)
@@ -139,6 +144,16 @@ class Group:
 
         self.wait_until(is_shared, f"{partitions} partitions shared by {len(self.replicas)} replicas")
 
+    def wait_until_landed(self, rows: int) -> None:
+        """Wait until so many rows are in the lake. Raises as ``wait_until``."""
+        self.wait_until(lambda: self.offsets.rows() >= rows, f"{rows:,} rows landed", LANDED_SECONDS)
+
+    def table(self) -> Path:
+        """A copy of the table."""
+        lake = self.place.folder / "lake"
+        download(self.stage.minio, self.place.name, lake)
+        return table_in(lake)
+
     def limit(self, cores: float | None) -> None:
         """Give each replica so many cores, or as many as there are."""
         for replica in self.replicas:
@@ -146,13 +161,14 @@ class Group:
 
 
 @contextmanager
-def group(stage: Stage, place: Place, variables: Mapping[str, str]) -> Iterator[Group]:
-    """A group without replicas; those that are started are gone after the block."""
-    made = Group(stage, place, variables)
-    try:
-        yield made
-    finally:
-        made.limit(None)  # who may use little processor time takes long to end
-        with ExitStack() as ends:
-            for replica in made.replicas:
-                ends.callback(replica.ends.close)
+def group(stage: Stage, name: str, topic: Topic, variables: Mapping[str, str]) -> Iterator[Group]:
+    """A group without replicas; those that are started are gone after the block, and the table too."""
+    with stage.place(name, topic) as place, closing(CommittedOffsets(stage, place)) as offsets:
+        made = Group(stage, place, offsets, variables)
+        try:
+            yield made
+        finally:
+            made.limit(None)  # who may use little processor time takes long to end
+            with ExitStack() as ends:
+                for replica in made.replicas:
+                    ends.callback(replica.ends.close)

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bench.group import Group, group
-from bench.lake import check_table, download
+from bench.lake import check_table
 from bench.messages import Workload, totals_of_first
-from bench.sinks.base import table_in
-from bench.stage import CommittedOffsets, Stage, Topic
+from bench.stage import Stage, Topic
 from bench.standstill import Load, Standstill, Watch
 from bench.timeline import warm_window
 from bench.usage import Sampler
@@ -22,7 +21,6 @@ ROUNDS_A_SECOND = 10
 VARIABLES = {"COMMIT_INTERVAL": "5"}
 WARM_UP_SECONDS = 20.0
 QUIET_SECONDS = 10.0  # before and after each move: what stands still longest may come late
-LANDED_SECONDS = 300.0
 KNOWN_SECONDS = 3.0  # until the load's producer has seen new partitions
 SOME_ROWS = 4_000_000  # more than any load takes
 MANY_ROWS = 2_000_000
@@ -142,19 +140,15 @@ def many_partitions(stage: Stage) -> Many:
     """One replica that has them all. Raises as above."""
     workload = Workload(MANY_ROWS, MANY_PARTITIONS)
     topic = stage.topic(workload)
-    with ExitStack() as ends:
-        place = ends.enter_context(stage.place("many", topic))
-        running = ends.enter_context(group(stage, place, {"COMMIT_INTERVAL": "5"}))
-        offsets = ends.enter_context(closing(CommittedOffsets(stage, place)))
+    with group(stage, "many", topic, VARIABLES) as running:
         began = time.monotonic()
         replica = running.start()
-        sampler = ends.enter_context(Sampler([replica.connector.pid]))
-        running.wait_until(lambda: replica.claimed() == MANY_PARTITIONS, "all partitions claimed")
-        claimed_seconds = time.monotonic() - began
-        running.wait_until(lambda: offsets.rows() >= topic.messages, "all rows landed", LANDED_SECONDS)
-        landed_seconds = time.monotonic() - began
-        download(stage.minio, place.name, place.folder / "lake")
-        files = check_table(table_in(place.folder / "lake"), topic.expected)
+        with Sampler([replica.connector.pid]) as sampler:
+            running.wait_until(lambda: replica.claimed() == MANY_PARTITIONS, "all partitions claimed")
+            claimed_seconds = time.monotonic() - began
+            running.wait_until_landed(topic.messages)
+            landed_seconds = time.monotonic() - began
+        files = check_table(running.table(), topic.expected)
         warm = warm_window(files)
         return Many(
             partitions=MANY_PARTITIONS,
@@ -186,10 +180,7 @@ def _scene(stage: Stage, name: str, partitions: int, replicas: int, at_first: in
     topic = Topic(f"{name}-{workload.name}", workload, {})
     first = at_first or partitions
     stage.kafka.create_topic(topic.name, first)
-    with ExitStack() as ends:
-        place = ends.enter_context(stage.place(name, topic))
-        running = ends.enter_context(group(stage, place, VARIABLES))
-        offsets = ends.enter_context(closing(CommittedOffsets(stage, place)))
+    with group(stage, name, topic, VARIABLES) as running:
         announce(f"{name}: {replicas} replicas are starting")
         for _ in range(replicas):
             running.start()
@@ -199,7 +190,6 @@ def _scene(stage: Stage, name: str, partitions: int, replicas: int, at_first: in
         with load, Watch(running) as watch:
             time.sleep(WARM_UP_SECONDS)
             yield _Scene(running, load, watch)
-        running.wait_until(lambda: offsets.rows() >= sum(load.counts), "all rows landed", LANDED_SECONDS)
-        download(stage.minio, place.name, place.folder / "lake")
-        check_table(table_in(place.folder / "lake"), totals_of_first(workload, load.counts))
+        running.wait_until_landed(sum(load.counts))
+        check_table(running.table(), totals_of_first(workload, load.counts))
         announce(f"{name}: {sum(load.counts):,} rows, each there once")

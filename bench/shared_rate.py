@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,10 +11,9 @@ from pathlib import Path
 import requests
 
 from bench.group import group
-from bench.lake import check_table, download, landed_file
+from bench.lake import check_table, landed_file
 from bench.messages import Workload, expected_totals, records
-from bench.sinks.base import table_in
-from bench.stage import CommittedOffsets, Stage, Topic
+from bench.stage import Stage, Topic
 from bench.timeline import WARM_TO, LandedFile
 from bench.usage import Sampler, Usage, cpu_seconds_at
 from dev.machine import ServiceError, announce
@@ -25,7 +24,6 @@ VARIABLES = {"COMMIT_INTERVAL": "5", "TARGET_FILE_MB": "0", "BATCH_SIZE": "10000
 # So little that hardly a row is read while the topic is filled, and enough for the heartbeats of the group.
 HELD_CORES = 0.03
 REST_SECONDS = 15.0  # Java's compilers have work left
-LANDED_SECONDS = 600.0
 MILLION = 1_000_000
 # MinIO gives the same figures for ten seconds.
 COUNTED_SECONDS = 11.0
@@ -86,9 +84,7 @@ def measure_rate(stage: Stage, replicas: int, share: float, warm_up: int, measur
     readings = records(workload)
     stage.kafka.create_topic(topic.name, PARTITIONS)
     with ExitStack() as ends:
-        place = ends.enter_context(stage.place(f"shared-{replicas}", topic))
-        running = ends.enter_context(group(stage, place, VARIABLES))
-        offsets = ends.enter_context(closing(CommittedOffsets(stage, place)))
+        running = ends.enter_context(group(stage, f"shared-{replicas}", topic, VARIABLES))
         announce(f"{replicas} replicas: starting")
         for _ in range(replicas):
             running.start()
@@ -97,7 +93,7 @@ def measure_rate(stage: Stage, replicas: int, share: float, warm_up: int, measur
         running.limit(HELD_CORES)
         stage.kafka.produce(topic.name, islice(readings, replicas * warm_up), at_once=True)
         running.limit(None)
-        running.wait_until(lambda: offsets.rows() >= replicas * warm_up, "the first rows landed", LANDED_SECONDS)
+        running.wait_until_landed(replicas * warm_up)
 
         time.sleep(REST_SECONDS)
         announce(f"{replicas} replicas: filling the topic")
@@ -113,13 +109,10 @@ def measure_rate(stage: Stage, replicas: int, share: float, warm_up: int, measur
         running.limit(share)
         released = time.time()
         announce(f"{replicas} replicas: measuring")
-        # the end of the first transaction takes an offset of each partition
-        everything = topic.messages + PARTITIONS
-        running.wait_until(lambda: offsets.rows() >= everything, "all rows landed", LANDED_SECONDS)
+        running.wait_until_landed(topic.messages + PARTITIONS)  # each has an offset for the first transaction's end
         time.sleep(COUNTED_SECONDS)
         after = s3_requests(stage)
-        download(stage.minio, place.name, place.folder / "lake")
-        table = table_in(place.folder / "lake")
+        table = running.table()
         check_table(table, topic.expected)
         window = window_of(_by_writer(table, released), replicas * measured)
         ours, kafka, minio = [_used(each.samples, window) for each in samplers]

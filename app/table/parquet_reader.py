@@ -26,7 +26,7 @@ def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
         raise FatalError(
             f"reading the footer of {store.uri}/{key}",
             f"it is no Parquet file: {one_line(str(error))}",
-            "Move it out of the table's folder, or restore it; then restart",
+            "Move it out of the table's folder, or restore it; then start again",
         ) from error
 
 
@@ -56,7 +56,7 @@ class RangeFile:
             raise FatalError(
                 f"reading {self._store.uri}/{self._key}",
                 f"{len(found)} bytes came where {wanted} were asked for",
-                "Check that nobody replaces the table's files, and any proxy on the way; then restart",
+                "Check that nobody replaces the table's files, and any proxy on the way; then start again",
             )
         self._at += wanted
         if self._at == self._size:

@@ -8,6 +8,7 @@ from app.commands.compact.job import Change, Job
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.formatting import counted
+from app.storage.base import StoredObject
 
 _MEGABYTE = 1 << 20
 _ICEBERG = """\
@@ -35,8 +36,17 @@ def compact(settings: Settings, options: Namespace) -> int:
         )
         if not options.dry_run:
             job.resume()
-        folders = before = after = 0
-        for candidates in job.candidates(lambda _, files: planner.is_candidate(files)):
+        folders = before = after = warm = 0
+
+        def is_candidate(_: str, files: Sequence[StoredObject]) -> bool:
+            nonlocal warm
+            if not planner.is_candidate(files):
+                return False
+            is_cold = planner.is_cold(files)
+            warm += not is_cold
+            return is_cold
+
+        for candidates in job.candidates(is_candidate):
             for path, changes in job.work(candidates, lambda _, files: planner.plan(files, job.table)):
                 folders += 1
                 before += sum(len(change.files.files) for change in changes)
@@ -44,6 +54,8 @@ def compact(settings: Settings, options: Namespace) -> int:
                 print_line(_line(path, changes))
         would = "would become" if options.dry_run else "became"
         print_line(f"{counted(folders, 'folder')}: {counted(before, 'file')} {would} {after:,}")
+        if warm:
+            print_line(f"left for later: {counted(warm, 'folder')} with files younger than --when-cold")
         job.require_nothing_left()
     return 0
 

@@ -102,10 +102,12 @@ class Planner:
     keeps_names: bool
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
+    def is_cold(self, files: Sequence[StoredObject]) -> bool:
+        """Whether a folder has got no file for long."""
+        return self.now - max(file.last_modified for file in files) >= self.when_cold
+
     def is_candidate(self, files: Sequence[StoredObject]) -> bool:
         """Whether footers are worth reading; by the listing alone."""
-        if self.now - max(file.last_modified for file in files) < self.when_cold:
-            return False
         small = sum(file.size < self.target_bytes / 2 for file in files)
         return small > 1 or any(not is_merged(file.key) or self._is_older(file) for file in files)
 

@@ -65,12 +65,16 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(lake: Lake, capsy
     assert not (lake.table / "_journal").exists()
 
 
-def test_folders_with_new_files_and_those_that_the_pattern_leaves_out_stay(lake: Lake) -> None:
+def test_folders_with_new_files_and_those_that_the_pattern_leaves_out_stay(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
     for batch in range(2):
         lake.write(batch, "a", "2023")
         lake.age(lake.write(batch, "b", "2023"), days=0.9)
         lake.write(batch, "a", "2024")
     assert lake.run("compact", "--folder", "year=2023") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-2:] == ["1 folder: 2 files became 1", "left for later: 1 folder with files younger than --when-cold"]
     assert [len(lake.files(folder)) for folder in ("year=2023/place=a", "year=2023/place=b", "year=2024/place=a")] == [
         1,
         2,
