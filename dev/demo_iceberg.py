@@ -25,7 +25,7 @@ class IcebergTable(PlainTable):
             "CATALOG_NAMESPACE": NAMESPACE,
             # Several small batches, so that there is something to compact.
             "TARGET_FILE_MB": "0",
-            "MAX_BUFFER_MB": "4",
+            "MAX_BUFFER_MB": "1",
         }
 
     def query(self, sql: str) -> list[tuple[object, ...]]:

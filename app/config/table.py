@@ -80,6 +80,10 @@ class TableVariables(StoreVariables):
     def _contradictions_of_iceberg(self) -> Contradictions:
         if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):
             yield "CATALOG_URL", f"must be set with CATALOG_TYPE=iceberg, unless {_OF_PYICEBERG}TYPE names a catalog"
+        if self.catalog_client_id and not self.catalog_client_secret:
+            yield "CATALOG_CLIENT_SECRET", "must be set with CATALOG_CLIENT_ID"
+        if self.catalog_client_id and self.catalog_auth_token:
+            yield "CATALOG_AUTH_TOKEN", "must not be set with CATALOG_CLIENT_ID: one of them is the login"
         if not self.auto_discover:
             yield "AUTO_DISCOVER", "must be true with CATALOG_TYPE=iceberg: the catalog is the table"
         if any(name.startswith(parse.VIRTUAL_MARK) or "." in name for name in self.partitions):

@@ -277,6 +277,16 @@ class TestIceberg:
             ({"CATALOG_URL": "https://c", "TIMESTAMP_COLUMN": "a.b"}, "TIMESTAMP_COLUMN"),
             ({"CATALOG_URL": "https://c", "COLUMN_TYPES": "a.b:double"}, "COLUMN_TYPES"),
             ({"CATALOG_URL": "https://c", "CATALOG_CLIENT_SECRET": "s"}, "CATALOG_CLIENT_SECRET"),
+            ({"CATALOG_URL": "https://c", "CATALOG_CLIENT_ID": "me"}, "CATALOG_CLIENT_SECRET"),
+            (
+                {
+                    "CATALOG_URL": "https://c",
+                    "CATALOG_CLIENT_ID": "me",
+                    "CATALOG_CLIENT_SECRET": "s",
+                    "CATALOG_AUTH_TOKEN": "t",
+                },
+                "CATALOG_AUTH_TOKEN",
+            ),
         ],
     )
     def test_what_does_not_fit_is_named(self, variables: dict[str, str], named: str) -> None:
