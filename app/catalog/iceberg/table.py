@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-import requests
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -416,5 +415,5 @@ def _translated(doing: str, error: Exception, secrets: Sequence[str]) -> Connect
         return FatalError(doing, cause, hint)
     if isinstance(error, _LASTING):
         return FatalError(doing, cause, "The same request will be refused again; check CATALOG_URL and the table")
-    unreachable = isinstance(error, requests.ConnectionError | requests.Timeout)
+    unreachable = isinstance(error, OSError)  # the errors of the HTTP client are of this kind
     return RetryableError(doing, cause, "Check CATALOG_URL, the catalog and the network" if unreachable else "")
