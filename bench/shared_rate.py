@@ -109,7 +109,8 @@ def measure_rate(stage: Stage, replicas: int, share: float, warm_up: int, measur
         running.limit(share)
         released = time.time()
         announce(f"{replicas} replicas: measuring")
-        running.wait_until_landed(topic.messages + PARTITIONS)  # each has an offset for the first transaction's end
+        # the end of the first transaction takes an offset of each partition
+        running.wait_until_landed(topic.messages + PARTITIONS)
         time.sleep(COUNTED_SECONDS)
         after = s3_requests(stage)
         table = running.table()

@@ -116,6 +116,16 @@ class Target:
     sort_column: str | None = None
 
 
+@contextmanager
+def _translated(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        raise FatalError(doing, reason_of(error)) from None
+    except (Py4JError, ConnectionError) as error:
+        raise SparkLostError(doing, f"Java gives no answer: {reason_of(error)}", _LOST_HINT) from None
+
+
 class Merge:
     """The rows of some files of one folder, in the table's types.
 
@@ -211,6 +221,7 @@ class Merge:
         return frame.select(*columns, _rescued(before.alias(rescued), misfits).alias(rescued))
 
 
+@_translated("looking for folders with such rows")
 def may_match(
     session: SparkSession,
     folders: Sequence[Mapping[str, str | None]],
@@ -229,6 +240,7 @@ def may_match(
 
     Raises:
         ValueError: a condition that Spark does not understand.
+        SparkLostError: Java has ended.
     """
     names = {name: None for each in folders for name in each if name not in columns}
     values = {name: pa.array([each.get(name) for each in folders], pa.string()) for name in names}
@@ -244,7 +256,7 @@ def may_match(
             frame = frame.filter(f.expr(condition))
     try:
         left = {row[0] for row in frame.select(quoted(_NUMBER)).collect()}
-    except (Py4JError, PySparkException) as error:  # such as a folder's value that is no number
+    except (Py4JJavaError, PySparkException) as error:  # such as a folder's value that is no number
         raise ValueError(reason_of(error)) from None
     return [number in left for number in range(len(folders))]
 
@@ -259,16 +271,6 @@ def _require_lasting(session: SparkSession, frame: DataFrame) -> None:
     patterns = getattr(session._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
     if not plan.deterministic() or plan.containsPattern(patterns.CURRENT_LIKE()):
         raise ValueError("its answer changes with the time or at random; write a date instead of the current one")
-
-
-@contextmanager
-def _translated(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except (Py4JJavaError, PySparkException) as error:
-        raise FatalError(doing, reason_of(error)) from None
-    except (Py4JError, ConnectionError) as error:
-        raise SparkLostError(doing, f"Java gives no answer: {reason_of(error)}", _LOST_HINT) from None
 
 
 def _rescued(before: Column, misfits: Sequence[Column]) -> Column:
