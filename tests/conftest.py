@@ -36,7 +36,7 @@ ENGINE = pytest.StashKey[str | None]()
 SHARED = pytest.StashKey[Path]()
 
 
-# Properties are tried with few examples at every turn, and with many in `make test-slow`.
+# Properties are tried with few examples at every turn, and with many in `make test-night`.
 for profile, examples in {"quick": 30, "thorough": 300}.items():
     hypothesis.settings.register_profile(
         profile,

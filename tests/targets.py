@@ -2,23 +2,23 @@
 
 - ``unit`` (``make test-unit``): in this process, without a service, Java or a network.
 - ``standard`` (``make test`` has it beside ``unit``): each promise once, against real services.
-- ``slow`` (``make test-slow``): more of the same kind, and what takes long.
-- ``alone`` (``make test-slow``, at its end): measures this machine, so that nothing else may run beside it.
+- ``night`` (``make test-night``): more of the same kind, and what takes long.
+- ``alone`` (``make test-night``, at its end): measures this machine, so that nothing else may run beside it.
 
 What is in no list here is ``standard``. All lists hold beginnings of test ids. Tests of which the parameters tell apart
-what is for every day carry the mark ``slow`` themselves (``tests/faults``).
+what is for every day carry the mark ``night`` themselves (``tests/faults``).
 """
 
 from collections.abc import Mapping, Sequence
 
 import pytest
 
-TARGETS = ("unit", "standard", "slow", "alone")
+TARGETS = ("unit", "standard", "night", "alone")
 
 UNIT = ("tests/unit/", "tests/bench/", "tests/dev/", "tests/documents/", "tests/model/")
 
-# By the reason why they are slow, or why the others are enough for every day.
-SLOW: Mapping[str, Sequence[str]] = {
+# By the reason why they are not for every change.
+NIGHT: Mapping[str, Sequence[str]] = {
     "builds an image and runs it": ("tests/container/",),
     "hundreds of batches through this sink and through the one that quixstreams ships": ("tests/parity/",),
     "needs a browser": ("tests/integration/test_status_page_states.py",),
@@ -120,17 +120,17 @@ def of(item: pytest.Item) -> str:
     """The target of a test."""
     if item.get_closest_marker("alone"):
         return "alone"
-    if item.get_closest_marker("slow") or reason(item.nodeid):
-        return "slow"
+    if item.get_closest_marker("night") or reason(item.nodeid):
+        return "night"
     return "unit" if item.nodeid.startswith(UNIT) else "standard"
 
 
 def reason(nodeid: str) -> str | None:
     """Why the test is slow."""
-    return next((why for why, begins in SLOW.items() if nodeid.startswith(tuple(begins))), None)
+    return next((why for why, begins in NIGHT.items() if nodeid.startswith(tuple(begins))), None)
 
 
 def without_tests(nodeids: Sequence[str]) -> list[str]:
     """What is listed here and does not begin any of these ids: outdated, if they are of all tests."""
-    listed = [*UNIT, *(begin for begins in SLOW.values() for begin in begins)]
+    listed = [*UNIT, *(begin for begins in NIGHT.values() for begin in begins)]
     return [begin for begin in listed if not any(nodeid.startswith(begin) for nodeid in nodeids)]

@@ -74,7 +74,7 @@ def test_a_page_with_status_200_is_no_registration(table: Table, tmp_path: Path,
 # --- the store: writes that are done or not -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["first", pytest.param("last", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("place", ["first", pytest.param("last", marks=pytest.mark.night)])
 @pytest.mark.parametrize(
     "fault",
     [
@@ -82,7 +82,7 @@ def test_a_page_with_status_200_is_no_registration(table: Table, tmp_path: Path,
         pytest.param(Say(s3_error(412, "PreconditionFailed"), applied=True), id="412 when done"),
         pytest.param(Say(s3_error(409, "ConditionalRequestConflict")), id="409"),
         *(
-            pytest.param(Say(s3_error(status, code), applied=True), id=f"{status} when done", marks=pytest.mark.slow)
+            pytest.param(Say(s3_error(status, code), applied=True), id=f"{status} when done", marks=pytest.mark.night)
             for status, code in ((500, "InternalError"), (503, "SlowDown"), (409, "ConditionalRequestConflict"))
         ),
     ],
@@ -150,7 +150,7 @@ EMPTY = Answer(200)
     [
         pytest.param(ERROR_BODY, id="error"),
         *(
-            pytest.param(answer, id=name, marks=pytest.mark.slow)
+            pytest.param(answer, id=name, marks=pytest.mark.night)
             for name, answer in {"page": PAGE, "XHTML page": XHTML, "empty": EMPTY}.items()
         ),
     ],
@@ -182,7 +182,7 @@ def test_registered_files_are_not_rolled_back_for_a_listing_that_is_none(
 # --- slow answers ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("name", STEPS)
 def test_an_answer_that_keeps_coming_is_waited_for_beyond_the_time_out(table: Table, tmp_path: Path, name: str) -> None:
     step = STEPS[name]

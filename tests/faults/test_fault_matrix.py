@@ -53,7 +53,7 @@ def cells() -> Iterator[object]:
             for place, number in places(step.calls).items():
                 name = f"{step_name}, {fault_name}, {place}"
                 are = {place, "last"} if number == step.calls else {place}  # a step of one request has its last first
-                marks = () if any((fault_name, each) in EVERY_DAY for each in are) else pytest.mark.slow
+                marks = () if any((fault_name, each) in EVERY_DAY for each in are) else pytest.mark.night
                 yield pytest.param(step, FAULTS[fault_name](step), number, id=name, marks=marks)
 
 

@@ -101,7 +101,7 @@ def kill_java(connector: ConnectorProcess) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize(
-    "point", [point if point in EVERY_DAY else pytest.param(point, marks=pytest.mark.slow) for point in POINTS]
+    "point", [point if point in EVERY_DAY else pytest.param(point, marks=pytest.mark.night) for point in POINTS]
 )
 def test_a_kill_between_two_steps(site: Site, scenario: Scenario, point: str) -> None:
     target = Target()
@@ -116,7 +116,7 @@ def test_a_kill_between_two_steps(site: Site, scenario: Scenario, point: str) ->
 @pytest.mark.usefixtures("parsed_classes")
 @pytest.mark.parametrize(
     "point",
-    [pytest.param("a batch is in files and not announced", marks=pytest.mark.slow), "all files but one are stored"],
+    [pytest.param("a batch is in files and not announced", marks=pytest.mark.night), "all files but one are stored"],
 )
 def test_java_dies_between_two_steps(site: Site, scenario: Scenario, point: str) -> None:
     target = Target()

@@ -40,14 +40,14 @@ def cells() -> Iterator[object]:
         right = "s3:ListBucket" if name.startswith("check files") else RIGHTS[method_of(step)]
         yield pytest.param(step, s3_error(403, "AccessDenied"), f"Allow {right}", id=f"{name}, 403")
         bucket = "create the bucket"
-        yield pytest.param(step, s3_error(404, "NoSuchBucket"), bucket, id=f"{name}, 404", marks=pytest.mark.slow)
+        yield pytest.param(step, s3_error(404, "NoSuchBucket"), bucket, id=f"{name}, 404", marks=pytest.mark.night)
     for name, step in OF_CATALOG.items():
         for status in (401, 403):
             yield pytest.param(step, Answer(status), "Check CATALOG_AUTH_TOKEN", id=f"{name}, {status}")
 
 
 def some_slow(names: Iterable[str]) -> list[object]:
-    return [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in names]
+    return [pytest.param(name, marks=pytest.mark.night if name in SLOW else ()) for name in names]
 
 
 def method_of(step: Step) -> str:
@@ -56,7 +56,7 @@ def method_of(step: Step) -> str:
     return next(request.method for request in possible if step.matches(request))
 
 
-@pytest.mark.parametrize("place", [pytest.param("first", marks=pytest.mark.slow), "last"])
+@pytest.mark.parametrize("place", [pytest.param("first", marks=pytest.mark.night), "last"])
 @pytest.mark.parametrize(("step", "refusal", "message"), list(cells()))
 def test_a_refusal_ends_the_member_with_what_to_do_and_the_next_one_finishes(
     table: Table, tmp_path: Path, step: Step, refusal: Answer, message: str, place: str

@@ -27,7 +27,7 @@ def is_fenced(error: BaseException | None) -> bool:
     )
 
 
-@pytest.mark.parametrize("place", ["last", pytest.param("first", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("place", ["last", pytest.param("first", marks=pytest.mark.night)])
 @pytest.mark.parametrize("name", STEPS)
 def test_a_request_arrives_after_another_member_has_written_everything(
     table: Table, tmp_path: Path, patient: ObjectStore, monkeypatch: pytest.MonkeyPatch, name: str, place: str

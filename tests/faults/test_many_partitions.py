@@ -21,7 +21,7 @@ PARTITIONS = 500
 RECORDS = 20_000
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_the_requests_of_a_batch(site: Site, kafka: Broker, tmp_path: Path) -> None:
     with closing(Scenario(kafka, tmp_path, PARTITIONS)) as scenario:
         scenario.produce(records(RECORDS, partitions=PARTITIONS))

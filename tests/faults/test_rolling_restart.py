@@ -15,7 +15,7 @@ PARTITIONS, MEMBERS = 16, 8
 RECORDS_A_SECOND = 1_000
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_every_row_is_there_once(kafka: Broker, tmp_path: Path) -> None:
     with closing(Scenario(kafka, tmp_path, PARTITIONS)) as scenario:
         members = [scenario.connector() for _ in range(MEMBERS)]

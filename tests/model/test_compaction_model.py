@@ -13,7 +13,7 @@ def test_no_order_of_the_steps_loses_or_doubles_a_row(compactors: int, by_hand: 
     assert Model(compactors, deaths=1, by_hand=by_hand).violation() is None
 
 
-@pytest.mark.slow
+@pytest.mark.night
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_nor_do_three_compactors_of_which_one_dies(by_hand: bool) -> None:
     assert Model(compactors=3, deaths=1, by_hand=by_hand).violation() is None
@@ -24,6 +24,6 @@ def test_each_rule_is_needed(rule: Rule) -> None:
     assert Model(compactors=2, deaths=1, by_hand=True, without=rule).violation()
 
 
-@pytest.mark.slow
+@pytest.mark.night
 def test_one_is_needed_where_merged_files_are_merged_again() -> None:
     assert Model(compactors=3, deaths=1, without=MERGED_AGAIN).violation()

@@ -48,7 +48,7 @@ BOUNDS = {
 
 @pytest.mark.parametrize(
     "bounds",
-    [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in THOROUGH)],
+    [*QUICK, *(pytest.param(each, marks=pytest.mark.night) for each in THOROUGH)],
     ids=str,
 )
 def test_every_row_is_there_once_in_every_order_of_the_steps(bounds: Bounds) -> None:
@@ -74,7 +74,7 @@ def test_without_a_rule_rows_are_lost_or_doubled(rule: Rule) -> None:
     assert found.violation
 
 
-@pytest.mark.parametrize("bounds", [ONE_CLAIMER, pytest.param(TWO_CLAIMERS, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("bounds", [ONE_CLAIMER, pytest.param(TWO_CLAIMERS, marks=pytest.mark.night)], ids=str)
 def test_with_all_rules_nothing_is_wrong_within_the_bounds_that_show_what_they_prevent(bounds: Bounds) -> None:
     found = search(Model(bounds), MOST_STATES)
     assert found.is_complete
