@@ -4,13 +4,15 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-# Test processes; most wait for servers and Java, so they may outnumber the cores of a small machine.
-PROCESSES ?= 6
+# Processes that share the tests with services: by cores and memory (tests/side_by_side.py), or a number.
+PROCESSES ?= auto
+UNIT := tests/unit tests/bench tests/dev tests/documents tests/model
+WITH_SERVICES := tests/e2e tests/faults tests/integration
 # Where Python keeps no compiled code, each of them would compile all tests at each run.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-iceberg test test-unit test-slow test-mutants test-newest-quixstreams lint run image bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction chaos soak clean python
+.PHONY: help venv demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint run image bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,17 +26,16 @@ demo-iceberg: python $(READY) ## run the demo with an Iceberg table: a private R
 	@$(PY) -m dev.demo_iceberg
 
 test-unit: python $(READY) ## run the tests that need no service, no Java and no network: a minute
-	@$(PY) -m pytest -q -n 4 -m unit tests/unit tests/bench tests/dev tests/documents tests/fakes tests/model
+	@$(PY) -m pytest -q -n logical -m unit $(UNIT)
 
-test: python $(READY) ## run the unit tests, and try each promise once against real services
-	@$(PY) -m pytest -n $(PROCESSES) -m "unit or standard" -o faulthandler_timeout=300
+test: test-unit ## run the unit tests, and try each promise once against real services
+	@$(PY) -m pytest -n $(PROCESSES) -m standard $(WITH_SERVICES) -o faulthandler_timeout=300
 
-test-slow: python $(READY) ## run the tests that make test leaves out: every fault at every step, many examples, the image
-	@$(PY) -m pytest -n $(PROCESSES) -m "slow or hypothesis" --hypothesis-profile=thorough -o faulthandler_timeout=900
-	@$(PY) -m pytest -m alone
+test-image: python $(READY) ## build the container image, and run it once with the least rights
+	@$(PY) -m pytest tests/container -m "not night"
 
-test-mutants: python $(READY) ## plant faults in the code one by one; a unit test must find each
-	@$(PY) -m tests.mutants
+test-night: python $(READY) ## search for the rare, for hours, and go on after a failure; PARTS="faults chaos" runs some, SEED repeats
+	@SEED=$(SEED) $(PY) -m tests.night $(PARTS)
 
 test-newest-quixstreams: python $(READY) ## run the tests of both lanes with the newest quixstreams, in an environment of its own
 	@rm -rf .venv-newest && $(PY) -m venv .venv-newest

@@ -25,10 +25,11 @@ from dev.minio import LocalMinio
 from dev.parsed_classes import archive_variables, make_archive
 from dev.promtool import promtool_program
 from dev.schema_registry import LocalSchemaRegistry
-from tests import side_by_side, targets
+from tests import night, side_by_side, targets
 from tests.services.kafka_container import docker_engine, kafka_container
 from tests.services.shared import shared_broker
 from tests.support.unavailable import cannot_run
+from tests.support.waiting import TookTooLong
 
 REPO = Path(__file__).resolve().parents[1]
 Service = TypeVar("Service")
@@ -36,15 +37,17 @@ ENGINE = pytest.StashKey[str | None]()
 SHARED = pytest.StashKey[Path]()
 
 
-# Properties are tried with few examples at every turn, and with many in `make test-night`.
-for profile, examples in {"quick": 30, "thorough": 300}.items():
+# `make test` tries the same few examples of each property each time; `make test-night` tries many new ones.
+for profile, examples in {"gate": 30, "night": 300}.items():
     hypothesis.settings.register_profile(
         profile,
         max_examples=examples,
+        derandomize=profile == "gate",
+        database=None,
         deadline=None,  # the machine may be busy
         suppress_health_check=[hypothesis.HealthCheck.too_slow],
     )
-hypothesis.settings.load_profile("quick")  # --hypothesis-profile overrules it
+hypothesis.settings.load_profile("gate")  # --hypothesis-profile overrules it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -76,6 +79,11 @@ def pytest_configure_node(node: Any) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    return side_by_side.processes(config)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> side_by_side.Scheduler:
     return side_by_side.Scheduler(config, log)
 
@@ -84,10 +92,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> side_by_side
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     if elsewhere_another := [item.nodeid for item in items if " object at 0x" in item.nodeid]:
         raise pytest.UsageError(f"each process would call it differently, give it an id: {elsewhere_another[0]}")
-    if config.args == config.getini("testpaths") and (none := targets.without_tests([item.nodeid for item in items])):
+    is_whole = not (config.option.ignore or config.option.keyword or config.option.deselect)
+    if is_whole and (none := targets.without_tests([item.nodeid for item in items], config.args)):
         raise pytest.UsageError(f"tests/targets.py names what no test is called: {none}")
+    if nowhere := night.without_part(item.nodeid for item in items if targets.of(item) == "night"):
+        raise pytest.UsageError(f"no part of tests/night.py runs {nowhere[0]}")
     for item in items:
         item.add_marker(targets.of(item))  # before pytest selects by them
+        item.add_marker(pytest.mark.flaky(reruns=1, condition=_is_late))
     yield
     # after pytest has put the tests of one parameter of a fixture together
     side_by_side.longest_first(items, side_by_side.known_durations())
@@ -181,6 +193,11 @@ def parsed_classes(pytestconfig: pytest.Config) -> Iterator[None]:
         for name, value in archive_variables(archive).items():
             environment.setenv(name, value)
         yield
+
+
+def _is_late(error: object) -> bool:
+    """Whether a test may be run once more; what was lost, doubled or wrong is never looked at again."""
+    return type(error) is TookTooLong
 
 
 @contextmanager

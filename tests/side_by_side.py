@@ -1,6 +1,6 @@
 """Several processes share the tests: most of them wait, for Java, for time-outs, for what is away.
 
-    pytest -n 6 -m "unit or standard"
+    pytest -n auto -m standard
 
 They share one Kafka, which no test stops. Each has stores of its own, so that a fault that one test makes is met by no
 other. The longest are begun first, by the seconds in ``tests/durations.json``: none is then still at work when all
@@ -10,6 +10,7 @@ others are done. Where tests became slower or faster, write that file anew, on a
 """
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,13 +20,26 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 import dev.server
+from app.container import memory_limit
 
 DURATIONS = Path(__file__).with_name("durations.json")
 WORTH_KEEPING = 1.0  # seconds
 # Tests of these need nothing from one another and are dealt out one by one; others stay with those of their file,
 # which share a Java process or cost next to nothing.
 ONE_BY_ONE = ("tests/e2e/", "tests/faults/")
+# Most tests wait for servers and Java, so processes may outnumber the cores. Each may have a Java and connectors.
+PROCESSES_A_CORE = 3
+MB_A_PROCESS = 1_200
 SHARES_JAVA = "tests/e2e/test_every_row.py"
+
+
+def processes(config: pytest.Config) -> int | None:
+    """How many processes ``-n auto`` means: by the cores and the memory of this machine. Others are xdist's matter."""
+    if config.option.numprocesses != "auto":
+        return None
+    limit = memory_limit()
+    memory_mb = limit.mb if limit else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return max(1, min(PROCESSES_A_CORE * (os.cpu_count() or 1), memory_mb // MB_A_PROCESS))
 
 
 class Scheduler(LoadScopeScheduling):  # type: ignore[misc] # xdist says nothing of its types

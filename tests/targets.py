@@ -130,7 +130,7 @@ def reason(nodeid: str) -> str | None:
     return next((why for why, begins in NIGHT.items() if nodeid.startswith(tuple(begins))), None)
 
 
-def without_tests(nodeids: Sequence[str]) -> list[str]:
-    """What is listed here and does not begin any of these ids: outdated, if they are of all tests."""
-    listed = [*UNIT, *(begin for begins in NIGHT.values() for begin in begins)]
+def without_tests(nodeids: Sequence[str], folders: Sequence[str]) -> list[str]:
+    """What is listed here within these folders and does not begin any id of their tests."""
+    listed = [begin for begins in NIGHT.values() for begin in begins if begin.startswith(tuple(folders))]
     return [begin for begin in listed if not any(nodeid.startswith(begin) for nodeid in nodeids)]
