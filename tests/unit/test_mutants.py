@@ -1,4 +1,4 @@
-"""``make test-mutants`` plants faults in these lines: they are still what the faults are about."""
+"""``make test-night PARTS=mutants`` plants faults in these lines: they are still what the faults are about."""
 
 from tests.mutants.mutants import MUTANTS, REPO
 
