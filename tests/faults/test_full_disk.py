@@ -35,8 +35,10 @@ def assert_whole(scenario: Scenario, server: LocalMinio, bucket: str) -> None:
 
 @pytest.mark.parametrize(
     ("megabytes", "left", "reason"),
-    [(8, 8, r"\d+ MB staged"), (64, 2, "little room in the temporary folder")],
-    ids=["small", "nearly full"],
+    [
+        pytest.param(8, 8, r"\d+ MB staged", id="small", marks=pytest.mark.night),
+        pytest.param(64, 2, "little room in the temporary folder", id="nearly full"),
+    ],
 )
 def test_a_disk_that_has_no_room_for_the_batch_takes_it_in_parts(
     scenario: Scenario, s3_server: LocalMinio, bucket: str, megabytes: int, left: int, reason: str
