@@ -74,37 +74,30 @@ class Table:
             for item in self.site.client.list_objects_v2(Bucket=self.site.bucket, Prefix=prefix).get("Contents", [])
         ]
 
-    @property
-    def data_files(self) -> list[str]:
-        """Those that have rows."""
-        return [key for key in self.keys if is_data_file(key, self.root) and _values_in(self._body(key))]
-
     def log(self, tp: TopicPartition) -> Mapping[str, Any]:
         """The log that the partition's claim names."""
-        owner = self.claim(tp)["owner"]
-        return dict(json.loads(self._body(log_key(self.root, GROUP, owner))))
+        claim = json.loads(self._body(claim_key(self.root, GROUP, tp)))
+        return dict(json.loads(self._body(log_key(self.root, GROUP, claim["owner"]))))
 
-    def claim(self, tp: TopicPartition) -> Mapping[str, Any]:
-        return dict(json.loads(self._body(claim_key(self.root, GROUP, tp))))
-
-    def assert_whole(self, partitions: Sequence[TopicPartition] = PARTITIONS, last: int = LAST) -> None:
+    def assert_whole(self) -> None:
         """Every row is there once, in its folder; catalog, store and journals agree; and nothing else lies about."""
-        keys, files = self.keys, self.data_files
-        rows = [(_place_of(key), value) for key in files for value in _values_in(self._body(key))]
-        wanted = [
-            (PLACES[offset % len(PLACES)], value_of(tp, offset)) for tp in partitions for offset in range(last + 1)
-        ]
-        assert sorted(rows) == sorted(wanted)
+        keys = self.keys
+        found = {key: _values_in(self._body(key)) for key in keys if is_data_file(key, self.root)}
+        files = {key: values for key, values in found.items() if values}
+        rows = [(_place_of(key), value) for key, values in files.items() for value in values]
+        offsets = [(tp, offset) for tp in PARTITIONS for offset in range(LAST + 1)]
+        assert sorted(rows) == sorted((PLACES[offset % len(PLACES)], value_of(tp, offset)) for tp, offset in offsets)
         registered = [(file["file_path"], file["row_count"]) for file in self.site.catalog.files(self.name)]
-        assert sorted(key for key, _ in registered) == [f"s3://{self.site.bucket}/{key}" for key in files]
-        assert sum(count for _, count in registered) == len(rows)
+        assert sorted(registered) == [
+            (f"s3://{self.site.bucket}/{key}", len(values)) for key, values in sorted(files.items())
+        ]
+        logs = {tp: self.log(tp) for tp in PARTITIONS}
         journals = {key for key in keys if key.startswith(group_folder(self.root, GROUP))}
-        placeholders = {item["key"] for tp in partitions for item in self.log(tp)["revoked"]}
+        placeholders = {item["key"] for log in logs.values() for item in log["revoked"]}
         assert set(keys) - set(files) - placeholders == journals, "an orphan"
-        for tp in partitions:
-            log = self.log(tp)
+        for tp, log in logs.items():
             ends = {(each["topic"], each["partition"]): each["end"] for each in log["partitions"]}
-            assert (log["state"], ends[tp]) == ("done", last)
+            assert (log["state"], ends[tp]) == ("done", LAST)
 
     def _body(self, key: str) -> bytes:
         return self.site.client.get_object(Bucket=self.site.bucket, Key=key)["Body"].read()

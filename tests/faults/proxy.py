@@ -47,7 +47,7 @@ _OF_ONE_CONNECTION = frozenset({"connection", "keep-alive", "expect", "transfer-
 
 @dataclass(slots=True)
 class Request:
-    """A request as it came; ``status`` is that of the answer the client was sent, ``None`` where it got none.
+    """A request as it came.
 
     ``path`` and the values of ``query`` are decoded, ``target`` is both as they came; names of ``headers`` are in lower
     case.
@@ -57,7 +57,6 @@ class Request:
     target: str
     headers: Mapping[str, str]
     body: bytes
-    status: int | None = None
     path: str = field(init=False)
     query: Mapping[str, str] = field(init=False)
 
@@ -196,8 +195,8 @@ class Rule:
     matches: Matches
     fault: Fault = field(default_factory=Forward)
     when: When = lambda _: True
-    before: Callable[[Request], None] = lambda _: None
-    after: Callable[[Request, int], None] = lambda *_: None
+    before: Callable[[Request], object] = lambda _: None
+    after: Callable[[Request, int], object] = lambda *_: None
     matched: int = 0
     met: int = 0
 
@@ -293,7 +292,6 @@ class Exchange(FakeHandler):
         return answer
 
     def answer(self, answer: Answer) -> None:
-        self.asked.status = answer.status
         self.wfile.write(answer.head + answer.body)
 
     def answer_half(self, answer: Answer) -> None:

@@ -34,7 +34,7 @@ def test_an_answer_in_place_of_the_servers(server: CannedServer, proxy: FaultPro
     proxy.add(Rule(on(), Say(Answer(429, b"no", {"Retry-After": "7"}), applied=applied)))
     answer = get(proxy)
     assert (answer.status_code, answer.content, answer.headers["Retry-After"]) == (429, b"no", "7")
-    assert (proxy.seen[0].status, len(server.requests)) == (429, applied)
+    assert len(server.requests) == applied
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_no_whole_answer(server: CannedServer, proxy: FaultProxy, fault: Fault, 
     rule = proxy.add(Rule(on(), fault))
     with pytest.raises(requests.RequestException, match=error):
         get(proxy, timeout=0.2 if error == "timed out" else PATIENCE)
-    assert (rule.met, len(server.requests), proxy.seen[0].status) == (1, carried_out, None)
+    assert (rule.met, len(server.requests)) == (1, carried_out)

@@ -44,25 +44,15 @@ def test_a_topic_recreated_between_two_runs_is_read_from_its_beginning(
     place.assert_whole()
 
 
-class TestOffsetsMovedByHand:
-    def test_back(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
-        place.write(100, 100)
-        place.commit(40)
+def test_offsets_moved_back_by_hand_are_told_and_not_followed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.write(100, 100)
+    place.commit(40)
 
-        place.write(10, 110)
+    place.write(10, 110)
 
-        assert "60 records" in caplog.text
-        assert "set FOLLOW_OFFSETS to a new text" in caplog.text
-        place.assert_whole()
-
-    def test_back_and_meant(self, place: Place) -> None:
-        place.write(100, 100)
-        place.commit(40)
-
-        place.write(10, 110, FOLLOW_OFFSETS="once")
-        place.write(10, 120)
-
-        place.assert_whole([*range(120), *range(40, 100)])
+    assert "60 records" in caplog.text
+    assert "set FOLLOW_OFFSETS to a new text" in caplog.text
+    place.assert_whole()
 
 
 def test_records_that_expired_between_two_runs_are_told(place: Place, caplog: pytest.LogCaptureFixture) -> None:
