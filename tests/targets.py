@@ -76,8 +76,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_hostile_topic.py",
         "tests/integration/test_big_records.py",
         "tests/integration/test_dictionaries.py",
-        "tests/faults/test_full_disk.py::test_a_disk_that_fills_up_amid",
-        "tests/faults/test_full_disk.py::test_a_disk_that_is_full_when_spark_starts",
         "tests/integration/test_readers.py",
         "tests/integration/test_engines_page.py",
         "tests/integration/test_compact.py::test_on_a_cluster",

@@ -13,6 +13,8 @@ from tests.support.small_disk import fill, small_disk
 
 __all__ = ["new_scenario"]  # a fixture
 
+pytestmark = pytest.mark.night
+
 RECORDS = 60_000  # that take about 6 MB in a staged file
 PARTITIONS = 3
 SETTINGS = {"HIVE_COLUMNS": "location", "MAX_BUFFER_MB": "4", "BATCH_SIZE": "1000000", "COMMIT_INTERVAL": "600"}
@@ -35,10 +37,8 @@ def assert_whole(scenario: Scenario, server: LocalMinio, bucket: str) -> None:
 
 @pytest.mark.parametrize(
     ("megabytes", "left", "reason"),
-    [
-        pytest.param(8, 8, r"\d+ MB staged", id="small", marks=pytest.mark.night),
-        pytest.param(64, 2, "little room in the temporary folder", id="nearly full"),
-    ],
+    [(8, 8, r"\d+ MB staged"), (64, 2, "little room in the temporary folder")],
+    ids=["small", "nearly full"],
 )
 def test_a_disk_that_has_no_room_for_the_batch_takes_it_in_parts(
     scenario: Scenario, s3_server: LocalMinio, bucket: str, megabytes: int, left: int, reason: str

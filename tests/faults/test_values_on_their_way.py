@@ -86,7 +86,9 @@ WAYS: dict[str, tuple[dict[str, str], Transform | None]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["many at once", pytest.param("one by one", marks=pytest.mark.night), "through transform()"]
+)
 def test_bad_records_come_back_byte_by_byte(place: Place, way: str) -> None:
     variables, transform = WAYS[way]
     headers: Headers = [("h", None), ("h", b""), ("trace", b"\x00\xff")]
@@ -115,6 +117,7 @@ def test_bad_records_come_back_byte_by_byte(place: Place, way: str) -> None:
     assert len(list(rows(place))) == 2
 
 
+@pytest.mark.night
 def test_what_transform_has_made_of_a_message_comes_back_without_its_other_rows(place: Place) -> None:
     def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
         return sdf.apply(lambda value: [{"ts_ms": each} for each in value["times"]], expand=True)

@@ -29,6 +29,7 @@ def _counted(sdf: StreamingDataFrame) -> StreamingDataFrame:
     return sdf.apply(count, stateful=True)
 
 
+@pytest.mark.night  # test_framework_lane.py has it for every change
 def test_a_topic_recreated_between_two_runs_is_read_from_its_beginning(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,6 +180,7 @@ class TestGroups:
         place.assert_whole()
         assert place.files("other") == []
 
+    @pytest.mark.night
     def test_two_tables_on_one_group_with_a_topic_each(self, place: Place) -> None:
         topic = place.topic
         first = place.connector()
