@@ -46,11 +46,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/faults/test_framework_lane.py::test_bad_records_between_good_ones_are_there_once_after_deaths",
         "tests/faults/test_framework_lane.py::test_a_member_that_was_frozen",
     ),
-    "waits in real time; the store is away every day": (
-        "tests/faults/test_real_outages.py::test_what_is_away_is_named_and_waited_for[the catalog]",
-        "tests/faults/test_real_outages.py::test_what_is_away_is_named_and_waited_for[Kafka]",
-        "tests/faults/test_real_outages.py::test_who_never_answers",
-    ),
     "stores of the same kind of conditions as S3": (
         "tests/e2e/test_every_store.py::test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_join[gcs]",
         "tests/e2e/test_every_store.py::test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_join[azure]",
@@ -81,8 +76,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_hostile_topic.py",
         "tests/integration/test_big_records.py",
         "tests/integration/test_dictionaries.py",
-        "tests/faults/test_full_disk.py::test_a_disk_that_fills_up_amid",
-        "tests/faults/test_full_disk.py::test_a_disk_that_is_full_when_spark_starts",
         "tests/integration/test_readers.py",
         "tests/integration/test_engines_page.py",
         "tests/integration/test_compact.py::test_on_a_cluster",
@@ -97,7 +90,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
     "the same promise with another value; one of them is for every day": (
         "tests/e2e/test_no_secret_is_told.py::test_at_work[json]",
         "tests/faults/test_odd_moments.py::test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten[given",
-        "tests/faults/test_kill_points.py::test_java_dies_between_two_steps",  # and tests/e2e/test_outages.py
         "tests/faults/test_silent_keys.py::test_a_store_that_is_away_makes_no_key_silent[one by one]",
         "tests/faults/test_silent_keys.py::test_a_partition_that_waits_for_its_journal_has_no_silent_keys[one",
     ),

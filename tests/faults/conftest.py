@@ -18,15 +18,15 @@ from tests.faults.connector_thread import Place
 from tests.faults.members import Table
 from tests.faults.proxy import FaultProxy
 from tests.faults.site import Site
-
-STORE_TIMEOUT = 2.0  # seconds; a busy machine may take one for an honest answer
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(scope="session")
 def shared_site(s3_server: LocalMinio) -> Iterator[Site]:
-    """One bucket and catalog for all tables, and a store that neither waits long nor tries again by itself.
+    """One bucket and catalog for all tables, and a store that does not try again by itself.
 
     Every fault then meets the connector's own code; what becomes of boto3's tries is looked at in tests of their own.
+    A request that is held is never given up.
     """
     bucket = f"faults-{uuid.uuid4().hex[:12]}"
     client = s3_server.client()
@@ -39,7 +39,7 @@ def shared_site(s3_server: LocalMinio) -> Iterator[Site]:
         store = S3Store(
             replace(s3_server.target(bucket), endpoint_url=to_store.url),
             max_workers=4,
-            limits=Limits(read_timeout=STORE_TIMEOUT, attempts=1),
+            limits=Limits(read_timeout=PATIENCE, attempts=1),
         )
         store.connect("data/")
         yield Site(s3_server, client, bucket, catalog, to_store, to_catalog, store)

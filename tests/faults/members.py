@@ -6,8 +6,7 @@ All is real, claims, journals, pipeline, S3 and HTTP, but for Kafka, which is a 
 import io
 import json
 import secrets
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +38,7 @@ from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.faults.site import Site
 from tests.support.batches import UNBOUNDED, batch_of, properties, row, spec, stager
+from tests.support.waiting import PATIENCE, TookTooLong, wait_until
 
 TOPIC = "sensors"
 GROUP = "readers"
@@ -47,8 +47,7 @@ PLACES = ("a", "b")  # the table's folders; each batch has one row for each of t
 BATCHES = 3
 LAST = BATCHES * len(PLACES) - 1  # offset of the last row of each partition
 _HURRY = Timings(first_retry_seconds=0.01, longest_retry_seconds=0.05)  # it tries again as ever, only sooner
-PATIENCE = 240.0
-CATALOG_TIMEOUT = 2.0
+NEVER = Patience(PATIENCE, PATIENCE, PATIENCE)  # a request that is held in the catalog is given up
 
 
 class FencedOff(Exception):  # noqa: N818 - what is expected of some members
@@ -75,37 +74,30 @@ class Table:
             for item in self.site.client.list_objects_v2(Bucket=self.site.bucket, Prefix=prefix).get("Contents", [])
         ]
 
-    @property
-    def data_files(self) -> list[str]:
-        """Those that have rows."""
-        return [key for key in self.keys if is_data_file(key, self.root) and _values_in(self._body(key))]
-
     def log(self, tp: TopicPartition) -> Mapping[str, Any]:
         """The log that the partition's claim names."""
-        owner = self.claim(tp)["owner"]
-        return dict(json.loads(self._body(log_key(self.root, GROUP, owner))))
+        claim = json.loads(self._body(claim_key(self.root, GROUP, tp)))
+        return dict(json.loads(self._body(log_key(self.root, GROUP, claim["owner"]))))
 
-    def claim(self, tp: TopicPartition) -> Mapping[str, Any]:
-        return dict(json.loads(self._body(claim_key(self.root, GROUP, tp))))
-
-    def assert_whole(self, partitions: Sequence[TopicPartition] = PARTITIONS, last: int = LAST) -> None:
+    def assert_whole(self) -> None:
         """Every row is there once, in its folder; catalog, store and journals agree; and nothing else lies about."""
-        keys, files = self.keys, self.data_files
-        rows = [(_place_of(key), value) for key in files for value in _values_in(self._body(key))]
-        wanted = [
-            (PLACES[offset % len(PLACES)], value_of(tp, offset)) for tp in partitions for offset in range(last + 1)
-        ]
-        assert sorted(rows) == sorted(wanted)
+        keys = self.keys
+        found = {key: _values_in(self._body(key)) for key in keys if is_data_file(key, self.root)}
+        files = {key: values for key, values in found.items() if values}
+        rows = [(_place_of(key), value) for key, values in files.items() for value in values]
+        offsets = [(tp, offset) for tp in PARTITIONS for offset in range(LAST + 1)]
+        assert sorted(rows) == sorted((PLACES[offset % len(PLACES)], value_of(tp, offset)) for tp, offset in offsets)
         registered = [(file["file_path"], file["row_count"]) for file in self.site.catalog.files(self.name)]
-        assert sorted(key for key, _ in registered) == [f"s3://{self.site.bucket}/{key}" for key in files]
-        assert sum(count for _, count in registered) == len(rows)
+        assert sorted(registered) == [
+            (f"s3://{self.site.bucket}/{key}", len(values)) for key, values in sorted(files.items())
+        ]
+        logs = {tp: self.log(tp) for tp in PARTITIONS}
         journals = {key for key in keys if key.startswith(group_folder(self.root, GROUP))}
-        placeholders = {item["key"] for tp in partitions for item in self.log(tp)["revoked"]}
+        placeholders = {item["key"] for log in logs.values() for item in log["revoked"]}
         assert set(keys) - set(files) - placeholders == journals, "an orphan"
-        for tp in partitions:
-            log = self.log(tp)
+        for tp, log in logs.items():
             ends = {(each["topic"], each["partition"]): each["end"] for each in log["partitions"]}
-            assert (log["state"], ends[tp]) == ("done", last)
+            assert (log["state"], ends[tp]) == ("done", LAST)
 
     def _body(self, key: str) -> bytes:
         return self.site.client.get_object(Bucket=self.site.bucket, Key=key)["Body"].read()
@@ -156,13 +148,7 @@ class Member:
         self.fenced: dict[str, FencedError] = {}
         self.ownership = JournalOwnership(self._is_current, self.fenced.__setitem__, fresh_seconds=10.0)
         catalog_server = table.site.catalog
-        catalog = QuixCatalog(
-            table.site.to_catalog.url,
-            catalog_server.token,
-            "default",
-            table.name,
-            patience=Patience(10.0, CATALOG_TIMEOUT, 10.0),
-        )
+        catalog = QuixCatalog(table.site.to_catalog.url, catalog_server.token, "default", table.name, patience=NEVER)
         registrar = Registrar(catalog, TableLocation(self._store.uri, table.root), properties("p"), TOPIC, None)
         self._objects = ThreadPoolExecutor(workers)
         self._claiming = ThreadPoolExecutor(workers)
@@ -222,13 +208,13 @@ class Member:
             FencedOff: the log was closed meanwhile.
         """
         self._claims.begin(self._partitions, self.token)
-        deadline = time.monotonic() + PATIENCE
-        while len(self.starts) < len(self._partitions):
-            assert time.monotonic() < deadline, "the claims do not come through"
-            self.starts |= {claim.tp: claim.start.offset for claim in self._claims.finished()}
-            if self.fenced:
-                raise FencedOff(*self.fenced.values())
-            time.sleep(0.002)
+        wait_until(self._has_claimed, "the claims", pause=0.002)
+
+    def _has_claimed(self) -> bool:
+        self.starts |= {claim.tp: claim.start.offset for claim in self._claims.finished()}
+        if self.fenced:
+            raise FencedOff(*self.fenced.values())
+        return len(self.starts) == len(self._partitions)
 
     def write(self, batches: int = BATCHES) -> None:
         """Write what is left, in up to so many batches, each delivered before the next.
@@ -246,7 +232,8 @@ class Member:
             delivered = self.pipeline.wait_delivered(number, PATIENCE)
             if self.pipeline.failure:
                 raise self.pipeline.failure
-            assert delivered, f"batch {number} is not delivered: {self.pipeline.obstacle}"
+            if not delivered:
+                raise TookTooLong(f"batch {number} is not delivered: {self.pipeline.obstacle}")
             if self.fenced:
                 raise FencedOff(*self.fenced.values())
             nexts = {tp: some[-1].offset + 1 for tp, some in rows.items()}
@@ -302,10 +289,3 @@ def recover(table: Table, scratch: Path) -> set[int]:
         member.live()
     table.assert_whole()
     return set(member.starts.values())
-
-
-def wait_until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)

@@ -25,6 +25,7 @@ All requests are kept in ``proxy.seen``, in the order in which they came.
 """
 
 import http.client
+import select
 import socket
 import struct
 import sys
@@ -37,8 +38,8 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.fakes.http_fake import FakeHandler, FakeServer, HttpFake
+from tests.support.waiting import PATIENCE, wait_for
 
-_LONGEST_WAIT = 60.0  # seconds; what waits for longer in a test waits for ever
 _BETWEEN_LOOKS = 0.02
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _OF_ONE_CONNECTION = frozenset({"connection", "keep-alive", "expect", "transfer-encoding", "content-length"})
@@ -46,7 +47,7 @@ _OF_ONE_CONNECTION = frozenset({"connection", "keep-alive", "expect", "transfer-
 
 @dataclass(slots=True)
 class Request:
-    """A request as it came; ``status`` is that of the answer the client was sent, ``None`` where it got none.
+    """A request as it came.
 
     ``path`` and the values of ``query`` are decoded, ``target`` is both as they came; names of ``headers`` are in lower
     case.
@@ -56,7 +57,6 @@ class Request:
     target: str
     headers: Mapping[str, str]
     body: bytes
-    status: int | None = None
     path: str = field(init=False)
     query: Mapping[str, str] = field(init=False)
 
@@ -74,6 +74,14 @@ class Answer:
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
+
+    @property
+    def head(self) -> bytes:
+        reason = self.reason or HTTPStatus(self.status).phrase
+        lines = [f"HTTP/1.1 {self.status} {reason}", *(f"{name}: {value}" for name, value in self.headers.items())]
+        if self.status != HTTPStatus.NO_CONTENT:
+            lines.append(f"Content-Length: {len(self.body)}")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 Matches = Callable[[Request], bool]
@@ -177,17 +185,6 @@ class Hold:
         exchange.answer(exchange.forward())
 
 
-@dataclass(frozen=True)
-class Slow:
-    """The answer comes ``seconds`` late; with ``pieces``, it comes in so many, each that late."""
-
-    seconds: float
-    pieces: int = 1
-
-    def meet(self, exchange: "Exchange") -> None:
-        exchange.answer_slowly(exchange.forward(), self.seconds, self.pieces)
-
-
 # --- rules and the proxy --------------------------------------------------------------------------------------------
 
 
@@ -198,8 +195,8 @@ class Rule:
     matches: Matches
     fault: Fault = field(default_factory=Forward)
     when: When = lambda _: True
-    before: Callable[[Request], None] = lambda _: None
-    after: Callable[[Request, int], None] = lambda *_: None
+    before: Callable[[Request], object] = lambda _: None
+    after: Callable[[Request, int], object] = lambda *_: None
     matched: int = 0
     met: int = 0
 
@@ -223,20 +220,17 @@ class FaultProxy(HttpFake):
     """
 
     def __init__(self, target: str) -> None:
-        super().__init__(_Handler, _Server)
-        parts = urlsplit(target)
-        assert parts.hostname is not None
-        self._path = parts.path
-        self._host, self._port = parts.hostname, parts.port or http.client.HTTP_PORT
+        super().__init__(Exchange, _Server)
+        self.target = urlsplit(target)
         self._rules: list[Rule] = []
         self._lock = Lock()
         self._released = Event()
-        self._errors: list[Exception] = []
+        self.errors: list[Exception] = []  # of tests that went wrong on one of the proxy's threads
         self.seen: list[Request] = []
 
     @property
     def url(self) -> str:
-        return super().url + self._path
+        return super().url + self.target.path
 
     def add(self, rule: Rule) -> Rule:
         """Let the rule hold from now on, behind those added before, and return it."""
@@ -267,14 +261,6 @@ class FaultProxy(HttpFake):
         with self._lock:
             return sum(matches(request) for request in self.seen)
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.release()
-        super().__exit__(kind, error, trace)
-        if self._errors and error is None:
-            raise self._errors[0]
-
-    # --- for the threads that serve a connection each ---------------------------------------------------------------
-
     def receive(self, request: Request) -> tuple[Rule, Event]:
         """Note the request, and find what it is to meet and what releases it."""
         with self._lock:
@@ -284,13 +270,52 @@ class FaultProxy(HttpFake):
             rule.met += 1
             return rule, self._released
 
-    def failed(self, error: Exception) -> None:
-        """A test went wrong on one of the proxy's threads."""
-        self._errors.append(error)
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()
+        super().__exit__(kind, error, trace)
+        if self.errors and error is None:
+            raise self.errors[0]
 
-    def ask_server(self, request: Request) -> Answer:
+
+class Exchange(FakeHandler):
+    """A request, and the ways to deal with it and its client."""
+
+    asked: Request
+    rule: Rule
+    released: Event
+
+    def forward(self, as_if: Callable[[Request], Request] = lambda request: request) -> Answer:
+        """Let the server do what is asked, or what would be asked ``as_if``, with the rule's hooks around it."""
+        self.rule.before(self.asked)
+        answer = self._ask_server(as_if(self.asked))
+        self.rule.after(self.asked, answer.status)
+        return answer
+
+    def answer(self, answer: Answer) -> None:
+        self.wfile.write(answer.head + answer.body)
+
+    def answer_half(self, answer: Answer) -> None:
+        head = answer.head
+        self.wfile.write(head + answer.body[: len(answer.body) // 2] if answer.body else head[: len(head) // 2])
+        self.close_connection = True
+
+    def reset(self) -> None:
+        """End the connection at once, with what TCP has for that."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.close_connection = True
+
+    def wait_for_release(self) -> None:
+        wait_for(self.released, f"the release of {self.asked.method} {self.asked.target}")
+
+    def wait_until_given_up(self) -> None:
+        """A client that gives up closes the connection, which can then be read, and has nothing."""
+        while not self.released.wait(_BETWEEN_LOOKS):
+            if select.select([self.connection], [], [], 0)[0]:
+                return
+
+    def _ask_server(self, request: Request) -> Answer:
         """Send the request on, over a connection of its own."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=_LONGEST_WAIT)
+        connection = http.client.HTTPConnection(self.fake.target.netloc, timeout=PATIENCE)
         try:
             connection.putrequest(request.method, request.target, skip_host=True, skip_accept_encoding=True)
             for name, value in request.headers.items():
@@ -305,70 +330,18 @@ class FaultProxy(HttpFake):
         finally:
             connection.close()
 
-
-class Exchange:
-    """A request, and the ways to deal with it and its client."""
-
-    def __init__(self, handler: "_Handler", request: Request, rule: Rule, released: Event) -> None:
-        self._handler = handler
-        self._request = request
-        self._rule = rule
-        self._released = released
-
-    def forward(self, as_if: Callable[[Request], Request] = lambda request: request) -> Answer:
-        """Let the server do what is asked, or what would be asked ``as_if``, with the rule's hooks around it."""
-        self._rule.before(self._request)
-        answer: Answer = self._handler.fake.ask_server(as_if(self._request))
-        self._rule.after(self._request, answer.status)
-        return answer
-
-    def answer(self, answer: Answer) -> None:
-        self._request.status = answer.status
-        self._handler.wfile.write(self._head(answer) + answer.body)
-
-    def answer_half(self, answer: Answer) -> None:
-        head = self._head(answer)
-        half = head + answer.body[: len(answer.body) // 2] if answer.body else head[: len(head) // 2]
-        self._handler.wfile.write(half)
-        self._handler.close_connection = True
-
-    def answer_slowly(self, answer: Answer, seconds: float, pieces: int) -> None:
-        whole = self._head(answer) + answer.body
-        size = -(-len(whole) // pieces)
-        for start in range(0, len(whole), size):
-            self._released.wait(seconds)
-            self._handler.wfile.write(whole[start : start + size])
-        self._request.status = answer.status
-
-    def reset(self) -> None:
-        """End the connection at once, with what TCP has for that."""
-        self._handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self._handler.close_connection = True
-
-    def wait_for_release(self) -> None:
-        assert self._released.wait(_LONGEST_WAIT), f"{self._request.method} {self._request.target} was never released"
-
-    def wait_until_given_up(self) -> None:
-        client = self._handler.connection
-        client.setblocking(False)
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.asked = Request(self.command, self.path, headers, body)
+        self.rule, self.released = self.fake.receive(self.asked)
         try:
-            while not self._released.wait(_BETWEEN_LOOKS):
-                try:
-                    if not client.recv(1, socket.MSG_PEEK):
-                        return
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    return
-        finally:
-            client.setblocking(True)
+            self.rule.fault.meet(self)
+        except BaseException:  # one of the two went away, or a hook went wrong: see handle_error
+            self.reset()
+            raise
 
-    def _head(self, answer: Answer) -> bytes:
-        reason = answer.reason or HTTPStatus(answer.status).phrase
-        lines = [f"HTTP/1.1 {answer.status} {reason}", *(f"{name}: {value}" for name, value in answer.headers.items())]
-        if answer.status != HTTPStatus.NO_CONTENT:
-            lines.append(f"Content-Length: {len(answer.body)}")
-        return "\r\n".join([*lines, "", ""]).encode("latin-1")
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names are the base class's
 
 
 class _Server(FakeServer):
@@ -383,19 +356,4 @@ class _Server(FakeServer):
         error = sys.exception()
         if isinstance(error, Exception) and not isinstance(error, OSError | http.client.HTTPException):
             proxy: Any = self.fake
-            proxy.failed(error)
-
-
-class _Handler(FakeHandler):
-    def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        request = Request(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, body)
-        rule, released = self.fake.receive(request)
-        exchange = Exchange(self, request, rule, released)
-        try:
-            rule.fault.meet(exchange)
-        except BaseException:  # one of the two went away, or a hook went wrong: see handle_error
-            exchange.reset()
-            raise
-
-    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names are the base class's
+            proxy.errors.append(error)

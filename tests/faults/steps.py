@@ -10,13 +10,14 @@ import pytest
 from app.errors import FatalError
 from app.storage.base import ObjectStore
 from tests.faults.members import BATCHES, PARTITIONS, PLACES, Member, Table
-from tests.faults.proxy import Answer, FaultProxy, Matches, Rule, Say, on
+from tests.faults.proxy import Answer, FaultProxy, Matches, Request, Rule, Say, on
 
 JOURNAL = "/_journal/"
 LOG = "/generations.d/"
 CLAIM = "/_journal/readers/sensors/"
 DATA = "/p="
 A, F = len(PARTITIONS), len(PLACES)
+_BODY = b'"pending" "kept" "closed":false "closed":true,"state":"done"'  # of all writes of the journal
 
 
 Left = Literal["nothing", "done", "complete", "registered", "incomplete"]
@@ -40,6 +41,17 @@ class Step:
     matches: Matches
     calls: int
 
+    @property
+    def is_journal(self) -> bool:
+        """Whether it writes a log or a claim, each on a condition."""
+        return self.matches(Request("PUT", f"{CLAIM}{LOG}", {}, _BODY))
+
+    @property
+    def method(self) -> str:
+        """The method of the requests to the store, which alone is let pass."""
+        possible = (Request(method, f"{CLAIM}{LOG}{DATA}?prefix=p%3D", {}, _BODY) for method in ("PUT", "GET"))
+        return next(request.method for request in possible if self.matches(request))
+
 
 # Named as in tests/model/generation_model.py, where both have the step.
 STEPS: Mapping[str, Step] = {
@@ -57,6 +69,7 @@ STEPS: Mapping[str, Step] = {
     "read footer": Step("complete", "claim", "store", on("GET", DATA), F),
     "register theirs": Step("complete", "claim", "catalog", on("POST", "/add-files"), 1),
     "done theirs": Step("complete", "claim", "store", on("PUT", LOG, body='"closed":true,"state":"done"'), 1),
+    "check files, registered": Step("registered", "claim", "store", on("GET", query="p%3D"), 2 * F),
     "check files, one missing": Step("incomplete", "claim", "store", on("GET", query="p%3D"), F),
     "roll back": Step("incomplete", "claim", "store", on("PUT", LOG, body='"closed":true,"state":"done"'), 1),
     "take over after a roll back": Step("incomplete", "claim", "store", on("PUT", LOG, body='"closed":false'), 1),
@@ -78,14 +91,15 @@ def s3_error(status: int, code: str, **headers: str) -> Answer:
 
 def live(table: Table, scratch: Path, step: Step, rule: Rule, *, store: ObjectStore | None = None) -> None:
     """A member's life, for whose phase the rule holds."""
+    proxy = proxy_of(table, step)
     with Member(table, scratch, store=store) as member:
         if step.phase == "claim":
-            proxy_of(table, step).add(rule)
+            proxy.add(rule)
         member.claim()
         if step.phase == "claim":
-            proxy_of(table, step).remove(rule)
+            proxy.remove(rule)
         else:
-            proxy_of(table, step).add(rule)
+            proxy.add(rule)
         member.write()
 
 

@@ -13,6 +13,8 @@ from tests.support.small_disk import fill, small_disk
 
 __all__ = ["new_scenario"]  # a fixture
 
+pytestmark = pytest.mark.night
+
 RECORDS = 60_000  # that take about 6 MB in a staged file
 PARTITIONS = 3
 SETTINGS = {"HIVE_COLUMNS": "location", "MAX_BUFFER_MB": "4", "BATCH_SIZE": "1000000", "COMMIT_INTERVAL": "600"}

@@ -5,7 +5,6 @@ A proxy in front of the store and one in front of the catalog tell where the con
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from dev.broker import Broker
-from tests.e2e.connector import ConnectorProcess
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
 from tests.faults.proxy import Matches, Rule, nth, on
@@ -55,19 +53,7 @@ POINTS = {
     "the batch is done and not committed": Point(WRITES_DONE, 2, is_after=True),
 }
 # test_state_machine.py dies at all of them, in memory.
-EVERY_DAY = {"all files but one are stored", "the batch is registered"}
-
-
-class Target:
-    """The process that is to die, known only after the proxies are."""
-
-    def __init__(self) -> None:
-        self.kill: Callable[[], None] = lambda: None
-        self.dies = threading.Event()
-
-    def die(self, *_: object) -> None:
-        self.kill()
-        self.dies.set()
+GATE = {"all files but one are stored", "the batch is registered"}
 
 
 @pytest.fixture
@@ -77,54 +63,39 @@ def scenario(kafka: Broker, tmp_path: Path) -> Iterator[Scenario]:
         yield scenario
 
 
-def kill_at(site: Site, point: Point, target: Target) -> Rule:
-    rule = Rule(point.matches, when=nth(point.number))
-    if point.is_after:
-        rule.after = target.die
+def kill_at(site: Site, point: str, kill: Callable[[], object]) -> Rule:
+    where = POINTS[point]
+    rule = Rule(where.matches, when=nth(where.number))
+    if where.is_after:
+        rule.after = lambda *_: kill()
     else:
-        rule.before = target.die
-    return (site.to_catalog if point.at_catalog else site.to_store).add(rule)
-
-
-def kill_python(connector: ConnectorProcess) -> Callable[[], None]:
-    return lambda: connector.signal(signal.SIGKILL)
-
-
-def kill_java(connector: ConnectorProcess) -> Callable[[], None]:
-    def kill() -> None:
-        java = connector.java()
-        assert java is not None
-        os.kill(java, signal.SIGKILL)
-        connector.wait()  # the request under way is not answered before
-
-    return kill
+        rule.before = lambda _: kill()
+    return (site.to_catalog if where.at_catalog else site.to_store).add(rule)
 
 
 @pytest.mark.parametrize(
-    "point", [point if point in EVERY_DAY else pytest.param(point, marks=pytest.mark.night) for point in POINTS]
+    "point", [point if point in GATE else pytest.param(point, marks=pytest.mark.night) for point in POINTS]
 )
 def test_a_kill_between_two_steps(site: Site, scenario: Scenario, point: str) -> None:
-    target = Target()
-    rule = kill_at(site, POINTS[point], target)
+    rule = kill_at(site, point, lambda: first.signal(signal.SIGKILL))
     first = scenario.connector(site.settings, SETTINGS)
-    target.kill = kill_python(first)
     assert first.wait() == -signal.SIGKILL
     assert rule.met == 1
     assert_the_next_one_finishes(site, scenario)
 
 
+@pytest.mark.night  # tests/e2e/test_outages.py kills Java in the gate
 @pytest.mark.usefixtures("parsed_classes")
-@pytest.mark.parametrize(
-    "point",
-    [pytest.param("a batch is in files and not announced", marks=pytest.mark.night), "all files but one are stored"],
-)
-def test_java_dies_between_two_steps(site: Site, scenario: Scenario, point: str) -> None:
-    target = Target()
-    kill_at(site, POINTS[point], target)
+def test_java_dies_between_two_steps(site: Site, scenario: Scenario) -> None:
+    def kill_java() -> None:
+        java = first.java()
+        assert java is not None
+        os.kill(java, signal.SIGKILL)
+        first.wait()  # the request under way is not answered before
+
+    kill_at(site, "all files but one are stored", kill_java)
     first = scenario.connector(site.settings, SETTINGS, java=True)
-    target.kill = kill_java(first)
     assert first.wait() == 70
-    assert target.dies.wait(10)
     assert_the_next_one_finishes(site, scenario)
 
 

@@ -5,23 +5,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.faults.connector_thread import Place, Transform
+from tests.faults.connector_thread import Place
 from tests.services.raw_headers import produce_with_header
 
-LANES: dict[str, Transform | None] = {
-    "plain": None,
-    "framework": lambda sdf: sdf.apply(lambda value: value),
-}
 
-
-@pytest.mark.parametrize("metadata", ["", "__headers"])
-@pytest.mark.parametrize("transform", LANES.values(), ids=LANES.keys())
-def test_a_header_name_that_is_not_utf8_is_replaced(place: Place, transform: Transform | None, metadata: str) -> None:
+@pytest.mark.usefixtures("each_lane")
+@pytest.mark.parametrize("metadata", [pytest.param("", marks=pytest.mark.night), "__headers"])
+def test_a_header_name_that_is_not_utf8_is_replaced(place: Place, metadata: str) -> None:
     place.produce(100)  # Python then calls the client in a way that does not see the error
     for value in (b'{"n":100,"ts_ms":5}', b"{", b'{"n":101,"ts_ms":5}'):
         produce_with_header(place.kafka.bootstrap_servers, place.topic, value, b"\xff\xfe")
     place.produced += 2
-    connector = place.connector(transform=transform, METADATA_COLUMNS=metadata)
+    connector = place.connector(METADATA_COLUMNS=metadata)
     place.wait_until_committed(103, by=connector)
     connector.stop()
 

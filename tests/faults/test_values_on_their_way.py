@@ -15,6 +15,7 @@ from quixstreams.dataframe import StreamingDataFrame
 
 from dev.broker import QUIET
 from tests.faults.connector_thread import ConnectorThread, Place, Transform
+from tests.support.waiting import PATIENCE, wait_until
 
 MAIN = Path(__file__).parents[2] / "main.py"
 LAST_YEAR = 1_735_689_600_000
@@ -26,7 +27,7 @@ def send(place: Place, *records: Sent) -> None:
     producer = Producer({"bootstrap.servers": place.kafka.bootstrap_servers, **QUIET})
     for key, value, headers, timestamp in records:
         producer.produce(place.topic, value, key, partition=0, timestamp=timestamp, headers=headers)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def received(place: Place) -> list[Sent]:
@@ -36,8 +37,12 @@ def received(place: Place) -> list[Sent]:
         consumer.assign([TopicPartition(place.topic, 0, 0)])
         count = place.kafka.count(place.topic)
         messages: list[Message] = []
-        while len(messages) < count:
-            messages += consumer.consume(count - len(messages), timeout=60)
+
+        def has_all() -> bool:
+            messages.extend(consumer.consume(count - len(messages), timeout=1))
+            return len(messages) == count
+
+        wait_until(has_all, "all messages of the topic")
     return [(one.key(), one.value(), one.headers() or [], one.timestamp()[1]) for one in messages]
 
 
@@ -54,15 +59,12 @@ def replay(place: Place, *options: str) -> None:
         "STORAGE_URL": place.store_folder.as_uri(),
         "TABLE_NAME": "readings",
     }
-    subprocess.run([sys.executable, str(MAIN), "replay", *options], env=variables, timeout=300, check=True)
+    subprocess.run([sys.executable, str(MAIN), "replay", *options], env=variables, timeout=PATIENCE, check=True)
 
 
 def rows(place: Place) -> Iterator[dict[str, Any]]:
     for path in place.files():
         yield from pq.ParquetFile(path).read().to_pylist()
-
-
-# --- the dead letter and back ---------------------------------------------------------------------------------------
 
 
 def _fails_at_numbers(sdf: StreamingDataFrame) -> StreamingDataFrame:
@@ -84,7 +86,9 @@ WAYS: dict[str, tuple[dict[str, str], Transform | None]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["many at once", pytest.param("one by one", marks=pytest.mark.night), "through transform()"]
+)
 def test_bad_records_come_back_byte_by_byte(place: Place, way: str) -> None:
     variables, transform = WAYS[way]
     headers: Headers = [("h", None), ("h", b""), ("trace", b"\x00\xff")]
@@ -113,6 +117,7 @@ def test_bad_records_come_back_byte_by_byte(place: Place, way: str) -> None:
     assert len(list(rows(place))) == 2
 
 
+@pytest.mark.night
 def test_what_transform_has_made_of_a_message_comes_back_without_its_other_rows(place: Place) -> None:
     def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
         return sdf.apply(lambda value: [{"ts_ms": each} for each in value["times"]], expand=True)
@@ -125,9 +130,3 @@ def test_what_transform_has_made_of_a_message_comes_back_without_its_other_rows(
 
     assert [(key, value) for key, value, *_ in received(place)[1:]] == [(b"k", b'{"ts_ms":"soon"}')]
     assert [row["ts_ms"] for row in rows(place)] == [1735689600000]
-
-
-# --- whole numbers of any size --------------------------------------------------------------------------------------
-
-
-# --- COLUMN_TYPES ---------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.state import State
 
 from app.errors import RetryableError
-from dev.minio import LocalMinio
 from tests.fakes.journal_store import JournalStore
-from tests.faults.connector_thread import PATIENCE, Place, Transform
+from tests.faults.connector_thread import Place
+from tests.support.waiting import PATIENCE, wait_for
 
 LATEST = {"AUTO_OFFSET_RESET": "latest"}
 
@@ -29,6 +29,7 @@ def _counted(sdf: StreamingDataFrame) -> StreamingDataFrame:
     return sdf.apply(count, stateful=True)
 
 
+@pytest.mark.night  # test_framework_lane.py has it for every change
 def test_a_topic_recreated_between_two_runs_is_read_from_its_beginning(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -44,49 +45,27 @@ def test_a_topic_recreated_between_two_runs_is_read_from_its_beginning(
     place.assert_whole()
 
 
-class TestOffsetsMovedByHand:
-    def test_back(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
-        place.write(100, 100)
-        place.commit(40)
+def test_offsets_moved_back_by_hand_are_told_and_not_followed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.write(100, 100)
+    place.commit(40)
 
-        place.write(10, 110)
+    place.write(10, 110)
 
-        assert "60 records" in caplog.text
-        assert "set FOLLOW_OFFSETS to a new text" in caplog.text
-        place.assert_whole()
-
-    def test_back_and_meant(self, place: Place) -> None:
-        place.write(100, 100)
-        place.commit(40)
-
-        place.write(10, 110, FOLLOW_OFFSETS="once")
-        place.write(10, 120)
-
-        place.assert_whole([*range(120), *range(40, 100)])
+    assert "60 records" in caplog.text
+    assert "set FOLLOW_OFFSETS to a new text" in caplog.text
+    place.assert_whole()
 
 
-class TestExpiredRecords:
-    def test_between_two_runs(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
-        place.write(100, 100)
-        place.produce(100)
-        place.expire(150)
+def test_records_that_expired_between_two_runs_are_told(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.write(100, 100)
+    place.produce(100)
+    place.expire(150)
 
-        place.write(10, 210, **LATEST)
+    place.write(10, 210, **LATEST)
 
-        [error] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-        assert "offsets 100 to 149 (50 records)" in error
-        place.assert_whole([*range(100), *range(150, 210)])
-
-    def test_what_was_written_before_it_expired_is_no_loss(
-        self, place: Place, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        place.write(100, 100)
-        place.expire(100)
-
-        place.write(10, 110)
-
-        assert not [record for record in caplog.records if record.levelname == "ERROR"]
-        place.assert_whole()
+    [error] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "offsets 100 to 149 (50 records)" in error
+    place.assert_whole([*range(100), *range(150, 210)])
 
 
 def test_a_new_group_at_the_latest_that_dies_before_its_first_commit_skips_nothing(place: Place) -> None:
@@ -105,15 +84,9 @@ def test_a_new_group_at_the_latest_that_dies_before_its_first_commit_skips_nothi
 
 class TestLogClosedByALateMember:
     @pytest.mark.parametrize("place", [2], indirect=True)
-    @pytest.mark.parametrize(
-        "transform",
-        [None, lambda sdf: sdf.update(lambda value: value.update(seen=True))],
-        ids=["plain", "framework"],
-    )
-    def test_a_member_stands_still_amid_its_claim_and_then_goes_on(
-        self, place: Place, transform: Transform | None
-    ) -> None:
-        owner = place.connector(transform=transform)
+    @pytest.mark.night  # in memory, test_claiming_again.py has each moment of the claim
+    def test_a_member_stands_still_amid_its_claim_and_then_goes_on(self, place: Place) -> None:
+        owner = place.connector()
         place.produce(100)
         place.wait_until_committed(50, 50, by=owner)
         claims, claim_on, poll_on = (threading.Event() for _ in range(3))
@@ -122,7 +95,7 @@ class TestLogClosedByALateMember:
         def stand_still(_: str, key: str) -> None:
             if threading.current_thread().name.startswith("takeover"):
                 claims.set()
-                claim_on.wait(PATIENCE)
+                wait_for(claim_on, "the claim to go on")
 
         store.on_small = stand_still
         late = place.connector(store=store)
@@ -158,23 +131,22 @@ class TestLogClosedByALateMember:
         assert sorted(row["before"] for row in rows) == list(range(180))
 
 
-class TestTableDeleted:
-    def test_while_it_is_written(self, place: Place) -> None:
-        place.timings = replace(place.timings, fenced_seconds=0.5)
-        connector = place.connector()
-        place.produce(100)
-        place.wait_until_committed(100, by=connector)
-        shutil.rmtree(place.table())
-        place.produce(100)
+def test_a_table_that_is_deleted_while_it_is_written_begins_anew(place: Place) -> None:
+    place.timings = replace(place.timings, fenced_seconds=0.5)
+    connector = place.connector()
+    place.produce(100)
+    place.wait_until_committed(100, by=connector)
+    shutil.rmtree(place.table())
+    place.produce(100)
 
-        error = connector.wait()
+    error = connector.wait()
 
-        assert isinstance(error, RetryableError)
-        assert "the table was deleted" in str(error)
-        again = place.connector()
-        place.wait_until_committed(200, by=again)
-        again.stop()
-        place.assert_whole(range(100, 200))
+    assert isinstance(error, RetryableError)
+    assert "the table was deleted" in str(error)
+    again = place.connector()
+    place.wait_until_committed(200, by=again)
+    again.stop()
+    place.assert_whole(range(100, 200))
 
 
 class TestGroups:
@@ -208,6 +180,7 @@ class TestGroups:
         place.assert_whole()
         assert place.files("other") == []
 
+    @pytest.mark.night
     def test_two_tables_on_one_group_with_a_topic_each(self, place: Place) -> None:
         topic = place.topic
         first = place.connector()
@@ -225,11 +198,3 @@ class TestGroups:
         first.stop()
         place.assert_whole([*range(100), *range(150, 200)])
         place.assert_whole(range(100, 150), table="other")
-
-
-def _bring_home(server: LocalMinio, bucket: str, place: Place) -> None:
-    client = server.client()
-    for item in client.list_objects_v2(Bucket=bucket)["Contents"]:
-        path = place.store_folder / item["Key"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        client.download_file(bucket, item["Key"], str(path))

@@ -19,10 +19,10 @@ QUICK = (
     Bounds(partitions=2, rebalances=0, crashes=1),  # files are shared by two partitions
     Bounds(partitions=2, rebalances=0, lost_answers=1),
     Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, expiries=1),
-    Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, filtered=(1,)),
     Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, filtered=(0,), from_committed=True),
 )
 THOROUGH = (
+    Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, filtered=(1,)),
     Bounds(partitions=2, rebalances=1),
     Bounds(partitions=2, rebalances=0, crashes=1, lost_answers=1),
     Bounds(partitions=1, rebalances=1, crashes=1, lost_answers=1, late_closes=1),
@@ -59,7 +59,14 @@ def test_every_row_is_there_once_in_every_order_of_the_steps(bounds: Bounds) -> 
     assert found.final
 
 
-@pytest.mark.parametrize("bounds", [MANY, FILTERED, FROM_COMMITTED], ids=["all", "filtered", "from committed"])
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        pytest.param(MANY, id="all"),
+        pytest.param(FILTERED, id="filtered", marks=pytest.mark.night),
+        pytest.param(FROM_COMMITTED, id="from committed", marks=pytest.mark.night),
+    ],
+)
 def test_every_row_is_there_once_after_many_steps_at_random(bounds: Bounds) -> None:
     found = walk(Model(bounds), WALKS, seed=1)
     print(f"{found.states:,} steps, {found.final:,} walks")
