@@ -140,7 +140,7 @@ class Consumer:
         self._paused.clear()
 
     def assignment(self) -> list[KafkaTopicPartition]:
-        return [KafkaTopicPartition(*tp) for tp in self._positions]
+        return to_kafka(self.assigned)
 
     def position(self, tps: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
         return [KafkaTopicPartition(tp.topic, tp.partition, self._at(_ours(tp))) for tp in tps]
@@ -169,3 +169,7 @@ class Consumer:
 
 def _ours(tp: Any) -> TopicPartition:
     return TopicPartition(tp.topic, tp.partition)
+
+
+def to_kafka(tps: Sequence[TopicPartition]) -> list[KafkaTopicPartition]:
+    return [KafkaTopicPartition(*tp) for tp in tps]
