@@ -54,6 +54,7 @@ from app.table.layout import journal_folder
 from app.timings import Timings
 from dev.broker import QUIET, Broker, Record
 from tests.fakes.arrow_writer import ArrowWriter
+from tests.services.leave_group import leave_group
 from tests.services.offsets import committed_offsets
 from tests.support.environment import load
 from tests.support.waiting import join, wait_until
@@ -100,11 +101,11 @@ class ConnectorThread:
         error: what ended it.
         lane: what consumes, once it is built.
         pipeline: the same.
-        client: of the plain lane.
+        member_id: the name that Kafka has given to its client.
     """
 
     pipeline: Pipeline
-    client: Consumer
+    member_id: Callable[[], str | None]
 
     def __init__(
         self,
@@ -246,8 +247,9 @@ def _run_lane(common: Common, lane: Lane) -> None:
 
 def _new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
     here = current()
-    here.client = new_client(config, {**properties, **_OF_CLIENT, **here.kafka})
-    return here.client
+    client = new_client(config, {**properties, **_OF_CLIENT, **here.kafka})
+    here.member_id = client.memberid
+    return client
 
 
 def _customised() -> Customised:
@@ -276,6 +278,7 @@ class _Application(Application):
         self._connector.assigned = set()
         arguments["consumer_extra_config"] |= _OF_CLIENT | _TICKS | dict(self._connector.kafka)
         super().__init__(**arguments)
+        self._connector.member_id = self._consumer.memberid
 
     def _setup_signal_handlers(self) -> None:
         """Only the main thread may."""
@@ -452,6 +455,10 @@ class Place:
     def expire(self, *before: int) -> None:
         """Delete the records before these offsets, as retention does."""
         self.kafka.delete_records(self._tps(*before))
+
+    def expel(self, connector: ConnectorThread) -> None:
+        """Let Kafka take the connector for dead, which learns of it with its next heartbeat."""
+        leave_group(self.kafka.bootstrap_servers, self.group, lambda member: member == connector.member_id())
 
     def wait_until_committed(self, *offsets: int, by: ConnectorThread) -> None:
         """Wait until the group has committed these offsets, by partition."""

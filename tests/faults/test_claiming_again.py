@@ -173,32 +173,6 @@ def test_a_log_closed_while_the_partitions_are_claimed_again_is_no_end_either(sc
     scene.assert_every_row_once()
 
 
-def test_a_table_that_is_deleted_after_the_log_was_closed_ends_the_process(scene: Scene) -> None:
-    """A new table must not be begun with the rest of this one."""
-    scene.close_log()
-    scene.until_fenced()
-    scene.store.objects.clear()
-    scene.work(scene.owner)
-    assert not scene.is_owner_alive
-    assert scene.store.objects == {}
-
-
-def test_logs_that_are_closed_again_and_again_end_the_process_which_loses_nothing(scene: Scene) -> None:
-    tokens = {scene.token}
-    for _ in range(4):
-        assert scene.is_owner_alive
-        scene.close_log()
-        scene.produce_more()
-        scene.work(scene.owner)
-        tokens.add(scene.token)
-    assert len(tokens) == 4
-    assert scene.owner.is_fenced
-    scene.clock.advance(21.0)
-    scene.work(scene.owner)
-    assert not scene.is_owner_alive
-    scene.assert_every_row_once()
-
-
 def test_logs_that_are_closed_now_and_then_are_no_end(scene: Scene) -> None:
     for _ in range(8):
         scene.close_log()

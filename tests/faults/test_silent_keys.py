@@ -25,9 +25,9 @@ from dev.kafka import LocalKafka
 from tests.fakes.clock import Clock
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import ConnectorThread, Place, Transform, current
+from tests.support.waiting import wait_until
 
 TIMEOUT = 6  # seconds
-PATIENCE = 240.0
 
 
 def _as_it_is(sdf: StreamingDataFrame) -> StreamingDataFrame:
@@ -41,7 +41,7 @@ def _one_by_one(sdf: StreamingDataFrame) -> StreamingDataFrame:
 LANES: Mapping[str, Transform] = {"whole batches": _as_it_is, "one by one": _one_by_one}
 
 
-@pytest.fixture(params=LANES)
+@pytest.fixture(params=["whole batches", pytest.param("one by one", marks=pytest.mark.night)])
 def lane(request: pytest.FixtureRequest) -> Transform:
     return LANES[request.param]
 
@@ -103,9 +103,8 @@ class Watched:
 
     def told(self, count: int = 0) -> list[bytes]:
         """The keys of all events so far, once there are as many as that; none may be broken."""
-        deadline = time.monotonic() + PATIENCE
-        while len(events := self._events()) < count:
-            assert time.monotonic() < deadline, f"{len(events)} events of {count}"
+        wait_until(lambda: len(self._events()) >= count, f"{count} events")
+        events = self._events()
         for key, value in events:
             assert value["stream"] == key.decode("utf-8", errors="replace")
             assert value["event"] == "stream_timeout"
@@ -119,24 +118,31 @@ class Watched:
             tp = KafkaTopicPartition(self.topic, 0, 0)
             end = _end_of(consumer, tp)
             consumer.assign([tp])
-            while len(found) < end:
-                message = consumer.poll(10)
-                assert message is not None
-                assert not message.error()
-                found.append((message.key(), json.loads(message.value())))
+
+            def read() -> bool:
+                if len(found) < end and (message := consumer.poll(1)) is not None:
+                    assert not message.error()
+                    found.append((message.key(), json.loads(message.value() or b"null")))
+                return len(found) == end
+
+            wait_until(read, f"{end} events")
         return found
 
 
 def _end_of(consumer: Consumer, tp: KafkaTopicPartition) -> int:
     """How many events there are; a broker that has just started takes a moment to lead its partitions again."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    ends: list[int] = []
+
+    def ask() -> bool:
         try:
-            return int(consumer.get_watermark_offsets(tp, timeout=30)[1])
+            ends.append(int(consumer.get_watermark_offsets(tp, timeout=30)[1]))
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
                 raise
-            time.sleep(0.1)
+        return bool(ends)
+
+    wait_until(ask, "a leader")
+    return ends[0]
 
 
 @pytest.fixture

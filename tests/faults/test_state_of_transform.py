@@ -4,6 +4,7 @@ It numbers the records by a count that it keeps. So a record that the state has 
 the numbers of all that come after it.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import DataError, FatalError, RetryableError
 from tests.fakes.moody_store import MoodyStore
-from tests.faults.connector_thread import ConnectorThread, Place
+from tests.faults.connector_thread import FAST, ConnectorThread, Place
 
 DENIED = FatalError("uploading to the lake", "access denied")
 
@@ -130,7 +131,10 @@ def test_a_lasting_failure_commits_nothing_that_the_state_lacks(place: Place) ->
     place.assert_whole()
 
 
-def test_back_pressure_while_records_come_again_writes_none_of_them_twice(place: Place) -> None:
+def test_back_pressure_while_records_come_again_writes_none_of_them_twice(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The flush takes too long, and quixstreams goes back."""
     first = place.connector(transform=_numbered)
     place.produce(100)
     first.crash_before_commit(lambda: _is_in_the_table(place, 100))
@@ -138,8 +142,9 @@ def test_back_pressure_while_records_come_again_writes_none_of_them_twice(place:
     store = MoodyStore(place.store_folder)
     store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")
     place.produce(50)
-    second = place.connector({"COMMIT_INTERVAL": "1"}, store=store, transform=_numbered)
-    second.wait_until(lambda: second.is_paused, "back-pressure")
+    hasty = replace(FAST, flush_seconds=1.0)
+    second = place.connector({"COMMIT_INTERVAL": "1"}, store=store, transform=_numbered, timings=hasty)
+    second.wait_until(lambda: "is read again" in caplog.text, "back-pressure")
     store.refuse = lambda _: None
     place.wait_until_committed(150, by=second)
     second.stop()
