@@ -85,9 +85,6 @@ def _die(place: str, number: int) -> None:
 if death := os.environ.get("LIGHT_DIE"):
     _die(death.partition(":")[0], int(death.partition(":")[2]))
 vars(app.service.spark)["SparkWriter"] = LightWriter
-timings = Timings(
-    session_seconds=float(os.environ.get("LIGHT_SESSION_SECONDS", "30")),
-    revoke_seconds=float(os.environ.get("LIGHT_REVOKE_SECONDS", Timings().revoke_seconds)),
-)
+timings = Timings(session_seconds=float(os.environ.get("LIGHT_SESSION_SECONDS", "30")))
 vars(app.service.run)["run"] = partial(app.service.run.run, timings=timings)
 runpy.run_path(str(TREE / "main.py"), run_name="__main__")

@@ -17,11 +17,11 @@ import tempfile
 import threading
 import types
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow.parquet as pq
 import pytest
@@ -76,6 +76,7 @@ FAST = Timings(
 _HERE = threading.local()
 
 Transform = Callable[..., StreamingDataFrame]
+_T = TypeVar("_T")
 
 
 class Crashed(BaseException):
@@ -223,6 +224,12 @@ class ConnectorThread:
                 app.service.run.consume(base, spark, Process(lambda: None), ends)
             except BaseException as error:  # noqa: BLE001 - the test looks at it
                 self.error = error
+
+
+def answered(future: "Future[_T]") -> _T:
+    """What Kafka answers."""
+    wait_until(future.done, "an answer of Kafka")
+    return future.result()
 
 
 def current() -> ConnectorThread:
@@ -437,9 +444,7 @@ class Place:
     def make_anew(self) -> None:
         """Delete the topic and create another one with the same name."""
         admin = self._admin()
-        deleted = admin.delete_topics([self.topic])[self.topic]
-        wait_until(deleted.done, "the answer of Kafka")
-        deleted.result()
+        answered(admin.delete_topics([self.topic])[self.topic])
         wait_until(lambda: self.topic not in admin.list_topics(timeout=30).topics, "the end of the topic")
         self.kafka.create_topic(self.topic, self.partitions)
 
@@ -495,22 +500,25 @@ class Place:
 
     def journals(self, group: str = "", table: str = "readings") -> dict[int, dict[str, Any]]:
         """What the logs of a group say of each partition, by the log that its claim names."""
-        root, named = f"data/{table}", group or self.group
         found: dict[int, dict[str, Any]] = {}
-        for path in sorted((self.store_folder / group_folder(root, named)).rglob("*.json")):
-            if not is_log(str(path)):
-                owner = json.loads(path.read_bytes())["owner"]
-                log = json.loads((self.store_folder / log_key(root, named, owner)).read_bytes())
-                progress = next(each for each in log["partitions"] if str(each["partition"]) == path.stem)
-                end = progress["end"] if progress["to"] is None else progress["to"]
-                found[int(path.stem)] = {**progress, "state": log["state"], "end": end}
+        for partition, _, log in self._claimed(group_folder(f"data/{table}", group or self.group), "*/*.json"):
+            progress = next(each for each in log["partitions"] if each["partition"] == partition)
+            end = progress["end"] if progress["to"] is None else progress["to"]
+            found[partition] = {**progress, "state": log["state"], "end": end}
         return found
 
     def claims(self) -> dict[int, str]:
         """The generation that each partition's claim names."""
-        folder = self.store_folder / group_folder("data/readings", self.group)
-        claims = [path for path in folder.rglob("*.json") if not is_log(str(path))]
-        return {int(path.stem): json.loads(path.read_bytes())["owner"] for path in claims}
+        folder = group_folder("data/readings", self.group)
+        return {partition: owner for partition, owner, _ in self._claimed(folder, "*/*.json")}
+
+    def _claimed(self, folder: str, pattern: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """Each claim in the folder: its partition, the generation that it names, and the log of that."""
+        for path in sorted((self.store_folder / folder).glob(pattern)):
+            if not is_log(str(path)):
+                owner = json.loads(path.read_bytes())["owner"]
+                (log,) = path.parent.parent.rglob(f"{owner}.json")
+                yield int(path.stem), owner, json.loads(log.read_bytes())
 
     def close_log(self) -> None:
         """Close the log of the first partition's owner, as a member does whose claim comes late."""
@@ -524,12 +532,5 @@ class Place:
     def assert_whole(self, numbers: Iterable[int] | None = None, table: str = "readings") -> None:
         """These records, by default each that was produced once, are in the table, and the journals say so."""
         assert self.numbers(table) == sorted(range(self.produced) if numbers is None else numbers)
-        folder = self.store_folder / journal_folder(f"data/{table}")
-        claims = {path: json.loads(path.read_bytes()) for path in folder.rglob("*/*/*.json") if not is_log(str(path))}
-        assert {_state(path, claim) for path, claim in claims.items()} == {"done"}
-
-
-def _state(path: Path, claim: dict[str, Any]) -> str:
-    """The state of the log that a partition's claim names."""
-    (log,) = path.parent.parent.rglob(f"{claim['owner']}.json")
-    return str(json.loads(log.read_bytes())["state"])
+        states = {log["state"] for _, _, log in self._claimed(journal_folder(f"data/{table}"), "*/*/*.json")}
+        assert states == {"done"}

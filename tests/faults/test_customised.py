@@ -26,7 +26,7 @@ from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from dev.broker import QUIET, Broker
 from dev.kafka import LocalKafka
 from tests.fakes.moody_store import MoodyStore
-from tests.faults.connector_thread import FAST, Place
+from tests.faults.connector_thread import FAST, Place, answered
 
 two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
 
@@ -110,24 +110,6 @@ def test_a_second_sink_that_asks_for_a_pause_loses_and_doubles_nothing_of_the_ta
     assert set(sink.numbers) == set(range(150))
 
 
-def test_after_a_crash_a_second_sink_gets_what_only_the_table_has(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = Second()
-    first = place.connector(transform=_with(sink))
-    place.produce(100)
-    first.crash_before_commit(lambda: len(place.numbers()) == 100)
-    begin = max(0, *place.committed())
-
-    later = Second()
-    second = place.connector(transform=_with(later))
-    place.wait_until_committed(100, by=second)
-    second.stop()
-    place.assert_whole()
-    assert sorted(later.numbers) == list(range(begin, 100))
-    assert f"{100 - begin} rows are in the table already" in caplog.text
-
-
 def test_a_second_sink_that_fails_is_named_and_loses_nothing(place: Place) -> None:
     def fail() -> None:
         raise OSError("disk full")
@@ -189,7 +171,7 @@ def test_topics_of_state_and_group_by_are_created_as_the_input_and_no_others(pla
     listed = admin.list_topics(timeout=30).topics
     assert [len(listed[name].partitions) for name in (repartition, changelog)] == [3, 3]
     [described] = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, changelog)]).values()
-    assert described.result(30)["cleanup.policy"].value == "compact"
+    assert answered(described)["cleanup.policy"].value == "compact"
 
 
 def test_a_changelog_with_other_partitions_than_the_input_is_told(place: Place) -> None:
@@ -217,7 +199,7 @@ def _allow_alone(kafka: Broker, prefix: str, *operations: AclOperation) -> None:
         for who, what in rules
     ]
     for future in admin.create_acls(bindings).values():
-        future.result(30)
+        answered(future)
 
 
 @pytest.mark.night  # it needs a Kafka of its own

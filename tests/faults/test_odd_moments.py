@@ -60,22 +60,6 @@ def test_a_rebalance_during_back_pressure_leaves_no_partition_paused(place: Plac
     place.assert_whole()
 
 
-def test_a_partition_lost_and_given_back_is_read_anew(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    connector = place.connector(LAZY)
-    place.produce(100)
-    _has_read(connector, 100)
-
-    place.expel(connector)
-    connector.wait_until(lambda: "lost: " in caplog.text and connector.partitions, "its return to the group")
-    _has_read(connector, 100)
-    place.produce(50)
-    _has_read(connector, 150)
-
-    connector.stop()
-    assert place.committed() == [150]
-    place.assert_whole()
-
-
 @two_partitions
 @pytest.mark.parametrize("learns_by", ["lost", pytest.param("given away", marks=pytest.mark.night)])
 def test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten(

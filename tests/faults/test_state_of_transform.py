@@ -5,17 +5,14 @@ the numbers of all that come after it.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from quixstreams import State
 from quixstreams.dataframe import StreamingDataFrame
 
-from app.errors import DataError, FatalError, RetryableError
+from app.errors import DataError, RetryableError
 from tests.fakes.moody_store import MoodyStore
-from tests.faults.connector_thread import FAST, ConnectorThread, Place
-
-DENIED = FatalError("uploading to the lake", "access denied")
+from tests.faults.connector_thread import FAST, Place
 
 
 def _numbered(sdf: StreamingDataFrame) -> StreamingDataFrame:
@@ -31,31 +28,14 @@ def _is_in_the_table(place: Place, count: int) -> bool:
     return [(entry["state"], entry["end"]) for entry in place.journals().values()] == [("done", count - 1)]
 
 
-def _started(place: Place, *settings: dict[str, str], **arguments: Any) -> ConnectorThread:
-    connector = place.connector(*settings, transform=_numbered, **arguments)
-    connector.wait_until_consuming()
-    return connector
-
-
-def test_the_changelog_is_left_to_the_framework(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    for life in (1, 2):
-        connector = _started(place)
-        place.produce(100)
-        place.wait_until_committed(100 * life, by=connector)
-        connector.stop()
-
-    place.assert_whole()  # the count went on from the changelog
-    assert list(place.journals()) == [0]
-    assert "dead letter" not in caplog.text
-
-
 def test_after_a_crash_the_state_gets_what_only_the_table_has(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     first = place.connector(transform=_numbered)
     place.produce(100)
     first.crash_before_commit(lambda: _is_in_the_table(place, 100))
     assert place.committed() != [100]
 
-    second = _started(place)
+    second = place.connector(transform=_numbered)
+    second.wait_until_consuming()
     place.produce(50)
     place.wait_until_committed(150, by=second)
     second.stop()
@@ -74,7 +54,8 @@ def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
         place.produce(98)
         place.wait_until_committed(98 * life, by=connector)
         connector.stop()
-    place.assert_whole(range(0, 196, 10))
+    place.assert_whole(range(0, 196, 10))  # the count went on from the changelog
+    assert list(place.journals()) == [0]
 
 
 @pytest.mark.parametrize("place", [2], indirect=True)  # of one partition nothing is sent on
@@ -112,22 +93,6 @@ def test_with_state_a_bad_record_that_ends_the_connector_is_in_no_commit(place: 
     connector = place.connector(transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
     place.wait_until_committed(100, by=connector)
     connector.stop()
-    place.assert_whole()
-
-
-def test_a_lasting_failure_commits_nothing_that_the_state_lacks(place: Place) -> None:
-    store = MoodyStore(place.store_folder)
-    first = _started(place, store=store)
-    place.produce(100)
-    place.wait_until_committed(100, by=first)
-    store.refuse = lambda _: DENIED
-    place.produce(20)
-    assert first.wait() is DENIED
-    assert place.committed() == [100]
-
-    second = _started(place)
-    place.wait_until_committed(120, by=second)
-    second.stop()
     place.assert_whole()
 
 
