@@ -11,7 +11,6 @@ import runpy
 import signal
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,10 @@ import main  # noqa: E402, F401 - before any other: it sees to signals and to th
 import app.service.run  # noqa: E402 - the path comes first
 import app.service.spark  # noqa: E402
 from app.consumer.framework.sink import RowSink  # noqa: E402
-from app.errors import SparkLostError  # noqa: E402
 from app.journal.generation import Generation  # noqa: E402
 from app.pipeline.upload import Upload  # noqa: E402
 from app.timings import Timings  # noqa: E402
-from tests.fakes.arrow_writer import ArrowWriter  # noqa: E402
+from tests.fakes.ready_writer import ReadyWriter  # noqa: E402
 # isort: on
 
 # A method, and whether the process dies after it.
@@ -38,28 +36,6 @@ PLACES: dict[str, tuple[Any, str, bool]] = {
     "before the log's last write": (Generation, "done", False),
     "between log and commit": (RowSink, "_flush", True),
 }
-
-
-class LightWriter(ArrowWriter):
-    """As ``app.spark.writer.SparkWriter``, and ready at once."""
-
-    alive = True
-    is_up = True
-
-    def __init__(self, **_: Any) -> None:
-        super().__init__()
-        self.lost: Future[SparkLostError] = Future()
-
-    def start(self) -> Future[None]:
-        started: Future[None] = Future()
-        started.set_result(None)
-        return started
-
-    def jvm_pid(self) -> None:
-        """There is no Java whose memory could be told."""
-
-    def close(self) -> None:
-        """Nothing was started."""
 
 
 def _die(place: str, number: int) -> None:
@@ -84,7 +60,7 @@ def _die(place: str, number: int) -> None:
 
 if death := os.environ.get("LIGHT_DIE"):
     _die(death.partition(":")[0], int(death.partition(":")[2]))
-vars(app.service.spark)["SparkWriter"] = LightWriter
+vars(app.service.spark)["SparkWriter"] = ReadyWriter
 timings = Timings(session_seconds=float(os.environ.get("LIGHT_SESSION_SECONDS", "30")))
 vars(app.service.run)["run"] = partial(app.service.run.run, timings=timings)
 runpy.run_path(str(TREE / "main.py"), run_name="__main__")

@@ -40,7 +40,6 @@ from app.consumer.consumption import Consumption
 from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
 from app.consumer.plain.loop import PlainLoop
-from app.errors import SparkLostError
 from app.journal.entry import group_folder, is_log, log_key
 from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
@@ -53,7 +52,7 @@ from app.storage.base import ObjectStore
 from app.table.layout import journal_folder
 from app.timings import Timings
 from dev.broker import QUIET, Broker, Record
-from tests.fakes.arrow_writer import ArrowWriter
+from tests.fakes.ready_writer import ReadyWriter
 from tests.services.leave_group import leave_group
 from tests.services.offsets import committed_offsets
 from tests.support.environment import load
@@ -92,10 +91,8 @@ class ConnectorThread:
         store: to write to, where it is not the one of the settings.
         transform: as in ``app.transform``; ``None`` is the untouched one, which goes by the plain lane.
         kafka: settings of the Kafka client that are changed.
-        before_write: called with the number of each batch, from 0, before Spark would write it; may raise or wait.
 
     Attributes:
-        writer: what stands in for Spark.
         in_turn: called at the beginning of each turn of the consumer's loop, on its thread.
         in_tick: the same of each tick of the framework's lane.
         before_commit: called once rows are in the lake and quixstreams is about to commit; may raise.
@@ -116,14 +113,12 @@ class ConnectorThread:
         store: ObjectStore | None = None,
         transform: Transform | None = None,
         kafka: Mapping[str, Any] = types.MappingProxyType({}),
-        before_write: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.settings = settings
         self.timings = timings
         self.store = store
         self.transform = transform
         self.kafka = kafka
-        self.writer = ArrowWriter(before_write)
         self.in_turn: Callable[[], object] = lambda: None
         self.in_tick: Callable[[], object] = lambda: None
         self.before_commit: Callable[[], object] = lambda: None
@@ -140,16 +135,11 @@ class ConnectorThread:
         return not self._thread.is_alive()
 
     @property
-    def waiting(self) -> set[int]:
-        """The assigned partitions that are not claimed yet."""
-        return {tp.partition for tp in self._now.unclaimed} if self.lane else set()
-
-    @property
     def partitions(self) -> set[int]:
         """The partitions that it consumes: assigned, and in the plain lane claimed."""
         if self.assigned is not None:
             return self.assigned
-        return {tp.partition for tp in self._now.tps} - self.waiting if self.lane else set()
+        return {tp.partition for tp in set(self._now.tps) - set(self._now.unclaimed)} if self.lane else set()
 
     @property
     def waiting_rows(self) -> int:
@@ -219,7 +209,7 @@ class ConnectorThread:
         _HERE.connector = self
         with ExitStack() as ends:
             base = Base(self.settings, self.timings, Metrics(), ends.enter_context(scratch_folder()))
-            spark: Any = _NoSpark(self.writer)
+            spark: Any = ReadyWriter()
             try:
                 app.service.run.consume(base, spark, Process(lambda: None), ends)
             except BaseException as error:  # noqa: BLE001 - the test looks at it
@@ -262,21 +252,6 @@ def _new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Con
 def _customised() -> Customised:
     loaded, transform = load_customised(), current().transform
     return dataclasses.replace(loaded, transform=transform) if transform else loaded
-
-
-class _NoSpark:
-    """Stands in for ``SparkWriter``, as far as the service and the pipeline know it."""
-
-    alive = True
-
-    def __init__(self, writer: ArrowWriter) -> None:
-        self.write = writer.write
-        self.lost: Future[SparkLostError] = Future()
-
-    def start(self) -> "Future[None]":
-        started: Future[None] = Future()
-        started.set_result(None)
-        return started
 
 
 class _Application(Application):
@@ -391,7 +366,6 @@ class Place:
         store: ObjectStore | None = None,
         transform: Transform | None = None,
         kafka: Mapping[str, Any] = types.MappingProxyType({}),
-        before_write: Callable[[int], None] = lambda _: None,
         timings: Timings | None = None,
         **variables: str,
     ) -> ConnectorThread:
@@ -415,7 +389,6 @@ class Place:
             store=store,
             transform=transform or self.transform,
             kafka=kafka,
-            before_write=before_write,
         )
         self._connectors.append(made)
         return made

@@ -53,7 +53,7 @@ class FrameworkMember(Process):
     sink: RowSink
 
     def __init__(self, name: str, world: World) -> None:
-        self._client = client = Client(world.group)
+        client = Client(world.group)
         super().__init__(name, world, client, stager(spec("p"), table_root=ROOT, metadata=METADATA))
         current = CurrentMessage(1_000_000)
         callbacks = Callbacks(current)

@@ -65,6 +65,8 @@ class Client(Consumer):
 class PlainMember(Process):
     """A process of the plain lane; the arguments are those of ``Process``."""
 
+    sink: MessageSink
+
     def __init__(self, name: str, world: World) -> None:
         self._client = client = Client(world.group)
         super().__init__(name, world, client, _stager())

@@ -39,11 +39,10 @@ def _one_by_one(sdf: StreamingDataFrame) -> StreamingDataFrame:
 
 
 LANES: Mapping[str, Transform] = {"whole batches": _as_it_is, "one by one": _one_by_one}
-
-
-@pytest.fixture(params=["whole batches", pytest.param("one by one", marks=pytest.mark.night)])
-def lane(request: pytest.FixtureRequest) -> Transform:
-    return LANES[request.param]
+each_lane = pytest.mark.parametrize("lane", LANES.values(), ids=LANES)
+one_by_night = pytest.mark.parametrize(
+    "lane", [_as_it_is, pytest.param(_one_by_one, marks=pytest.mark.night)], ids=LANES
+)
 
 
 class Flow:
@@ -150,6 +149,7 @@ def watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return Watched(place, monkeypatch)
 
 
+@one_by_night
 def test_a_store_that_is_away_makes_no_key_silent(watched: Watched, lane: Transform) -> None:
     store = MoodyStore(watched.place.store_folder)
     connector = watched.connector(lane, store=store)
@@ -172,6 +172,7 @@ def _has_one_partition(connector: ConnectorThread) -> bool:
     return len(connector.partitions) == 1
 
 
+@one_by_night
 @pytest.mark.parametrize("place", [2], indirect=True)
 def test_a_partition_that_waits_for_its_journal_has_no_silent_keys(watched: Watched, lane: Transform) -> None:
     """It was read before it was given away: nothing of that is known, and nothing is told."""
@@ -201,6 +202,7 @@ def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]
 
 
 @pytest.mark.alone  # beside others, the client's statistics once did not show for two minutes that Kafka is back
+@each_lane
 def test_a_kafka_that_is_away_makes_no_key_silent(mortal: Watched, lane: Transform) -> None:
     kafka = mortal.place.kafka
     assert isinstance(kafka, LocalKafka)

@@ -8,7 +8,7 @@ with other seeds: Hypothesis keeps about 1 MB of each example.
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,7 +22,7 @@ from tests.faults.kafka_model import TOPIC
 from tests.faults.lanes import BEGIN, Fate
 from tests.faults.memory_lake import RowId
 from tests.faults.plain_member import PLAIN_KINDS, PlainMember
-from tests.faults.stepped_member import KINDS, LARGEST_RECORD, MAX_BUFFER_BYTES, Process
+from tests.faults.stepped_member import KINDS, LARGEST_RECORD, MAX_BUFFER_BYTES, Process, World
 
 # A member is killed by ending its threads where they wait; that of the framework's flush does not expect it.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -54,7 +54,7 @@ def figures() -> Iterator[None]:
 class Faults(Crowd, RuleBasedStateMachine):
     """Three members of a group at most, of the framework's lane; two partitions, one table."""
 
-    member_types = (FrameworkMember,)
+    member_types: Sequence[Callable[[str, World], Process]] = (FrameworkMember,)
 
     def __init__(self) -> None:
         super().__init__(PARTITIONS, on_commit=self._check_commit)
