@@ -1,10 +1,9 @@
 """A process of the framework's lane: the stock application over a played client, and parts of ``stepped_member``."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams import Application
 from quixstreams.context import message_context
 from quixstreams.models import Row, Topic
@@ -22,7 +21,7 @@ from tests.support.batches import spec, stager
 
 
 class Client(Consumer):
-    """What quixstreams uses of librdkafka's consumer. A pause stays over an assignment; some messages are no JSON."""
+    """What quixstreams uses of librdkafka's consumer; some messages are no JSON."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
@@ -35,16 +34,6 @@ class Client(Consumer):
         message = KafkaMessage(b"{", b"key", row.offset, row.partition, row.topic)
         assert self.on_error(ValueError("no JSON"), message)
         return None
-
-    def assign(self, tps: list[KafkaTopicPartition]) -> None:
-        paused = set(self._paused)
-        super().assign(tps)
-        self._paused = paused
-
-    def forget(self, tps: Sequence[TopicPartition]) -> None:
-        paused = set(self._paused)
-        super().forget(tps)
-        self._paused = paused
 
 
 class FrameworkMember(Process):

@@ -75,7 +75,10 @@ class Group:
 
 
 class Consumer:
-    """What quixstreams uses of librdkafka's consumer. It may not know yet that its partitions are somebody else's."""
+    """What quixstreams uses of librdkafka's consumer. It may not know yet that its partitions are somebody else's.
+
+    A pause stays over an assignment.
+    """
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -96,7 +99,6 @@ class Consumer:
     def forget(self, tps: Sequence[TopicPartition]) -> None:
         for tp in tps:
             self._positions.pop(tp, None)
-            self._paused.discard(tp)
 
     # --- under the names of librdkafka ------------------------------------------------------------------------------
 
@@ -137,7 +139,6 @@ class Consumer:
 
     def assign(self, tps: list[KafkaTopicPartition]) -> None:
         self._positions = {_ours(tp): None for tp in tps}
-        self._paused.clear()
 
     def assignment(self) -> list[KafkaTopicPartition]:
         return to_kafka(self.assigned)

@@ -29,7 +29,7 @@ PLAIN_KINDS = ("a", "b", "bad", "filtered")
 
 
 class Client(Consumer):
-    """What the plain lane uses of librdkafka's consumer; a pause stays over an assignment."""
+    """What the plain lane uses of librdkafka's consumer."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
