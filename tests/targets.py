@@ -38,14 +38,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_iceberg.py::test_engines_maintain",
         "tests/e2e/test_iceberg.py::test_removing_orphans",
     ),
-    "kills members for minutes": ("tests/faults/test_crash_loop.py",),
-    "half a minute each; windows are killed every day": (
-        "tests/faults/test_framework_lane.py::test_every_row_is_there_once_after_deaths_at_each_step[expanded]",
-        "tests/faults/test_framework_lane.py::test_every_row_is_there_once_after_deaths_at_each_step[failing]",
-        "tests/faults/test_framework_lane.py::test_every_row_is_there_once_after_deaths_at_each_step[filtered]",
-        "tests/faults/test_framework_lane.py::test_bad_records_between_good_ones_are_there_once_after_deaths",
-        "tests/faults/test_framework_lane.py::test_a_member_that_was_frozen",
-    ),
     "stores of the same kind of conditions as S3": (
         "tests/e2e/test_every_store.py::test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_join[gcs]",
         "tests/e2e/test_every_store.py::test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_join[azure]",
@@ -65,9 +57,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
     ),
     "seconds each, while librdkafka tries again; the right ones are for every day": (
         "tests/integration/test_kafka_logins.py::test_a_wrong_login_names_its_variable",
-    ),
-    "half a minute of an outage of Kafka": (
-        "tests/faults/test_topic_group_and_cluster.py::test_answers_that_come_late_after_an_outage",
     ),
     "a minute of a real group that reads its topic's metadata anew": (
         "tests/e2e/test_topics_and_groups.py::test_a_deleted_topic_stays_deleted",
@@ -89,14 +78,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
     ),
     "the same promise with another value; one of them is for every day": (
         "tests/e2e/test_no_secret_is_told.py::test_at_work[json]",
-        "tests/faults/test_odd_moments.py::test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten[given",
-        "tests/faults/test_silent_keys.py::test_a_store_that_is_away_makes_no_key_silent[one by one]",
-        "tests/faults/test_silent_keys.py::test_a_partition_that_waits_for_its_journal_has_no_silent_keys[one",
-    ),
-    "half a minute each; a killed owner and an expired record are for every day": (
-        "tests/faults/test_half_uploaded_batches.py::test_a_record_that_expired_and_gives_no_row",
-        "tests/faults/test_half_uploaded_batches.py::test_an_upload_that_comes_after_the_next_owner_has_begun_doubles_nothing[frozen",
-        "tests/faults/test_half_uploaded_batches.py::test_an_upload_that_outlasts_a_revocation",
     ),
     "thousands of objects": (
         "tests/integration/storage/test_behaviour.py::test_more_objects_than_a_page",

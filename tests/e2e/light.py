@@ -1,14 +1,16 @@
-"""The connector as a process without Java: a writer of pyarrow in Spark's place, and a short session with Kafka.
+"""The connector as a process without Java: a writer of pyarrow in Spark's place.
 
     python tests/e2e/light.py TREE
 
-The tree is the folder of the ``main.py`` and the ``app/`` to run.
+The tree is the folder of the ``main.py`` and the ``app/`` to run. ``LIGHT_DIE`` is ``place:number``: the process is
+killed when it comes to this place for the so-manieth time.
 """
 
 import os
 import runpy
+import signal
 import sys
-from concurrent.futures import Future
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,38 +23,44 @@ sys.path.insert(0, str(TREE))
 import main  # noqa: E402, F401 - before any other: it sees to signals and to the warnings of libraries
 import app.service.run  # noqa: E402 - the path comes first
 import app.service.spark  # noqa: E402
-from app.errors import SparkLostError  # noqa: E402
+from app.consumer.framework.sink import RowSink  # noqa: E402
+from app.journal.generation import Generation  # noqa: E402
+from app.pipeline.upload import Upload  # noqa: E402
 from app.timings import Timings  # noqa: E402
-from tests.fakes.arrow_writer import ArrowWriter  # noqa: E402
+from tests.fakes.ready_writer import ReadyWriter  # noqa: E402
 # isort: on
 
-
-class LightWriter(ArrowWriter):
-    """As ``app.spark.writer.SparkWriter``, and ready at once."""
-
-    alive = True
-    is_up = True
-
-    def __init__(self, **_: Any) -> None:
-        super().__init__()
-        self.lost: Future[SparkLostError] = Future()
-
-    def start(self) -> Future[None]:
-        started: Future[None] = Future()
-        started.set_result(None)
-        return started
-
-    def jvm_pid(self) -> None:
-        """There is no Java whose memory could be told."""
-
-    def close(self) -> None:
-        """Nothing was started."""
+# A method, and whether the process dies after it.
+PLACES: dict[str, tuple[Any, str, bool]] = {
+    "before upload": (Upload, "run", False),
+    "before the log's last write": (Generation, "done", False),
+    "between log and commit": (RowSink, "_flush", True),
+}
 
 
-vars(app.service.spark)["SparkWriter"] = LightWriter
-timings = Timings(
-    session_seconds=6.0,  # the shortest that brokers allow
-    revoke_seconds=float(os.environ.get("LIGHT_REVOKE_SECONDS", Timings().revoke_seconds)),
-)
+def _die(place: str, number: int) -> None:
+    """Kill the process at the so-manieth call of the place's method."""
+    owner, method, after = PLACES[place]
+    original: Callable[..., Any] = getattr(owner, method)
+    calls = 0
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        is_it = calls == number
+        if is_it and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*arguments, **named)
+        if is_it:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, method, call)
+
+
+if death := os.environ.get("LIGHT_DIE"):
+    _die(death.partition(":")[0], int(death.partition(":")[2]))
+vars(app.service.spark)["SparkWriter"] = ReadyWriter
+timings = Timings(session_seconds=float(os.environ.get("LIGHT_SESSION_SECONDS", "30")))
 vars(app.service.run)["run"] = partial(app.service.run.run, timings=timings)
 runpy.run_path(str(TREE / "main.py"), run_name="__main__")

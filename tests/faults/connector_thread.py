@@ -15,14 +15,13 @@ import json
 import logging
 import tempfile
 import threading
-import time
 import types
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow.parquet as pq
 import pytest
@@ -41,7 +40,6 @@ from app.consumer.consumption import Consumption
 from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
 from app.consumer.plain.loop import PlainLoop
-from app.errors import SparkLostError
 from app.journal.entry import group_folder, is_log, log_key
 from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
@@ -54,22 +52,22 @@ from app.storage.base import ObjectStore
 from app.table.layout import journal_folder
 from app.timings import Timings
 from dev.broker import QUIET, Broker, Record
-from tests.fakes.arrow_writer import ArrowWriter
+from tests.fakes.ready_writer import ReadyWriter
+from tests.services.leave_group import leave_group
 from tests.services.offsets import committed_offsets
 from tests.support.environment import load
+from tests.support.waiting import join, wait_until
 
-PATIENCE = 300.0
-SESSION_MS = 6_000  # the shortest that brokers allow; also how long a connector may not poll
-_OF_CLIENT = {"session.timeout.ms": SESSION_MS, "max.poll.interval.ms": SESSION_MS, "log_level": 0}
+# A busy machine expels nobody.
+_OF_CLIENT = {"session.timeout.ms": 30_000, "max.poll.interval.ms": 60_000, "log_level": 0}
 _TICKS = {"statistics.interval.ms": 100}
-_LOOK = 0.02
 CONSUMER = "connector"  # the name of the thread on which a connector consumes
 FAST = Timings(
     start_patience_seconds=0.0,
     start_pause_seconds=0.05,
     gather_seconds=0.0,
-    flush_seconds=1.0,
-    revoke_seconds=1.0,  # below a fifth of what the consumer may not poll
+    flush_seconds=20.0,
+    revoke_seconds=10.0,  # below a fifth of what the consumer may not poll
     look_seconds=0.02,
     first_retry_seconds=0.02,
     longest_retry_seconds=0.1,
@@ -77,6 +75,7 @@ FAST = Timings(
 _HERE = threading.local()
 
 Transform = Callable[..., StreamingDataFrame]
+_T = TypeVar("_T")
 
 
 class Crashed(BaseException):
@@ -92,21 +91,19 @@ class ConnectorThread:
         store: to write to, where it is not the one of the settings.
         transform: as in ``app.transform``; ``None`` is the untouched one, which goes by the plain lane.
         kafka: settings of the Kafka client that are changed.
-        before_write: called with the number of each batch, from 0, before Spark would write it; may raise or wait.
 
     Attributes:
-        writer: what stands in for Spark.
         in_turn: called at the beginning of each turn of the consumer's loop, on its thread.
         in_tick: the same of each tick of the framework's lane.
         before_commit: called once rows are in the lake and quixstreams is about to commit; may raise.
         error: what ended it.
         lane: what consumes, once it is built.
         pipeline: the same.
-        client: of the plain lane.
+        member_id: the name that Kafka has given to its client.
     """
 
     pipeline: Pipeline
-    client: Consumer
+    member_id: Callable[[], str | None]
 
     def __init__(
         self,
@@ -116,14 +113,12 @@ class ConnectorThread:
         store: ObjectStore | None = None,
         transform: Transform | None = None,
         kafka: Mapping[str, Any] = types.MappingProxyType({}),
-        before_write: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.settings = settings
         self.timings = timings
         self.store = store
         self.transform = transform
         self.kafka = kafka
-        self.writer = ArrowWriter(before_write)
         self.in_turn: Callable[[], object] = lambda: None
         self.in_tick: Callable[[], object] = lambda: None
         self.before_commit: Callable[[], object] = lambda: None
@@ -140,16 +135,11 @@ class ConnectorThread:
         return not self._thread.is_alive()
 
     @property
-    def waiting(self) -> set[int]:
-        """The assigned partitions that are not claimed yet."""
-        return {tp.partition for tp in self._now.unclaimed} if self.lane else set()
-
-    @property
     def partitions(self) -> set[int]:
         """The partitions that it consumes: assigned, and in the plain lane claimed."""
         if self.assigned is not None:
             return self.assigned
-        return {tp.partition for tp in self._now.tps} - self.waiting if self.lane else set()
+        return {tp.partition for tp in set(self._now.tps) - set(self._now.unclaimed)} if self.lane else set()
 
     @property
     def waiting_rows(self) -> int:
@@ -168,12 +158,15 @@ class ConnectorThread:
 
     def wait_until(self, happened: Callable[[], object], what: str = "it") -> None:
         """Wait until something has happened that takes this connector alive."""
-        deadline = time.monotonic() + PATIENCE
-        while not happened():
-            assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"
-            if self.has_ended and not happened():
+
+        def look() -> bool:
+            has_ended = self.has_ended  # asked first: what is its last deed must not be missed
+            is_it = bool(happened())
+            if has_ended and not is_it:
                 raise AssertionError(f"ended before: {what}") from self.error
-            time.sleep(_LOOK)
+            return is_it
+
+        wait_until(look, what)
 
     def wait_until_consuming(self, *partitions: int) -> None:
         """Wait until these partitions, or any, are assigned, claimed and admitted."""
@@ -209,19 +202,24 @@ class ConnectorThread:
 
     def wait(self) -> BaseException | None:
         """Wait for its end; the error that it ended with."""
-        self._thread.join(PATIENCE)
-        assert self.has_ended, "it does not end"
+        join(self._thread)
         return self.error
 
     def _live(self) -> None:
         _HERE.connector = self
         with ExitStack() as ends:
             base = Base(self.settings, self.timings, Metrics(), ends.enter_context(scratch_folder()))
-            spark: Any = _NoSpark(self.writer)
+            spark: Any = ReadyWriter()
             try:
                 app.service.run.consume(base, spark, Process(lambda: None), ends)
             except BaseException as error:  # noqa: BLE001 - the test looks at it
                 self.error = error
+
+
+def answered(future: "Future[_T]") -> _T:
+    """What Kafka answers."""
+    wait_until(future.done, "an answer of Kafka")
+    return future.result()
 
 
 def current() -> ConnectorThread:
@@ -246,28 +244,14 @@ def _run_lane(common: Common, lane: Lane) -> None:
 
 def _new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
     here = current()
-    here.client = new_client(config, {**properties, **_OF_CLIENT, **here.kafka})
-    return here.client
+    client = new_client(config, {**properties, **_OF_CLIENT, **here.kafka})
+    here.member_id = client.memberid
+    return client
 
 
 def _customised() -> Customised:
     loaded, transform = load_customised(), current().transform
     return dataclasses.replace(loaded, transform=transform) if transform else loaded
-
-
-class _NoSpark:
-    """Stands in for ``SparkWriter``, as far as the service and the pipeline know it."""
-
-    alive = True
-
-    def __init__(self, writer: ArrowWriter) -> None:
-        self.write = writer.write
-        self.lost: Future[SparkLostError] = Future()
-
-    def start(self) -> "Future[None]":
-        started: Future[None] = Future()
-        started.set_result(None)
-        return started
 
 
 class _Application(Application):
@@ -276,6 +260,7 @@ class _Application(Application):
         self._connector.assigned = set()
         arguments["consumer_extra_config"] |= _OF_CLIENT | _TICKS | dict(self._connector.kafka)
         super().__init__(**arguments)
+        self._connector.member_id = self._consumer.memberid
 
     def _setup_signal_handlers(self) -> None:
         """Only the main thread may."""
@@ -381,7 +366,6 @@ class Place:
         store: ObjectStore | None = None,
         transform: Transform | None = None,
         kafka: Mapping[str, Any] = types.MappingProxyType({}),
-        before_write: Callable[[int], None] = lambda _: None,
         timings: Timings | None = None,
         **variables: str,
     ) -> ConnectorThread:
@@ -405,7 +389,6 @@ class Place:
             store=store,
             transform=transform or self.transform,
             kafka=kafka,
-            before_write=before_write,
         )
         self._connectors.append(made)
         return made
@@ -434,11 +417,8 @@ class Place:
     def make_anew(self) -> None:
         """Delete the topic and create another one with the same name."""
         admin = self._admin()
-        admin.delete_topics([self.topic])[self.topic].result(30)
-        deadline = time.monotonic() + PATIENCE
-        while self.topic in admin.list_topics(timeout=10).topics:
-            assert time.monotonic() < deadline, "the topic is still there"
-            time.sleep(_LOOK)
+        answered(admin.delete_topics([self.topic])[self.topic])
+        wait_until(lambda: self.topic not in admin.list_topics(timeout=30).topics, "the end of the topic")
         self.kafka.create_topic(self.topic, self.partitions)
 
     def committed(self, group: str = "") -> list[int]:
@@ -454,10 +434,9 @@ class Place:
         """Delete the records before these offsets, as retention does."""
         self.kafka.delete_records(self._tps(*before))
 
-    def members(self) -> int:
-        """How many members Kafka counts in the group."""
-        admin = self._admin()  # has to live until it answers
-        return len(admin.describe_consumer_groups([self.group])[self.group].result(30).members)
+    def expel(self, connector: ConnectorThread) -> None:
+        """Let Kafka take the connector for dead, which learns of it with its next heartbeat."""
+        leave_group(self.kafka.bootstrap_servers, self.group, lambda member: member == connector.member_id())
 
     def wait_until_committed(self, *offsets: int, by: ConnectorThread) -> None:
         """Wait until the group has committed these offsets, by partition."""
@@ -494,22 +473,25 @@ class Place:
 
     def journals(self, group: str = "", table: str = "readings") -> dict[int, dict[str, Any]]:
         """What the logs of a group say of each partition, by the log that its claim names."""
-        root, named = f"data/{table}", group or self.group
         found: dict[int, dict[str, Any]] = {}
-        for path in sorted((self.store_folder / group_folder(root, named)).rglob("*.json")):
-            if not is_log(str(path)):
-                owner = json.loads(path.read_bytes())["owner"]
-                log = json.loads((self.store_folder / log_key(root, named, owner)).read_bytes())
-                progress = next(each for each in log["partitions"] if str(each["partition"]) == path.stem)
-                end = progress["end"] if progress["to"] is None else progress["to"]
-                found[int(path.stem)] = {**progress, "state": log["state"], "end": end}
+        for partition, _, log in self._claimed(group_folder(f"data/{table}", group or self.group), "*/*.json"):
+            progress = next(each for each in log["partitions"] if each["partition"] == partition)
+            end = progress["end"] if progress["to"] is None else progress["to"]
+            found[partition] = {**progress, "state": log["state"], "end": end}
         return found
 
     def claims(self) -> dict[int, str]:
         """The generation that each partition's claim names."""
-        folder = self.store_folder / group_folder("data/readings", self.group)
-        claims = [path for path in folder.rglob("*.json") if not is_log(str(path))]
-        return {int(path.stem): json.loads(path.read_bytes())["owner"] for path in claims}
+        folder = group_folder("data/readings", self.group)
+        return {partition: owner for partition, owner, _ in self._claimed(folder, "*/*.json")}
+
+    def _claimed(self, folder: str, pattern: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """Each claim in the folder: its partition, the generation that it names, and the log of that."""
+        for path in sorted((self.store_folder / folder).glob(pattern)):
+            if not is_log(str(path)):
+                owner = json.loads(path.read_bytes())["owner"]
+                (log,) = path.parent.parent.rglob(f"{owner}.json")
+                yield int(path.stem), owner, json.loads(log.read_bytes())
 
     def close_log(self) -> None:
         """Close the log of the first partition's owner, as a member does whose claim comes late."""
@@ -523,12 +505,5 @@ class Place:
     def assert_whole(self, numbers: Iterable[int] | None = None, table: str = "readings") -> None:
         """These records, by default each that was produced once, are in the table, and the journals say so."""
         assert self.numbers(table) == sorted(range(self.produced) if numbers is None else numbers)
-        folder = self.store_folder / journal_folder(f"data/{table}")
-        claims = {path: json.loads(path.read_bytes()) for path in folder.rglob("*/*/*.json") if not is_log(str(path))}
-        assert {_state(path, claim) for path, claim in claims.items()} == {"done"}
-
-
-def _state(path: Path, claim: dict[str, Any]) -> str:
-    """The state of the log that a partition's claim names."""
-    (log,) = path.parent.parent.rglob(f"{claim['owner']}.json")
-    return str(json.loads(log.read_bytes())["state"])
+        states = {log["state"] for _, _, log in self._claimed(journal_folder(f"data/{table}"), "*/*/*.json")}
+        assert states == {"done"}

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import Group
 from tests.faults.lanes import Fate, Lane, Network
 from tests.faults.memory_lake import MemoryStore, WatchfulCatalog
-from tests.faults.stepped_member import KINDS, Process, time_stands_still
+from tests.faults.stepped_member import KINDS, Process, World, time_stands_still
 
 FEW = 4
 ENOUGH = 400  # requests of a thread, or rounds, after which something that does not end never will
@@ -30,12 +30,13 @@ class Crowd:
         on_commit: told each offset that is committed by a member.
     """
 
-    kinds = tuple(KINDS)  # of records that all members understand
+    member_types: Sequence[Callable[[str, World], Process]]  # in turn
+    kinds: Sequence[str] = tuple(KINDS)  # of records that all members understand
 
     def __init__(self, partitions: int, on_commit: Callable[[TopicPartition, int], None]) -> None:
         super().__init__()
         self._closing = ExitStack()
-        self._scratch = Path(self._closing.enter_context(tempfile.TemporaryDirectory(prefix="faults-")))
+        scratch = Path(self._closing.enter_context(tempfile.TemporaryDirectory(prefix="faults-")))
         self.clock = Clock()
         self._closing.enter_context(time_stands_still(self.clock))
         self.violations: list[str] = []
@@ -43,6 +44,7 @@ class Crowd:
         self.store = MemoryStore(self.network, self.violations)
         self.catalog = WatchfulCatalog(self.network, self.store, self.violations)
         self.group = Group(partitions, self.network, on_commit)
+        self.world = World(scratch, self.clock, self.store, self.catalog, self.group)
         self.members: list[Process] = []
         self._started = 0
         logging.disable(logging.CRITICAL)
@@ -144,23 +146,9 @@ class Crowd:
 
     def _new_member(self) -> Process:
         self._started += 1
-        name = f"member {self._started}"
-        member = self._new_process(name)
+        member = one_of(self.member_types, self._started)(f"member {self._started}", self.world)
         self.members.append(member)
         return member
-
-    def _new_process(self, name: str) -> Process:
-        raise NotImplementedError
-
-    def _world(self, name: str) -> dict[str, Any]:
-        """What all processes have in common."""
-        return {
-            "scratch": self._scratch / name,
-            "clock": self.clock,
-            "store": self.store,
-            "catalog": self.catalog,
-            "group": self.group,
-        }
 
     def _produce(self, tp: TopicPartition, kinds: Sequence[str]) -> None:
         """Append records; one that not all members understand becomes an ordinary one."""

@@ -1,11 +1,9 @@
 """A process of the framework's lane: the stock application over a played client, and parts of ``stepped_member``."""
 
 import logging
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams import Application
 from quixstreams.context import message_context
 from quixstreams.models import Row, Topic
@@ -14,19 +12,16 @@ from app.bad_records.policy import BadRecords
 from app.consumer.framework.application import Callbacks, translated
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.sink import RowSink
-from app.consumer.partitions import Partitions
 from app.model import TopicPartition
-from app.timings import Timings
-from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
-from tests.faults.kafka_model import TOPIC, Consumer, Group
-from tests.faults.memory_lake import ROOT, MemoryStore, WatchfulCatalog
-from tests.faults.stepped_member import COMMIT_SECONDS, KINDS, LIMITS, METADATA, Process
+from tests.faults.kafka_model import TOPIC, Consumer, Group, to_kafka
+from tests.faults.memory_lake import ROOT
+from tests.faults.stepped_member import COMMIT_SECONDS, KINDS, LIMITS, METADATA, Process, World
 from tests.support.batches import spec, stager
 
 
 class Client(Consumer):
-    """What quixstreams uses of librdkafka's consumer. A pause stays over an assignment; some messages are no JSON."""
+    """What quixstreams uses of librdkafka's consumer; some messages are no JSON."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
@@ -40,45 +35,15 @@ class Client(Consumer):
         assert self.on_error(ValueError("no JSON"), message)
         return None
 
-    def assign(self, tps: list[KafkaTopicPartition]) -> None:
-        paused = set(self._paused)
-        super().assign(tps)
-        self._paused = paused
-
-    def forget(self, tps: Sequence[TopicPartition]) -> None:
-        paused = set(self._paused)
-        super().forget(tps)
-        self._paused = paused
-
 
 class FrameworkMember(Process):
     """A process of the framework's lane; the arguments are those of ``Process``."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        scratch: Path,
-        clock: Clock,
-        store: MemoryStore,
-        catalog: WatchfulCatalog,
-        group: Group,
-    ) -> None:
-        timings = Timings(clock=clock, sleep=clock.advance)
-        self.partitions = Partitions(timings=timings)
-        self._client = client = Client(group)
-        super().__init__(
-            name,
-            kafka=client,
-            generations=self.partitions,
-            stager=stager(spec("p"), table_root=ROOT, metadata=METADATA),
-            timings=timings,
-            scratch=scratch,
-            clock=clock,
-            store=store,
-            catalog=catalog,
-            group=group,
-        )
+    sink: RowSink
+
+    def __init__(self, name: str, world: World) -> None:
+        client = Client(world.group)
+        super().__init__(name, world, client, stager(spec("p"), table_root=ROOT, metadata=METADATA))
         current = CurrentMessage(1_000_000)
         callbacks = Callbacks(current)
         arguments = callbacks.arguments({})
@@ -87,10 +52,10 @@ class FrameworkMember(Process):
             partitions=self.partitions,
             claims=self.claims,
             limits=LIMITS,
-            bad_records=BadRecords("dead-letter", lambda _: None, clock),
+            bad_records=BadRecords("dead-letter", lambda _: None, world.clock),
             commit_interval=COMMIT_SECONDS,
             current=current,
-            timings=timings,
+            timings=self.timings,
         )
         self._application = Application(
             broker_address="127.0.0.1:9",
@@ -98,7 +63,7 @@ class FrameworkMember(Process):
             commit_interval=1e9,
             broker_availability_timeout=0,
             loglevel=None,
-            state_dir=scratch / "state",
+            state_dir=world.scratch / name / "state",
             **arguments,
         )
         client.on_error = lambda error, message: bool(
@@ -117,15 +82,6 @@ class FrameworkMember(Process):
         self._context.init_checkpoint()  # type: ignore[no-untyped-call]
         self._is_stable = True
 
-    @property
-    def held_bytes(self) -> int:
-        return self.sink.held_bytes
-
-    @property
-    def token(self) -> str:
-        assert self.partitions.token is not None
-        return self.partitions.token
-
     def _is_journaled(self, tp: TopicPartition) -> bool:
         """A partition without records is not claimed."""
         return not self.group.records[tp] or super()._is_journaled(tp)
@@ -133,7 +89,7 @@ class FrameworkMember(Process):
     def _assigned(self, tps: list[TopicPartition]) -> None:
         self.sink.setup()
         self._is_stable = False
-        self._application._on_assign(None, _kafka(tps))
+        self._application._on_assign(None, to_kafka(tps))
 
     def _turns(self, count: int) -> None:
         for _ in range(count):
@@ -167,13 +123,13 @@ class FrameworkMember(Process):
     def _revoke(self) -> None:
         self._is_stable = False
         tps = self.kafka.assigned
-        self._translating(lambda: self._application._on_revoke(None, _kafka(tps)))
+        self._translating(lambda: self._application._on_revoke(None, to_kafka(tps)))
         self.kafka.forget(tps)
 
     def _lose(self) -> None:
         self._is_stable = False
         tps = self.kafka.assigned
-        self._application._on_lost(None, _kafka(tps))
+        self._application._on_lost(None, to_kafka(tps))
         self.kafka.forget(tps)
 
     def _stop(self) -> None:
@@ -189,7 +145,3 @@ class FrameworkMember(Process):
             work()
         except Exception as error:
             raise translated(error) from error
-
-
-def _kafka(tps: Sequence[TopicPartition]) -> list[KafkaTopicPartition]:
-    return [KafkaTopicPartition(*tp) for tp in tps]

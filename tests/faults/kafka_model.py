@@ -75,7 +75,10 @@ class Group:
 
 
 class Consumer:
-    """What quixstreams uses of librdkafka's consumer. It may not know yet that its partitions are somebody else's."""
+    """What quixstreams uses of librdkafka's consumer. It may not know yet that its partitions are somebody else's.
+
+    A pause stays over an assignment.
+    """
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -96,7 +99,6 @@ class Consumer:
     def forget(self, tps: Sequence[TopicPartition]) -> None:
         for tp in tps:
             self._positions.pop(tp, None)
-            self._paused.discard(tp)
 
     # --- under the names of librdkafka ------------------------------------------------------------------------------
 
@@ -137,10 +139,9 @@ class Consumer:
 
     def assign(self, tps: list[KafkaTopicPartition]) -> None:
         self._positions = {_ours(tp): None for tp in tps}
-        self._paused.clear()
 
     def assignment(self) -> list[KafkaTopicPartition]:
-        return [KafkaTopicPartition(*tp) for tp in self._positions]
+        return to_kafka(self.assigned)
 
     def position(self, tps: list[KafkaTopicPartition]) -> list[KafkaTopicPartition]:
         return [KafkaTopicPartition(tp.topic, tp.partition, self._at(_ours(tp))) for tp in tps]
@@ -169,3 +170,7 @@ class Consumer:
 
 def _ours(tp: Any) -> TopicPartition:
     return TopicPartition(tp.topic, tp.partition)
+
+
+def to_kafka(tps: Sequence[TopicPartition]) -> list[KafkaTopicPartition]:
+    return [KafkaTopicPartition(*tp) for tp in tps]

@@ -13,10 +13,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from app.errors import ConnectorError
 from app.storage.base import ChangedError
+from tests.support.waiting import PATIENCE, TookTooLong, join
 
 _Given = ParamSpec("_Given")
 _T = TypeVar("_T")
-_HUNG_SECONDS = 300.0  # the machine may be busy
 BEGIN = "begin"  # what a lane waits for that has not begun yet
 
 
@@ -64,7 +64,8 @@ class Lane:
         self._fate = fate
         Lane._current = self
         self._go.release()
-        assert self._back.acquire(timeout=_HUNG_SECONDS), f"{self.name} hangs after {self.waits_for}"
+        if not self._back.acquire(timeout=PATIENCE):
+            raise TookTooLong(f"{self.name} hangs after {self.waits_for}")
         Lane._current = None
 
     def kill(self) -> None:
@@ -75,9 +76,8 @@ class Lane:
         self._killed = True
         Lane._current = self  # what it still tries on its way out must not succeed
         self._go.release()
-        self._thread.join(_HUNG_SECONDS)
+        join(self._thread)
         Lane._current = None
-        assert not self._thread.is_alive(), f"{self.name} cannot be ended"
         self._work = None
 
     def _run(self) -> None:

@@ -1,7 +1,6 @@
 """A process of the plain lane: its own loop over Kafka's client, with the parts of ``stepped_member``."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +9,6 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, no_object
 from app.consumer.framework.rejections import not_processed
-from app.consumer.partitions import Partitions
 from app.consumer.plain.client import BrokerPresence
 from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.sink import MessageSink
@@ -19,13 +17,11 @@ from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
 from app.model import Message, Row, TopicPartition
 from app.pipeline.stage import Stager
-from app.timings import Timings
-from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
-from tests.faults.kafka_model import TOPIC, Consumer, Group
-from tests.faults.memory_lake import ROOT, MemoryStore, WatchfulCatalog
-from tests.faults.stepped_member import COMMIT_SECONDS, KINDS, LIMITS, METADATA, Process
+from tests.faults.kafka_model import TOPIC, Consumer, Group, to_kafka
+from tests.faults.memory_lake import ROOT
+from tests.faults.stepped_member import COMMIT_SECONDS, KINDS, LIMITS, METADATA, Process, World
 from tests.support.batches import spec
 
 # A control record is one that the client does not give: "filtered" stands for it. No message gives several rows.
@@ -33,7 +29,7 @@ PLAIN_KINDS = ("a", "b", "bad", "filtered")
 
 
 class Client(Consumer):
-    """What the plain lane uses of librdkafka's consumer; a pause stays over an assignment."""
+    """What the plain lane uses of librdkafka's consumer."""
 
     def __init__(self, group: Group) -> None:
         super().__init__(group)
@@ -69,38 +65,18 @@ class Client(Consumer):
 class PlainMember(Process):
     """A process of the plain lane; the arguments are those of ``Process``."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        scratch: Path,
-        clock: Clock,
-        store: MemoryStore,
-        catalog: WatchfulCatalog,
-        group: Group,
-    ) -> None:
-        timings = Timings(clock=clock, sleep=clock.advance)
-        self.partitions = Partitions(timings=timings)
-        self._client = client = Client(group)
-        super().__init__(
-            name,
-            kafka=client,
-            generations=self.partitions,
-            stager=_stager(),
-            timings=timings,
-            scratch=scratch,
-            clock=clock,
-            store=store,
-            catalog=catalog,
-            group=group,
-        )
+    sink: MessageSink
+
+    def __init__(self, name: str, world: World) -> None:
+        self._client = client = Client(world.group)
+        super().__init__(name, world, client, _stager())
         self.sink = MessageSink(
             pipeline=self.pipeline,
             partitions=self.partitions,
             limits=LIMITS,
-            bad_records=BadRecords("dead-letter", lambda _: None, clock),
+            bad_records=BadRecords("dead-letter", lambda _: None, world.clock),
             commit_interval=COMMIT_SECONDS,
-            timings=timings,
+            timings=self.timings,
         )
         played: Any = client
         self._loop = PlainLoop(
@@ -110,17 +86,8 @@ class PlainMember(Process):
             claims=self.claims,
             presence=BrokerPresence(),
             on_turn=lambda: None,
-            timings=timings,
+            timings=self.timings,
         )
-
-    @property
-    def held_bytes(self) -> int:
-        return self.sink.held_bytes
-
-    @property
-    def token(self) -> str:
-        assert self.partitions.token is not None
-        return self.partitions.token
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
         """A control record that nothing follows cannot be seen."""
@@ -129,7 +96,7 @@ class PlainMember(Process):
 
     def _assigned(self, tps: list[TopicPartition]) -> None:
         self._client.owned = list(tps)
-        self._loop._assigned(self._client, _kafka(tps))
+        self._loop._assigned(self._client, to_kafka(tps))
 
     def _turns(self, count: int) -> None:
         for _ in range(count):
@@ -141,12 +108,12 @@ class PlainMember(Process):
 
     def _revoke(self) -> None:
         tps = self._client.assigned
-        self._loop._revoked(self._client, _kafka(tps))
+        self._loop._revoked(self._client, to_kafka(tps))
         self._client.forget(tps)
 
     def _lose(self) -> None:
         tps = self._client.assigned
-        self._loop._lost(self._client, _kafka(tps))
+        self._loop._lost(self._client, to_kafka(tps))
         self._client.forget(tps)
 
     def _stop(self) -> None:
@@ -191,7 +158,3 @@ def _stager() -> Stager:
         read_message=_read,
     )
     return Stager(converter, of_table, None)
-
-
-def _kafka(tps: list[TopicPartition]) -> list[KafkaTopicPartition]:
-    return [KafkaTopicPartition(*tp) for tp in tps]

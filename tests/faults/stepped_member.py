@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -13,7 +13,9 @@ from unittest.mock import patch
 
 import app.consumer.partitions
 from app.catalog.registrar import Registrar
+from app.consumer.framework.sink import RowSink
 from app.consumer.partitions import Partitions
+from app.consumer.plain.sink import MessageSink
 from app.errors import ConnectorError
 from app.journal.claims import Claims
 from app.journal.document import FencedError
@@ -103,37 +105,40 @@ class SteppedPipeline(Pipeline):
         self._clock.advance(1.0)
 
 
+@dataclass(frozen=True)
+class World:
+    """What all processes have in common; each has a folder of its own in ``scratch``."""
+
+    scratch: Path
+    clock: Clock
+    store: MemoryStore
+    catalog: WatchfulCatalog
+    group: Group
+
+
 class Process:
     """A process without its consumer. When it is killed, its threads end where they are and nobody else notices.
 
     Args:
         name: of its threads.
+        world: where it lives.
         kafka: its client.
-        generations: knows which one is current, and learns of fences.
         stager: steps 1 and 2 of its pipeline.
-        scratch, clock, store, catalog, group: of the crowd.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        kafka: Consumer,
-        generations: Partitions,
-        stager: Stager,
-        timings: Timings,
-        scratch: Path,
-        clock: Clock,
-        store: MemoryStore,
-        catalog: WatchfulCatalog,
-        group: Group,
-    ) -> None:
+    sink: MessageSink | RowSink
+
+    def __init__(self, name: str, world: World, kafka: Consumer, stager: Stager) -> None:
+        clock, store, group = world.clock, world.store, world.group
+        scratch = world.scratch / name
         scratch.mkdir()
         self.group = group
-        self._store = store
         self.kafka = kafka
-        self._generations = generations
-        self.ownership = JournalOwnership(generations.is_current, self._fenced, fresh_seconds=10.0)
+        self.timings = timings = Timings(clock=clock, sleep=clock.advance)
+        self.partitions = Partitions(timings=timings)
+        self._store = store
+        self.ownership = JournalOwnership(self.partitions.is_current, self._fenced, fresh_seconds=10.0)
+        catalog = world.catalog
         registrar = Registrar(catalog, TableLocation(URI, ROOT), properties("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
@@ -164,7 +169,7 @@ class Process:
             new_generation=lambda token: _generation(store, token, clock),
             ownership=self.ownership,
             offsets=offsets,
-            is_current=generations.is_current,
+            is_current=self.partitions.is_current,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(group.topic_id),
             follow_offsets="",
@@ -182,16 +187,6 @@ class Process:
         self.has_ended = False
 
     # --- by its kind of consumer, on the consumer's thread ------------------------------------------------------------
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of all rows in Python."""
-        raise NotImplementedError
-
-    @property
-    def token(self) -> str:
-        """Of the generation in which it has its partitions."""
-        raise NotImplementedError
 
     def _assigned(self, tps: list[TopicPartition]) -> None:
         raise NotImplementedError
@@ -218,6 +213,12 @@ class Process:
     # --- its state ----------------------------------------------------------------------------------------------------
 
     @property
+    def token(self) -> str:
+        """Of the generation in which it has its partitions."""
+        assert self.partitions.token is not None
+        return self.partitions.token
+
+    @property
     def is_zombie(self) -> bool:
         """Whether it believes to have partitions that are somebody else's or nobody's."""
         return set(self.kafka.assigned) != set(self.group.of(self.kafka))
@@ -230,7 +231,7 @@ class Process:
     @property
     def is_fenced(self) -> bool:
         """Whether it knows that it must not write any more."""
-        return bool(self._generations.fenced)
+        return bool(self.partitions.fenced)
 
     @property
     def lanes(self) -> list[Lane]:
@@ -241,7 +242,7 @@ class Process:
         log = self._store.log_of(token)
         if log is not None and not log.closed:
             self._store.violations.append(f"{token} was fenced though its log is open: {error}")
-        self._generations.fence(token, error)
+        self.partitions.fence(token, error)
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
         return self._end(tp) == len(self.group.records[tp]) - 1

@@ -81,17 +81,6 @@ class Scene(PlainFaults):
         closed = log.changed(closed=True, writer="late")
         self.store.write(key, closed.to_body(), replaces=self.store.objects[key].etag)
 
-    def until_fenced(self) -> None:
-        """The owner goes on until it finds out that its log is closed, or gone; it has not done anything about it."""
-        self.owner.consume(10)
-        for _ in range(ENOUGH):
-            if self.owner.is_fenced:
-                break
-            if not self.owner.lanes:
-                self.owner.checkpoint()
-            self.go(self.owner, self.owner.lanes[-1])
-        assert self.owner.is_fenced
-
     @property
     def token(self) -> str:
         """Of the generation in which the owner has its partitions."""
@@ -155,47 +144,6 @@ def test_a_batch_on_its_way_is_kept_or_written_again_and_never_twice(scene: Scen
     scene.work(scene.owner)
     assert scene.is_owner_alive
     assert scene.owner.is_through
-    scene.assert_every_row_once()
-
-
-def test_a_log_closed_while_the_partitions_are_claimed_again_is_no_end_either(scene: Scene) -> None:
-    scene.close_log()
-    scene.until_fenced()
-    scene.produce_more()
-    scene.owner.consume(1)
-    former = scene.token
-    while scene.store.log_of(scene.token) is None or scene.token == former:
-        scene.go(scene.owner, scene.owner.lanes[-1])
-    scene.close_log()
-    scene.work(scene.owner)
-    assert scene.is_owner_alive
-    assert scene.owner.is_through
-    scene.assert_every_row_once()
-
-
-def test_a_table_that_is_deleted_after_the_log_was_closed_ends_the_process(scene: Scene) -> None:
-    """A new table must not be begun with the rest of this one."""
-    scene.close_log()
-    scene.until_fenced()
-    scene.store.objects.clear()
-    scene.work(scene.owner)
-    assert not scene.is_owner_alive
-    assert scene.store.objects == {}
-
-
-def test_logs_that_are_closed_again_and_again_end_the_process_which_loses_nothing(scene: Scene) -> None:
-    tokens = {scene.token}
-    for _ in range(4):
-        assert scene.is_owner_alive
-        scene.close_log()
-        scene.produce_more()
-        scene.work(scene.owner)
-        tokens.add(scene.token)
-    assert len(tokens) == 4
-    assert scene.owner.is_fenced
-    scene.clock.advance(21.0)
-    scene.work(scene.owner)
-    assert not scene.is_owner_alive
     scene.assert_every_row_once()
 
 

@@ -23,11 +23,10 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.sinks import BatchingSink, SinkBackpressureError
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.retry import Stopped
 from dev.broker import QUIET, Broker
 from dev.kafka import LocalKafka
 from tests.fakes.moody_store import MoodyStore
-from tests.faults.connector_thread import FAST, Place
+from tests.faults.connector_thread import FAST, Place, answered
 
 two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
 
@@ -111,24 +110,6 @@ def test_a_second_sink_that_asks_for_a_pause_loses_and_doubles_nothing_of_the_ta
     assert set(sink.numbers) == set(range(150))
 
 
-def test_after_a_crash_a_second_sink_gets_what_only_the_table_has(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = Second()
-    first = place.connector(transform=_with(sink))
-    place.produce(100)
-    first.crash_before_commit(lambda: len(place.numbers()) == 100)
-    begin = max(0, *place.committed())
-
-    later = Second()
-    second = place.connector(transform=_with(later))
-    place.wait_until_committed(100, by=second)
-    second.stop()
-    place.assert_whole()
-    assert sorted(later.numbers) == list(range(begin, 100))
-    assert f"{100 - begin} rows are in the table already" in caplog.text
-
-
 def test_a_second_sink_that_fails_is_named_and_loses_nothing(place: Place) -> None:
     def fail() -> None:
         raise OSError("disk full")
@@ -147,22 +128,14 @@ def test_a_second_sink_that_fails_is_named_and_loses_nothing(place: Place) -> No
     assert sorted(sink.numbers) == list(range(100))
 
 
-def test_a_second_sink_that_cannot_connect_ends_the_connector(place: Place) -> None:
-    class Unreachable(Second):
-        def setup(self) -> None:
-            raise ConnectionRefusedError("no one listens")
-
-    error = place.connector(transform=_with(Unreachable())).wait()
-    assert isinstance(error, FatalError)
-    assert "no one listens" in str(error)
-
-
+@pytest.mark.night
 @two_partitions
 def test_a_flush_that_a_revocation_has_left_behind_doubles_no_row(place: Place) -> None:
     """quixstreams then does not flush the table's sink, and reads again from its last commit."""
     go_on = threading.Event()
     lazy = {"COMMIT_INTERVAL": "3600"}
-    first = place.connector(lazy, transform=_with(Second(go_on.wait)))
+    few = {"session.timeout.ms": 10_000, "max.poll.interval.ms": 10_000}  # quixstreams waits a fifth of it
+    first = place.connector(lazy, transform=_with(Second(go_on.wait)), kafka=few)
     first.wait_until_consuming()
     place.produce(10)
     first.wait_until(lambda: first.waiting_rows == 10, "rows that wait")
@@ -175,42 +148,6 @@ def test_a_flush_that_a_revocation_has_left_behind_doubles_no_row(place: Place) 
     place.wait_until_committed(10, 10, by=second)
     second.stop()
     place.assert_whole()
-
-
-def test_rows_of_one_record_are_in_one_batch(place: Place) -> None:
-    store = MoodyStore(place.store_folder)
-
-    def in_three(value: dict[str, int]) -> list[dict[str, int]]:
-        return [{**value, "piece": piece} for piece in range(3)]
-
-    reached, held = threading.Event(), threading.Event()
-
-    def hold_the_second(number: int) -> None:
-        if number == 1:
-            reached.set()
-            held.wait()
-            raise Stopped
-
-    first = place.connector(
-        BATCH_SIZE="2", before_write=hold_the_second, transform=lambda sdf: sdf.apply(in_three, expand=True)
-    )
-    place.produce(1)  # alone, for what comes together is one batch
-    first.wait_until(lambda: [j for j in place.journals().values() if (j["state"], j["end"]) == ("done", 0)])
-    place.produce(9)
-    first.wait_until(reached.is_set, "the second batch")
-    first.crash()
-    held.set()
-    assert place.numbers() == [0, 0, 0]
-
-    second = place.connector(BATCH_SIZE="2", store=store, transform=lambda sdf: sdf.apply(in_three, expand=True))
-    place.wait_until_committed(10, by=second)
-    store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")
-    place.produce(10)
-    second.wait_until(lambda: second.is_paused, "back-pressure")
-    store.refuse = lambda _: None
-    place.wait_until_committed(20, by=second)
-    second.stop()
-    place.assert_whole([n for n in range(20) for _ in range(3)])
 
 
 # --- topics ---------------------------------------------------------------------------------------------------------
@@ -234,7 +171,7 @@ def test_topics_of_state_and_group_by_are_created_as_the_input_and_no_others(pla
     listed = admin.list_topics(timeout=30).topics
     assert [len(listed[name].partitions) for name in (repartition, changelog)] == [3, 3]
     [described] = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, changelog)]).values()
-    assert described.result(30)["cleanup.policy"].value == "compact"
+    assert answered(described)["cleanup.policy"].value == "compact"
 
 
 def test_a_changelog_with_other_partitions_than_the_input_is_told(place: Place) -> None:
@@ -262,9 +199,10 @@ def _allow_alone(kafka: Broker, prefix: str, *operations: AclOperation) -> None:
         for who, what in rules
     ]
     for future in admin.create_acls(bindings).values():
-        future.result(30)
+        answered(future)
 
 
+@pytest.mark.night  # it needs a Kafka of its own
 def test_a_missing_right_on_a_topic_of_the_framework_is_named(
     guarded: LocalKafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -285,8 +223,7 @@ def test_a_missing_right_on_a_topic_of_the_framework_is_named(
         there.assert_whole()
 
 
-_PATIENT = replace(FAST, flush_seconds=30.0)  # a flush that takes too long ends a connector that joins topics
-_MAY_BE_AWAY = {"max.poll.interval.ms": 60_000}
+_HASTY = replace(FAST, flush_seconds=1.0)  # a flush that takes too long ends a connector that joins topics
 
 
 def _joined(place: Place, each: Callable[[Any], Any] = lambda value: value) -> Callable[..., StreamingDataFrame]:
@@ -301,41 +238,22 @@ def _joined(place: Place, each: Callable[[Any], Any] = lambda value: value) -> C
     return transform
 
 
-def test_a_join_goes_on_after_its_store_was_away_and_the_other_topic_has_no_news(place: Place) -> None:
-    """quixstreams does not remember that it has read that topic to its end, and would wait for its next record."""
-    transform = _joined(place)
-    first = place.connector(transform=transform, timings=_PATIENT, kafka=_MAY_BE_AWAY)
-    first.wait_until_consuming()
-    place.produce(50)
-    place.wait_until_committed(50, by=first)
-    first.stop()
-
-    store = MoodyStore(place.store_folder)
-    store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")
-    place.produce(50)
-    error = place.connector(transform=transform, store=store).wait()
-    assert isinstance(error, RetryableError)
-    assert "no route to host" in str(error)
-
-    third = place.connector(transform=transform, timings=_PATIENT, kafka=_MAY_BE_AWAY)
-    place.wait_until_committed(100, by=third)
-    third.stop()
-    place.assert_whole()
-
-
 @two_partitions
 def test_a_join_loses_nothing_that_was_fetched_while_its_store_was_away(place: Place) -> None:
-    """quixstreams has fetched records of a partition of which it has processed none, and would pass over them."""
+    """quixstreams has fetched records of a partition of which it has processed none, and would pass over them.
+
+    It does not remember either that it has read the other topic to its end, and would wait for its next record.
+    """
     store = MoodyStore(place.store_folder)
     store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")
     never = threading.Event()
     slow = _joined(place, lambda value: (never.wait(0.01), value)[1])
     place.produce(200)
-    error = place.connector(transform=slow, store=store).wait()
+    error = place.connector(transform=slow, store=store, timings=_HASTY).wait()
     assert isinstance(error, RetryableError)
     assert "no route to host" in str(error)
 
-    second = place.connector(transform=slow, timings=_PATIENT, kafka=_MAY_BE_AWAY)
+    second = place.connector(transform=slow)
     place.produce(2)
     place.wait_until_committed(101, 101, by=second)
     second.stop()
@@ -346,7 +264,7 @@ def test_two_topics_are_joined(place: Place) -> None:
     """Both are claimed and read; only records of the left one give rows."""
     transform = _joined(place)
     for life in (1, 2):
-        connector = place.connector(transform=transform, timings=_PATIENT, kafka=_MAY_BE_AWAY)
+        connector = place.connector(transform=transform)
         connector.wait_until_consuming()
         place.produce(50)
         place.wait_until_committed(50 * life, by=connector)

@@ -1,15 +1,12 @@
 """Batches whose owner is gone amid their upload, seen from outside: real processes, Kafka, and MinIO behind a proxy.
 
-A reader counts the rows of the table's folder all the while, as an engine does that knows no catalog. Each case runs
-once with all other tests. ``HALF_UPLOADED_RUNS=30 pytest -s tests/faults/test_half_uploaded_batches.py`` repeats it.
+A reader counts the rows of the table's folder all the while, as an engine does that knows no catalog.
 """
 
 import json
-import os
 import signal
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -22,26 +19,19 @@ from confluent_kafka import TopicPartition
 
 from app.table.layout import is_data_file
 from dev.broker import Broker
-from tests.e2e.connector import REPO, ConnectorProcess
-from tests.e2e.scenario import Scenario, customised
+from tests.e2e.connector import ConnectorProcess
+from tests.e2e.scenario import Scenario
 from tests.faults.proxy import FaultProxy, Hold, Reset, Rule, from_on, nth, on
 from tests.faults.site import Site
+from tests.services.leave_group import leave_group
+from tests.support.waiting import wait_for, wait_until
 
-RUNS = int(os.environ.get("HALF_UPLOADED_RUNS", "1"))
 RECORDS = 4_000
 FOLDERS = 20
 PARTITIONS = 4
 PATIENCE = 300.0
 DATA = "/p="  # of a data file's key
-DROPPED = "drop me"
 SETTINGS = {"HIVE_COLUMNS": "p", "BATCH_SIZE": str(RECORDS), "COMMIT_INTERVAL": "2", "MAX_WRITE_WORKERS": "4"}
-TRANSFORM = """
-from quixstreams import Application
-from quixstreams.dataframe import StreamingDataFrame
-
-def transform(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
-    return sdf.filter(lambda value: value.get("x") != "drop me")
-"""
 
 
 @dataclass
@@ -104,8 +94,12 @@ class Place:
             for n in range(first, first + count)
         )
 
-    def member(self, root: Path = REPO, revoke_seconds: int = 55) -> ConnectorProcess:
-        return self.scenario.connector(self.settings, root=root, LIGHT_REVOKE_SECONDS=str(revoke_seconds))
+    def member(self) -> ConnectorProcess:
+        return self.scenario.connector(self.settings)
+
+    def expel_all(self) -> None:
+        """Let Kafka take all members for dead."""
+        leave_group(self.scenario.kafka.bootstrap_servers, self.scenario.group)
 
     def expire(self, *records: tuple[int, int]) -> None:
         """Delete the records before these offsets, given by partition, as retention does."""
@@ -119,28 +113,21 @@ def place(site: Site, kafka: Broker, tmp_path: Path) -> Iterator[Place]:
         site.to_store.clear()
 
 
-def wait_until(happened: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 def wait_for_rows(place: Place, count: int) -> None:
-    wait_until(lambda: place.table.rows.total() >= count, f"{count:,} rows; there are {place.table.rows.total():,}")
+    wait_until(lambda: place.table.rows.total() >= count, f"{count:,} rows", pause=0.05)
 
 
-def die_half_uploaded(place: Place, root: Path = REPO) -> None:
+def die_half_uploaded(place: Place) -> None:
     """Kill a member once three files of its first batch are stored."""
     rest = place.to_store.add(Rule(on("PUT", DATA), Reset(), from_on(4)))
-    with place.member(root) as member:
+    with place.member() as member:
         wait_until(lambda: rest.matched >= 7, "uploads")
         member.kill()
+    place.expel_all()
     place.to_store.clear()
 
 
-@pytest.mark.parametrize("run", range(RUNS))
-def test_a_record_that_expired_costs_no_other_row(place: Place, run: int) -> None:
+def test_a_record_that_expired_costs_no_other_row(place: Place) -> None:
     place.produce()
     die_half_uploaded(place)
     place.expire((0, 1))
@@ -148,74 +135,27 @@ def test_a_record_that_expired_costs_no_other_row(place: Place, run: int) -> Non
         wait_for_rows(place, RECORDS - 1)
         assert heir.stop() == 0
     lost = set(range(RECORDS)) - set(place.table.rows)
-    print(f"run {run}: {RECORDS:,} sent, 1 expired, {len(lost)} lost, doubled at {len(reader.doubled)} looks: "
-          f"{max(reader.doubled, default=0)}")  # fmt: skip
     assert lost == {0}
     assert not any(reader.doubled)
     assert "offsets 0 to 0 (1 records) are not in the table" in heir.log
 
 
-@pytest.mark.parametrize("run", range(RUNS))
-def test_a_record_that_expired_and_gives_no_row_costs_nothing(place: Place, tmp_path: Path, run: int) -> None:
-    root = customised(tmp_path / "custom", TRANSFORM)
-    for partition in range(PARTITIONS):
-        place.scenario.produce([(None, json.dumps({"n": -1, "p": "00", "x": DROPPED}), None, partition)])
-    place.produce(800)
-    die_half_uploaded(place, root)
-    place.expire(*((partition, 1) for partition in range(PARTITIONS)))
-    with Reader(place.table) as reader, place.member(root) as heir:
-        wait_for_rows(place, 800)
-        assert heir.stop() == 0
-    print(f"run {run}: 800 sent, {PARTITIONS} that give no row expired, {800 - len(place.table.rows)} lost")
-    assert set(place.table.rows) == set(range(800))
-    assert not any(reader.doubled)
-
-
-@pytest.mark.parametrize("run", range(RUNS))
-@pytest.mark.parametrize("owner", ["killed", "frozen"])
-def test_an_upload_that_comes_after_the_next_owner_has_begun_doubles_nothing(
-    place: Place, owner: str, run: int
-) -> None:
+def test_an_upload_that_comes_after_the_next_owner_has_begun_doubles_nothing(place: Place) -> None:
     place.produce()
     with place.member() as former, Reader(place.table) as reader:
-        held = place.to_store.add(Rule(on("PUT", DATA), Hold(), nth(2)))
+        arrived = Event()
+        held = place.to_store.add(Rule(on("PUT", DATA), Hold(), nth(2), after=lambda *_: arrived.set()))
         wait_until(lambda: held.met, "an upload in the network")
-        former.signal(signal.SIGKILL if owner == "killed" else signal.SIGSTOP)
+        former.signal(signal.SIGKILL)
+        place.expel_all()
         with place.member() as heir:
             wait_for_rows(place, RECORDS)
             place.to_store.release()
+            wait_for(arrived, "the late upload")
             looks = len(reader.doubled)
-            wait_until(lambda: len(reader.doubled) > looks + 5, "more looks")  # while the frozen one cannot tidy up
-            former.signal(signal.SIGCONT)
+            wait_until(lambda: len(reader.doubled) > looks + 5, "more looks")
             place.produce(100, first=RECORDS)
             wait_for_rows(place, RECORDS + 100)
-            if owner == "killed":
-                former.wait()
-            else:
-                former.stop()
-            time.sleep(2.0)  # what could still come has come
             assert heir.stop() == 0
-    print(f"run {run}, {owner}: {RECORDS + 100:,} sent, {RECORDS + 100 - len(place.table.rows)} lost, "
-          f"doubled at {len(reader.doubled)} looks: {max(reader.doubled, default=0)}")  # fmt: skip
-    assert set(place.table.rows) == set(range(RECORDS + 100))
-    assert not any(reader.doubled)
-
-
-@pytest.mark.parametrize("run", range(RUNS))
-def test_an_upload_that_outlasts_a_revocation_doubles_nothing_of_its_own_process(place: Place, run: int) -> None:
-    """Its process has claimed again by then, and has rolled the batch back itself."""
-    place.produce()
-    with place.member(revoke_seconds=2) as former, Reader(place.table) as reader:
-        held = place.to_store.add(Rule(on("PUT", DATA), Hold(), nth(2)))
-        wait_until(lambda: held.met, "an upload in the network")
-        with place.member() as other:
-            wait_until(lambda: sum(place.scenario.committed()) >= RECORDS // PARTITIONS, "rows of the other member")
-            place.to_store.release()
-            place.produce(100, first=RECORDS)
-            wait_for_rows(place, RECORDS + 100)
-            time.sleep(2.0)  # what could still come has come
-            assert (former.stop(), other.stop()) in ((0, 0), (75, 0))
-    print(f"run {run}, revoked: {RECORDS + 100:,} sent, {RECORDS + 100 - len(place.table.rows)} lost, "
-          f"doubled at {len(reader.doubled)} looks: {max(reader.doubled, default=0)}")  # fmt: skip
     assert set(place.table.rows) == set(range(RECORDS + 100))
     assert not any(reader.doubled)

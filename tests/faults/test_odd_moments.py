@@ -60,33 +60,17 @@ def test_a_rebalance_during_back_pressure_leaves_no_partition_paused(place: Plac
     place.assert_whole()
 
 
-def test_a_partition_lost_and_given_back_is_read_anew(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    connector = place.connector(LAZY)
-    place.produce(100)
-    _has_read(connector, 100)
-
-    with _frozen(connector):
-        connector.wait_until(lambda: place.members() == 0, "the end of its membership")
-    connector.wait_until(lambda: "lost: " in caplog.text and connector.partitions, "its return to the group")
-    _has_read(connector, 100)
-    place.produce(50)
-    _has_read(connector, 150)
-
-    connector.stop()
-    assert place.committed() == [150]
-    place.assert_whole()
-
-
 @two_partitions
-@pytest.mark.parametrize("learns_by", ["lost: ", "given away: "])
+@pytest.mark.parametrize("learns_by", ["lost", pytest.param("given away", marks=pytest.mark.night)])
 def test_rows_of_a_partition_that_another_member_has_by_now_are_forgotten(place: Place, learns_by: str) -> None:
-    first = place.connector(LAZY)
+    soon = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000} if learns_by == "given away" else {}
+    first = place.connector(LAZY, kafka=soon)
     place.produce(100)
     _has_read(first, 100)
 
     with _frozen(first):
-        if learns_by == "lost: ":  # else it is the other member's coming that ends its membership
-            first.wait_until(lambda: place.members() == 0, "the end of its membership")
+        if learns_by == "lost":  # else it is the other member's coming that ends its membership
+            place.expel(first)
         second = place.connector()
         place.wait_until_committed(50, 50, by=second)
     first.wait_until(lambda: len(first.partitions) == 1, "its return to the group")

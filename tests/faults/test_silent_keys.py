@@ -25,9 +25,9 @@ from dev.kafka import LocalKafka
 from tests.fakes.clock import Clock
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import ConnectorThread, Place, Transform, current
+from tests.support.waiting import wait_until
 
 TIMEOUT = 6  # seconds
-PATIENCE = 240.0
 
 
 def _as_it_is(sdf: StreamingDataFrame) -> StreamingDataFrame:
@@ -39,11 +39,10 @@ def _one_by_one(sdf: StreamingDataFrame) -> StreamingDataFrame:
 
 
 LANES: Mapping[str, Transform] = {"whole batches": _as_it_is, "one by one": _one_by_one}
-
-
-@pytest.fixture(params=LANES)
-def lane(request: pytest.FixtureRequest) -> Transform:
-    return LANES[request.param]
+each_lane = pytest.mark.parametrize("lane", LANES.values(), ids=LANES)
+one_by_night = pytest.mark.parametrize(
+    "lane", [_as_it_is, pytest.param(_one_by_one, marks=pytest.mark.night)], ids=LANES
+)
 
 
 class Flow:
@@ -103,9 +102,8 @@ class Watched:
 
     def told(self, count: int = 0) -> list[bytes]:
         """The keys of all events so far, once there are as many as that; none may be broken."""
-        deadline = time.monotonic() + PATIENCE
-        while len(events := self._events()) < count:
-            assert time.monotonic() < deadline, f"{len(events)} events of {count}"
+        wait_until(lambda: len(self._events()) >= count, f"{count} events")
+        events = self._events()
         for key, value in events:
             assert value["stream"] == key.decode("utf-8", errors="replace")
             assert value["event"] == "stream_timeout"
@@ -119,24 +117,31 @@ class Watched:
             tp = KafkaTopicPartition(self.topic, 0, 0)
             end = _end_of(consumer, tp)
             consumer.assign([tp])
-            while len(found) < end:
-                message = consumer.poll(10)
-                assert message is not None
-                assert not message.error()
-                found.append((message.key(), json.loads(message.value())))
+
+            def read() -> bool:
+                if len(found) < end and (message := consumer.poll(1)) is not None:
+                    assert not message.error()
+                    found.append((message.key(), json.loads(message.value() or b"null")))
+                return len(found) == end
+
+            wait_until(read, f"{end} events")
         return found
 
 
 def _end_of(consumer: Consumer, tp: KafkaTopicPartition) -> int:
     """How many events there are; a broker that has just started takes a moment to lead its partitions again."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    ends: list[int] = []
+
+    def ask() -> bool:
         try:
-            return int(consumer.get_watermark_offsets(tp, timeout=30)[1])
+            ends.append(int(consumer.get_watermark_offsets(tp, timeout=30)[1]))
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
                 raise
-            time.sleep(0.1)
+        return bool(ends)
+
+    wait_until(ask, "a leader")
+    return ends[0]
 
 
 @pytest.fixture
@@ -144,6 +149,7 @@ def watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return Watched(place, monkeypatch)
 
 
+@one_by_night
 def test_a_store_that_is_away_makes_no_key_silent(watched: Watched, lane: Transform) -> None:
     store = MoodyStore(watched.place.store_folder)
     connector = watched.connector(lane, store=store)
@@ -166,6 +172,7 @@ def _has_one_partition(connector: ConnectorThread) -> bool:
     return len(connector.partitions) == 1
 
 
+@one_by_night
 @pytest.mark.parametrize("place", [2], indirect=True)
 def test_a_partition_that_waits_for_its_journal_has_no_silent_keys(watched: Watched, lane: Transform) -> None:
     """It was read before it was given away: nothing of that is known, and nothing is told."""
@@ -195,6 +202,7 @@ def mortal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]
 
 
 @pytest.mark.alone  # beside others, the client's statistics once did not show for two minutes that Kafka is back
+@each_lane
 def test_a_kafka_that_is_away_makes_no_key_silent(mortal: Watched, lane: Transform) -> None:
     kafka = mortal.place.kafka
     assert isinstance(kafka, LocalKafka)

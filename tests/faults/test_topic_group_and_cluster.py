@@ -3,15 +3,11 @@
 import json
 import multiprocessing
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from functools import partial
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.consumer.kafka.broker import new_admin
@@ -20,13 +16,12 @@ from app.consumer.kafka.end_offsets import EndOffsets
 from app.consumer.kafka.group import check_members, check_topic_rights
 from app.errors import ConfigError, RetryableError
 from app.model import TopicPartition
-from dev.broker import QUIET
 from dev.kafka import LocalKafka
-from tests.fakes.moody_store import MoodyStore
 from tests.faults.conftest import same
-from tests.faults.connector_thread import PATIENCE, ConnectorThread, Place
+from tests.faults.connector_thread import Place
+from tests.services.offsets import committed_offsets
+from tests.support.waiting import PATIENCE, wait_until
 
-AWAY = RetryableError("reading the lake", "no route to host")
 LATEST = {"AUTO_OFFSET_RESET": "latest"}
 two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
 # Whatever is read waits for the stop, or for what the test does.
@@ -78,6 +73,14 @@ class TestRecreatedAndRefilled:
         place.assert_whole(range(100, 410))
 
 
+def test_a_topic_recreated_between_two_runs_is_read_from_its_beginning_by_the_framework_too(place: Place) -> None:
+    place.transform = same
+    place.write(100, 100)
+    place.make_anew()
+    place.write(200, 200)  # the group's offset, 100, is amid them
+    place.assert_whole()
+
+
 class TestNewPartitions:
     def test_added_while_it_runs_are_read_from_their_first_record(self, place: Place) -> None:
         connector = place.connector(LATEST, kafka={"topic.metadata.refresh.interval.ms": 1_000})
@@ -91,6 +94,7 @@ class TestNewPartitions:
         connector.stop()
 
     @pytest.mark.parametrize("place", [4], indirect=True)
+    @pytest.mark.usefixtures("each_lane")
     def test_members_that_start_together_at_the_latest_take_no_partition_for_a_new_one(
         self, place: Place, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -108,118 +112,52 @@ class TestNewPartitions:
         assert place.numbers() == list(range(100, 120))
         assert "100 existing records" in caplog.text
 
-    @two_partitions
-    def test_a_partition_that_no_member_came_to_begins_where_the_group_began(self, place: Place) -> None:
-        place.produce(10)
-        store = MoodyStore(place.store_folder)
-        store.refuse_small = lambda key: AWAY if key.endswith("/1.json") else None
-        first = place.connector(LATEST, store=store)
-        first.wait_until_consuming(0)
-        first.crash()
-        place.produce(20)
 
-        second = place.connector(LATEST)
-        second.wait_until(lambda: place.numbers() == list(range(10, 30)), "the records since the start")
+def test_another_program_in_the_group_is_found_out_and_nothing_doubled_before_the_user_says_what_to_do(
+    place: Place,
+) -> None:
+    place.write(100, 100)
+    place.produce(300)
+    place.commit(400)
 
-        second.stop()
+    error = place.connector().wait()
 
-
-class TestAnotherProgramInTheGroup:
-    def _gone_on(self, place: Place) -> None:
-        place.write(100, 100)
-        place.produce(300)
-        place.commit(400)
-
-    def test_is_found_out_and_nothing_is_doubled_before_the_user_says_what_to_do(self, place: Place) -> None:
-        self._gone_on(place)
-
-        error = place.connector().wait()
-
-        assert isinstance(error, ConfigError)
-        assert "offsets 100 to 399" in str(error)
-        assert "set FOLLOW_OFFSETS to a new text" in str(error)
-        assert "set it back to 100, to write them" in str(error)
-        place.assert_whole(range(100))
-
-    def test_and_has_written_them(self, place: Place) -> None:
-        self._gone_on(place)
-
-        place.write(10, 410, FOLLOW_OFFSETS="once")
-        place.write(10, 420)
-
-        place.assert_whole([*range(100), *range(400, 420)])
-
-    def test_and_has_not_written_them(self, place: Place) -> None:
-        self._gone_on(place)
-        place.commit(100)
-
-        place.write(10, 410)
-        place.write(10, 420)
-
-        place.assert_whole()
-
-    def test_records_without_rows_are_in_the_journal_before_they_are_committed(self, place: Place) -> None:
-        """Else the next start takes the offset for that of another program."""
-        connector = place.connector(transform=lambda sdf: sdf[sdf["n"] < 50])
-        place.produce(100)
-        place.wait_until_committed(100, by=connector)
-        assert place.journals()[0]["end"] == 99
-        connector.crash()
-
-        place.write(10, 110)
-
-        assert place.numbers() == [*range(50), *range(100, 110)]
+    assert isinstance(error, ConfigError)
+    assert "offsets 100 to 399" in str(error)
+    assert "set FOLLOW_OFFSETS to a new text" in str(error)
+    assert "set it back to 100, to write them" in str(error)
+    place.assert_whole(range(100))
+    place.write(10, 410, FOLLOW_OFFSETS="once")
+    place.write(10, 420)
+    place.assert_whole([*range(100), *range(400, 420)])
 
 
-class TestFollowingAnOffset:
-    def test_is_remembered_by_the_next_process(self, place: Place) -> None:
-        place.write(100, 100)
-        place.commit(40)
-        first = place.connector(FOLLOW_OFFSETS="once", transform=same)
-        first.crash_before_commit(lambda: len(place.numbers()) == 160)
+@two_partitions
+def test_of_two_tables_started_together_neither_writes_a_part_of_the_topic(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(2)
 
-        place.write(10, 110, FOLLOW_OFFSETS="once")
+    def check_and_wait(*arguments: Any) -> None:
+        check_members(*arguments)
+        together.wait(PATIENCE)  # nobody has joined yet
 
-        place.assert_whole([*range(110), *range(40, 100)])
+    monkeypatch.setattr("app.service.lane.check_members", check_and_wait)
+    names = ["readings", "other"]
+    members = [place.connector(TABLE_NAME=name) for name in names]
+    place.produce(100)
 
+    wait_until(lambda: any(member.has_ended for member in members), "the end of one")
+    ended = next(member for member in members if member.has_ended)
+    assert isinstance(ended.error, RetryableError)
+    assert "another table" in str(ended.error)
 
-def _has_ended_or_all(place: Place, member: ConnectorThread, table: str) -> bool:
-    return member.has_ended or len(place.numbers(table)) == place.produced
+    def have_all_ended_or_written_all() -> bool:
+        pairs = zip(members, names, strict=True)
+        return all(member.has_ended or len(place.numbers(name)) == place.produced for member, name in pairs)
 
-
-class TestTwoTablesStartedTogether:
-    @two_partitions
-    def test_neither_writes_a_part_of_the_topic(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        together = threading.Barrier(2)
-
-        def check_and_wait(*arguments: Any) -> None:
-            check_members(*arguments)
-            together.wait(60)  # nobody has joined yet
-
-        monkeypatch.setattr("app.service.lane.check_members", check_and_wait)
-        names = ["readings", "other"]
-        members = [place.connector(TABLE_NAME=name) for name in names]
-        place.produce(100)
-
-        ended = self._wait_for_one(members)
-
-        assert isinstance(ended.error, RetryableError)
-        assert "another table" in str(ended.error)
-        for member, name in zip(members, names, strict=True):
-            self._wait_until(partial(_has_ended_or_all, place, member, name))
-        assert sorted(len(place.numbers(name)) for name in names) in ([0, 0], [0, 100])
-
-    @classmethod
-    def _wait_for_one(cls, members: list[ConnectorThread]) -> ConnectorThread:
-        cls._wait_until(lambda: any(member.has_ended for member in members))
-        return next(member for member in members if member.has_ended)
-
-    @staticmethod
-    def _wait_until(happened: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not happened():
-            assert time.monotonic() < deadline, "neither has ended, nor written all"
-            time.sleep(0.02)
+    wait_until(have_all_ended_or_written_all, "the end of the other, or all rows")
+    assert sorted(len(place.numbers(name)) for name in names) in ([0, 0], [0, 100])
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +166,7 @@ def other_kafka() -> Iterator[LocalKafka]:
         yield broker
 
 
+@pytest.mark.night  # like all that need a second Kafka
 def test_a_client_that_waits_for_a_dead_broker_pauses_between_two_tries(other_kafka: LocalKafka) -> None:
     tries = []
 
@@ -252,37 +191,26 @@ def _ask_as_a_start(servers: str, asked: Connection) -> None:
     check_topic_rights(admin, "readings")
     check_members(admin, "sink", "")
     asked.send(None)
-    time.sleep(10)  # Kafka is back, and late answers come in
+    admin.list_topics(timeout=PATIENCE)  # Kafka is back, and late answers have come in
 
 
-def _wait_for_a_coordinator(servers: str) -> None:
-    """Ask until there is one: the first question makes a new broker create the topic of committed offsets."""
-    deadline = time.monotonic() + PATIENCE
-    with closing(Consumer({"bootstrap.servers": servers, "group.id": "sink", **QUIET})) as one:
-        while True:
-            try:
-                one.committed([KafkaTopicPartition("readings", 0)], timeout=30)
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-            else:
-                return
-
-
+@pytest.mark.night
 def test_answers_that_come_late_after_an_outage_do_not_end_a_process_that_has_started(other_kafka: LocalKafka) -> None:
-    _wait_for_a_coordinator(other_kafka.bootstrap_servers)
+    # The first question makes a new broker create the topic of committed offsets.
+    committed_offsets(other_kafka, "sink", [KafkaTopicPartition("readings", 0)])
     processes = multiprocessing.get_context("spawn")
     told, asked = processes.Pipe(duplex=False)
     other_kafka.pause()
     asking = processes.Process(target=_ask_as_a_start, args=(other_kafka.bootstrap_servers, asked))
     asking.start()
     asked.close()
-    told.poll(PATIENCE)
+    wait_until(told.poll, "questions without an answer")
     other_kafka.resume()
-    asking.join(PATIENCE)
+    wait_until(lambda: not asking.is_alive(), "the end of the process")
     assert asking.exitcode == 0
 
 
+@pytest.mark.night
 class TestAnotherCluster:
     """With the same topic, group and table."""
 
