@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from dev.broker import Broker, Record
-from dev.machine import announce
 from dev.minio import LocalMinio
 from dev.server import free_ports
 from tests.container.running import Container, Image, answers_ok
@@ -69,7 +68,7 @@ def _committed(kafka: Broker, topic: str) -> int:
 
 
 def test_rows_get_from_kafka_to_s3_with_the_least_rights_and_the_rest_of_them_at_sigterm(
-    image: Image, kafka: Broker, s3_server: LocalMinio, bucket: str, capsys: pytest.CaptureFixture[str]
+    image: Image, kafka: Broker, s3_server: LocalMinio, bucket: str
 ) -> None:
     topic, port = f"topic-{bucket}", free_ports(1)[0]
     kafka.create_topic(topic)
@@ -89,9 +88,6 @@ def test_rows_get_from_kafka_to_s3_with_the_least_rights_and_the_rest_of_them_at
         assert sink.run_inside("cat", "/proc/1/comm").stdout.strip() == "python"
         kafka.produce(topic, islice(_readings(BATCH + REST), BATCH, None))
         assert len(_numbers_in(client, bucket)) == BATCH
-        with capsys.disabled():
-            announce(f"\npeak memory of the container: {sink.peak_memory_mb()} MB")
-
         assert sink.stop() == 0, sink.log()
         log = sink.log()
 

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,14 +15,13 @@ import requests
 
 from app.config.variables import Variables
 from dev.server import free_ports, tail
+from tests.support import waiting
 
 REPO = Path(__file__).resolve().parents[2]
 LIGHT = Path(__file__).with_name("light.py")
 
-# Seconds, generous: other work may share the machine, and Java alone takes ten of them to start on a busy one.
-PATIENCE = 300.0
-_GONE_WITHIN = 20.0
 _LOG_LINES = 60
+_PAUSE = 0.1  # seconds; most looks cost a request
 
 
 class ConnectorProcess:
@@ -73,7 +71,7 @@ class ConnectorProcess:
         """``None`` while it runs."""
         return self._process.poll()
 
-    def wait_for_log(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
+    def wait_for_log(self, pattern: str) -> re.Match[str]:
         """The first match of the pattern in all that was printed so far, waiting for it to come."""
         found: list[re.Match[str]] = []
 
@@ -86,16 +84,12 @@ class ConnectorProcess:
                 raise AssertionError(f"ended with code {self.exit_code} before {pattern!r}:\n{self._tail()}")
             return bool(match)
 
-        self.wait_until(look, f"{pattern!r} in the log", timeout)
+        self.wait_until(look, f"{pattern!r} in the log")
         return found[0]
 
-    def wait_until(self, happened: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
+    def wait_until(self, happened: Callable[[], bool], what: str) -> None:
         """Wait until something has happened that the connector is to bring about."""
-        deadline = time.monotonic() + timeout
-        while not happened():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not within {timeout:.0f} s: {what}\n{self._tail()}")
-            time.sleep(0.1)
+        waiting.wait_until(happened, what, pause=_PAUSE, details=self._tail)
 
     def wait_until_ready(self) -> None:
         self.wait_for_log(r"^CONNECTED!$")
@@ -121,12 +115,10 @@ class ConnectorProcess:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def wait(self, timeout: float = PATIENCE) -> int:
+    def wait(self) -> int:
         """The exit code, waiting for the end."""
-        try:
-            code = self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {timeout:.0f} s\n{self._tail()}") from None
+        self.wait_until(lambda: self.exit_code is not None, "the end of the process")
+        code = self._process.wait()
         if code:
             print(f"ended with code {code}; {self._tail()}")  # noqa: T201 - pytest shows it with a failure
         return code
@@ -143,7 +135,7 @@ class ConnectorProcess:
 
     def wait_until_nothing_is_left(self) -> None:
         """Wait until no process that it started runs any more."""
-        self.wait_until(lambda: not self._group(), "the end of its child processes", _GONE_WITHIN)
+        self.wait_until(lambda: not self._group(), "the end of its child processes")
 
     def __enter__(self) -> Self:
         return self
@@ -153,11 +145,11 @@ class ConnectorProcess:
     ) -> None:
         self.kill()
         try:
-            self.wait_until_nothing_is_left()
-        except AssertionError:
-            os.killpg(self.pid, signal.SIGKILL)
             if error is None:
-                raise
+                self.wait_until_nothing_is_left()
+        finally:
+            if self._group():
+                os.killpg(self.pid, signal.SIGKILL)
 
     def _group(self) -> list[tuple[int, str]]:
         """Processes that run (zombies do not) of the session that it leads, itself left out."""

@@ -16,6 +16,7 @@ from dev.minio import LocalMinio
 from tests.e2e.connector import REPO, ConnectorProcess
 from tests.e2e.lake import Lake
 from tests.e2e.records import records
+from tests.services.leave_group import leave_group
 from tests.services.offsets import committed_offsets
 
 _AT_ONCE = 2_000  # records; a load of some ten thousand a second
@@ -115,6 +116,11 @@ class Scenario:
             return sum(self.committed()) >= count
 
         by.wait_until(done, f"{count:,} records committed by the group")
+
+    def kill(self, only_member: ConnectorProcess) -> None:
+        """Kill it; who comes next need not wait until its session is over."""
+        only_member.kill()
+        leave_group(self.kafka.bootstrap_servers, self.group)
 
     def close(self) -> None:
         self._ends.close()
