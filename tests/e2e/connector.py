@@ -24,6 +24,32 @@ _LOG_LINES = 60
 _PAUSE = 0.1  # seconds; most looks cost a request
 
 
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """The variables to run with; all others of the connector count as unset.
+
+    Empty counts as unset, and keeps a .env file beside main.py from setting anything.
+    """
+    blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
+    return {**os.environ, **blank, **settings}
+
+
+def run_command(*arguments: str, settings: Mapping[str, str], root: Path = REPO) -> "subprocess.CompletedProcess[str]":
+    """Run ``main.py`` with a command, to its end."""
+    try:
+        return subprocess.run(
+            [sys.executable, str(root / "main.py"), *arguments],
+            cwd=root,
+            env=environment(settings),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=waiting.PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise waiting.TookTooLong(f"not within {waiting.PATIENCE:.0f} s: the end of {arguments[0]}") from error
+
+
 class ConnectorProcess:
     """Use as a context manager: after the block the process and its Java are gone, and had gone by themselves.
 
@@ -40,14 +66,11 @@ class ConnectorProcess:
         self.temporary.mkdir(parents=True, exist_ok=True)  # it may be a disk of its own
         self.log_file = folder / "connector.log"
         self.http_port = int(settings.get("HTTP_PORT") or free_ports(1)[0])
-        blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
-        # Empty counts as unset and keeps a .env file beside main.py from setting anything.
-        environment = {**os.environ, **blank, "HTTP_PORT": str(self.http_port), **settings}
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(root / "main.py")] if java else [sys.executable, str(LIGHT), str(root)],
                 cwd=folder,
-                env={**environment, "TMPDIR": str(self.temporary)},
+                env=environment({**settings, "HTTP_PORT": str(self.http_port), "TMPDIR": str(self.temporary)}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

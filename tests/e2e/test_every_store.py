@@ -3,6 +3,7 @@
 To add a store, name it in ``STORES`` and write a fixture ``<name>_home``.
 """
 
+import json
 import re
 import uuid
 from collections.abc import Iterator
@@ -18,8 +19,8 @@ from app.storage.targets import AzureTarget, GcsTarget
 from dev.azurite import LocalAzurite
 from dev.gcs_server import LocalGcsServer
 from dev.minio import LocalMinio
-from tests.e2e.auditor import Auditor
 from tests.e2e.conftest import NewScenario
+from tests.e2e.connector import run_command
 from tests.e2e.homes import Home
 from tests.e2e.lake import FILE_NAME, Tally
 from tests.e2e.scenario import s3_store
@@ -96,7 +97,7 @@ def test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_joi
         killed = scenario.connector(home.settings, BATCH_SIZE="500")
         killed.wait_for_log("batch 3 ")
         killed.wait_until(is_at_work, "a batch on its way into the store")
-        killed.kill()
+        scenario.kill(killed)
 
         members = [scenario.connector(home.settings, BATCH_SIZE="500") for _ in range(2)]
         for member in members:
@@ -108,8 +109,10 @@ def test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_joi
     assert {log["state"] for log in home.logs(table)} == {"done"}
     assert [found.key for found in home.objects("") if not belongs(found.key, table)] == []
     settings = {"input": scenario.topic, "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}  # an audit needs no broker
-    code, findings = Auditor(home.settings | settings).json()
-    assert (code, [(each["doubled"], each["missing"]) for each in findings]) == (0, [([], []), ([], [])])
+    audit = run_command("audit", "--json", settings=home.settings | settings)
+    assert (audit.returncode, audit.stderr) == (0, "")
+    findings = json.loads(audit.stdout)["partitions"]
+    assert [(each["doubled"], each["missing"]) for each in findings] == [([], []), ([], [])]
     for member in (killed, *members):
         assert not re.search("Traceback|ERROR", member.log)
 

@@ -78,7 +78,7 @@ def test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_joi
         killed = scenario.connector(site.settings)
         killed.wait_for_log("batch 3 ")
         killed.wait_until(is_at_work, "a batch on its way into the store")
-        killed.kill()
+        scenario.kill(killed)
         members = [scenario.connector(site.settings) for _ in range(2)]
         for member in members:
             member.wait_for_log(r"assigned: \S+$")

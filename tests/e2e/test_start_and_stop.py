@@ -8,18 +8,25 @@ import pytest
 import requests
 
 from tests.e2e.conftest import NewScenario
+from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Tally
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
 from tests.services.offsets import member_count
 
 
+def java_of(connector: ConnectorProcess) -> int:
+    """The pid of its Java process, waiting for it to be there."""
+    connector.wait_until(lambda: connector.java() is not None, "its Java process")
+    return connector.java() or 0
+
+
 @pytest.mark.java
-@pytest.mark.parametrize("moment", ["Java starts", "the session starts"])
+@pytest.mark.parametrize("moment", [pytest.param("Java starts", marks=pytest.mark.night), "the session starts"])
 def test_a_stop_while_spark_starts(scenario: Scenario, moment: str) -> None:
     connector = scenario.connector()
     scratch = connector.temporary
-    connector.wait_until(lambda: connector.java() is not None, "its Java process")
+    java_of(connector)
     assert connector.health("live") == 200
     assert connector.health("ready") == 503
     if moment == "the session starts":
@@ -39,12 +46,14 @@ def test_a_stop_while_spark_starts(scenario: Scenario, moment: str) -> None:
 @pytest.mark.java
 def test_consuming_begins_while_spark_starts(scenario: Scenario) -> None:
     scenario.produce(records(1_000))
-    slowly = f"{os.environ['SPARK_SUBMIT_OPTS']} -Xint"
-    connector = scenario.connector(BATCH_SIZE="500", SPARK_SUBMIT_OPTS=slowly)
+    connector = scenario.connector(BATCH_SIZE="500")
+    java = java_of(connector)
+    os.kill(java, signal.SIGSTOP)
     connector.wait_for_log(r"claimed: ")
     assert "CONNECTED!" not in connector.log
     assert connector.health("live") == 200
     assert connector.health("ready") == 503
+    os.kill(java, signal.SIGCONT)
     scenario.wait_until_committed(1_000, by=connector)
     assert connector.log.index("claimed: ") < connector.log.index("CONNECTED!")
     assert connector.health("ready") == 200
@@ -63,7 +72,7 @@ def test_a_spark_that_does_not_come_up_ends_the_process_and_loses_nothing(scenar
     assert re.search(r"^ERROR! starting Spark: Java ended with code 1.*SPARK_DRIVER_MEMORY", refused.log, re.MULTILINE)
     refused.wait_until_nothing_is_left()
 
-    second = scenario.connector(BATCH_SIZE="500")
+    second = scenario.connector(BATCH_SIZE="500", java=False)
     scenario.wait_until_committed(1_000, by=second)
     assert second.stop() == 0
     assert scenario.lake.numbers() == list(range(1_000))
