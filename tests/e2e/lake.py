@@ -12,6 +12,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from app.spark.batch_offsets import read_batch_offsets
+from app.storage.base import ObjectStore
+from app.storage.s3.store import S3Store
 from dev.lake import table_source
 from dev.minio import LocalMinio
 from tests.e2e.records import PLACES
@@ -89,10 +91,13 @@ class Lake:
 
 def mirror(server: LocalMinio, bucket: str, folder: Path, prefix: str = "") -> Lake:
     """Bring the objects below the prefix into a folder, which then is the lake."""
-    s3 = server.client()
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        for item in page.get("Contents", ()):
-            path = folder / item["Key"].removeprefix(prefix).lstrip("/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            s3.download_file(bucket, item["Key"], str(path))
+    return copy(S3Store(server.target(bucket), max_workers=1), prefix, folder)
+
+
+def copy(store: ObjectStore, prefix: str, folder: Path) -> Lake:
+    """As ``mirror``, of any store."""
+    for found in store.list(prefix):
+        path = folder / found.key.removeprefix(prefix).lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store.download(found.key, path)
     return Lake(folder)

@@ -4,7 +4,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -117,10 +117,17 @@ class Scenario:
 
         by.wait_until(done, f"{count:,} records committed by the group")
 
-    def kill(self, only_member: ConnectorProcess) -> None:
-        """Kill it; who comes next need not wait until its session is over."""
-        only_member.kill()
-        leave_group(self.kafka.bootstrap_servers, self.group)
+    def kill_at_work(self, settings: dict[str, str], is_at_work: Callable[[], bool]) -> list[ConnectorProcess]:
+        """Kill a member while a batch of it is on its way into the store, and let two others begin."""
+        killed = self.connector(settings)
+        killed.wait_for_log("batch 3 ")
+        killed.wait_until(is_at_work, "a batch on its way into the store")
+        killed.kill()
+        leave_group(self.kafka.bootstrap_servers, self.group)  # or the others would wait until its session is over
+        members = [self.connector(settings) for _ in range(2)]
+        for member in members:
+            member.wait_for_log(r"assigned: \S+$")  # one partition each, in the end
+        return [killed, *members]
 
     def close(self) -> None:
         self._ends.close()
