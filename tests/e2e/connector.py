@@ -119,17 +119,19 @@ class ConnectorProcess:
 
     def health(self, probe: str) -> int | None:
         """The status of ``/health/<probe>``, ``None`` while nothing listens."""
-        try:
-            return requests.get(f"http://127.0.0.1:{self.http_port}/health/{probe}", timeout=60).status_code
-        except requests.ConnectionError:
-            return None
+        answer = self._get(f"health/{probe}")
+        return None if answer is None else answer.status_code
 
     def page(self, name: str = "") -> str:
         """The status page, or ``metrics``; empty while nothing listens."""
+        answer = self._get(name)
+        return "" if answer is None else answer.text
+
+    def _get(self, path: str) -> requests.Response | None:
         try:
-            return requests.get(f"http://127.0.0.1:{self.http_port}/{name}", timeout=60).text
+            return requests.get(f"http://127.0.0.1:{self.http_port}/{path}", timeout=60)
         except requests.ConnectionError:
-            return ""
+            return None
 
     def java(self) -> int | None:
         """The pid of its Java process, ``None`` as long as (or as soon as) there is none."""
