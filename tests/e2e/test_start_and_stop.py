@@ -1,23 +1,17 @@
 """SIGTERM at any moment stops in good order; the probes tell where the connector stands."""
 
-import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
+from app.spark.java import find_java
 from tests.e2e.conftest import NewScenario
-from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Tally
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
 from tests.services.offsets import member_count
-
-
-def java_of(connector: ConnectorProcess) -> int:
-    """The pid of its Java process, waiting for it to be there."""
-    connector.wait_until(lambda: connector.java() is not None, "its Java process")
-    return connector.java() or 0
 
 
 @pytest.mark.java
@@ -25,7 +19,7 @@ def java_of(connector: ConnectorProcess) -> int:
 def test_a_stop_while_spark_starts(scenario: Scenario, moment: str) -> None:
     connector = scenario.connector()
     scratch = connector.temporary
-    java_of(connector)
+    connector.wait_until(lambda: connector.java() is not None, "its Java process")
     assert connector.health("live") == 200
     assert connector.health("ready") == 503
     if moment == "the session starts":
@@ -42,17 +36,26 @@ def test_a_stop_while_spark_starts(scenario: Scenario, moment: str) -> None:
     assert not list(scratch.glob("quix-datalake-*/*"))
 
 
+def java_that_waits(home: Path, start: Path) -> Path:
+    """A home of a Java that starts as soon as there is a file ``start``."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    wait = f'[ "$1" = -version ] || until [ -e {start} ]; do sleep 0.1; done'
+    program.write_text(f'#!/bin/sh\n{wait}\nexec {find_java().path} "$@"\n')
+    program.chmod(0o755)
+    return home
+
+
 @pytest.mark.java
-def test_consuming_begins_while_spark_starts(scenario: Scenario) -> None:
+def test_consuming_begins_while_spark_starts(scenario: Scenario, tmp_path: Path) -> None:
     scenario.produce(records(1_000))
-    connector = scenario.connector(BATCH_SIZE="500")
-    java = java_of(connector)
-    os.kill(java, signal.SIGSTOP)
+    start = tmp_path / "start"
+    connector = scenario.connector(BATCH_SIZE="500", JAVA_HOME=str(java_that_waits(tmp_path / "java", start)))
     connector.wait_for_log(r"claimed: ")
     assert "CONNECTED!" not in connector.log
     assert connector.health("live") == 200
     assert connector.health("ready") == 503
-    os.kill(java, signal.SIGCONT)
+    start.touch()
     scenario.wait_until_committed(1_000, by=connector)
     assert connector.log.index("claimed: ") < connector.log.index("CONNECTED!")
     assert connector.health("ready") == 200
