@@ -48,13 +48,13 @@ class Checker:
     """Runs the command with settings under which all is well, but for what a test changes."""
 
     def __init__(self, settings: dict[str, str], folder: Path) -> None:
-        self._settings = settings
+        self.settings = settings
         self._folder = folder
 
     def __call__(self, *arguments: str, root: Path = REPO, **changed: str) -> Checked:
         scratch = self._folder / f"tmp-{uuid.uuid4().hex[:8]}"
         scratch.mkdir()
-        settings = {**self._settings, "TMPDIR": str(scratch), **changed}
+        settings = {**self.settings, "TMPDIR": str(scratch), **changed}
         done = run_command("check", *arguments, settings=settings, root=root)
         checked = Checked(done.returncode, done.stdout + done.stderr)
         assert SECRET not in checked.output
@@ -130,8 +130,8 @@ def test_in_a_folder_without_spark_nothing_is_left_behind_and_programs_read_json
     check: Checker, scenario: Scenario, tmp_path: Path
 ) -> None:
     (tmp_path / "lake").mkdir()
-    local = {"S3_BUCKET": "", "STORAGE_URL": (tmp_path / "lake" / "of" / "mine").as_uri()}
-    checked = check("--json", *WITHOUT_SPARK, **local, CATALOG_URL="", HTTP_PORT="0", JAVA_HOME="/nowhere")
+    check.settings |= {"S3_BUCKET": "", "STORAGE_URL": (tmp_path / "lake" / "of" / "mine").as_uri()}
+    checked = check("--json", *WITHOUT_SPARK, CATALOG_URL="", HTTP_PORT="0", JAVA_HOME="/nowhere")
 
     assert checked.code == 0, checked.output
     told = [json.loads(line) for line in checked.output.splitlines()]

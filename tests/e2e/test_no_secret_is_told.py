@@ -85,7 +85,7 @@ def test_at_work(scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog
     connector = scenario.connector(
         store,
         unused,
-        **LOUD,
+        LOUD,
         CATALOG_URL=catalog.url,
         CATALOG_AUTH_TOKEN=catalog.token,
         Quix__Lakehouse__Query__Url=catalog.url,
@@ -159,7 +159,7 @@ FAILURES: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_in_trouble(scenario: Scenario, failure: str) -> None:
-    connector = scenario.connector(FAILURES[failure], **LOUD)
+    connector = scenario.connector(FAILURES[failure], LOUD)
     connector.wait_for_log(r"ERROR! |[Tt]rying again|FAIL \[|Disconnected")
     told = pages(connector)
     if connector.exit_code is None:
@@ -170,7 +170,7 @@ def test_in_trouble(scenario: Scenario, failure: str) -> None:
 
 def test_refused_by_the_catalog(scenario: Scenario, catalog: CatalogServer) -> None:
     wrong = SECRETS["CATALOG_AUTH_TOKEN"]
-    connector = scenario.connector(**LOUD, CATALOG_URL=catalog.url, CATALOG_AUTH_TOKEN=wrong)
+    connector = scenario.connector(scenario.local_store, LOUD, CATALOG_URL=catalog.url, CATALOG_AUTH_TOKEN=wrong)
     assert connector.wait() == 1
     assert "the catalog answered 401" in connector.log
     assert_not_told([wrong], connector.log)

@@ -14,14 +14,26 @@ from tests.e2e.scenario import Scenario
 from tests.services.offsets import member_count
 
 
+def java_that_waits(home: Path, start: Path) -> Path:
+    """A home of a Java that starts as soon as there is a file ``start``."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    wait = f'[ "$1" = -version ] || until [ -e {start} ]; do sleep 0.1; done'
+    program.write_text(f'#!/bin/sh\n{wait}\nexec {find_java().path} "$@"\n')
+    program.chmod(0o755)
+    return home
+
+
 @pytest.mark.java
 @pytest.mark.parametrize("moment", [pytest.param("Java starts", marks=pytest.mark.night), "the session starts"])
-def test_a_stop_while_spark_starts(scenario: Scenario, moment: str) -> None:
-    connector = scenario.connector()
+def test_a_stop_while_spark_starts(scenario: Scenario, tmp_path: Path, moment: str) -> None:
+    start = tmp_path / "start"
+    connector = scenario.connector(JAVA_HOME=str(java_that_waits(tmp_path / "java", start)))
     scratch = connector.temporary
-    connector.wait_until(lambda: connector.java() is not None, "its Java process")
-    assert connector.health("live") == 200
+    connector.wait_until(lambda: connector.health("live") == 200, "an answer")
     assert connector.health("ready") == 503
+    start.touch()
+    connector.wait_until(lambda: connector.java() is not None, "its Java process")
     if moment == "the session starts":
         connector.wait_until(lambda: any(scratch.glob("quix-datalake-*/spark/*")), "the session's folder")
 
@@ -34,16 +46,6 @@ def test_a_stop_while_spark_starts(scenario: Scenario, moment: str) -> None:
     assert not connector.complaints()
     connector.wait_until_nothing_is_left()
     assert not list(scratch.glob("quix-datalake-*/*"))
-
-
-def java_that_waits(home: Path, start: Path) -> Path:
-    """A home of a Java that starts as soon as there is a file ``start``."""
-    program = home / "bin" / "java"
-    program.parent.mkdir(parents=True)
-    wait = f'[ "$1" = -version ] || until [ -e {start} ]; do sleep 0.1; done'
-    program.write_text(f'#!/bin/sh\n{wait}\nexec {find_java().path} "$@"\n')
-    program.chmod(0o755)
-    return home
 
 
 @pytest.mark.java

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from fsspec.implementations.dirfs import DirFileSystem
-from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.dirfs import DirFileSystem  # type: ignore[import-untyped]
+from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
 from tests.fakes.catalog_server import CatalogServer
 from tests.parity.case import PREFIX, TABLE, TOPIC, Case, Record
