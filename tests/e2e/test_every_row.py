@@ -42,6 +42,7 @@ def test_every_row_arrives_once(new_scenario: NewScenario, s3_server: LocalMinio
         _check_values(lake)
         _check_books(catalog, lake, scenario, bucket)
     assert not connector.complaints()
+    assert not list(connector.temporary.iterdir()), "the temporary folder is left as it was found"
 
 
 def _check_files(files: Iterable[Path], scenario: Scenario) -> None:
@@ -103,4 +104,3 @@ def test_a_local_folder_without_partitions(scenario: Scenario) -> None:
     assert len(logs) == 1
     assert {field.name for field in pq.read_schema(lake.files()[0])} == {*STORED_COLUMNS, "location"}
     assert not connector.complaints()
-    assert not list(connector.temporary.iterdir()), "the temporary folder is left as it was found"
