@@ -16,15 +16,20 @@ _NO_ERROR, _UNKNOWN_MEMBER = 0, 25  # who has left meanwhile is unknown
 _SECONDS = 60.0
 
 
-def leave_group(bootstrap_servers: str, group: str, is_gone: Callable[[str], bool] = lambda member_id: True) -> None:
+def member_ids(bootstrap_servers: str, group: str) -> set[str]:
+    """The members that Kafka takes for alive."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
+    members = admin.describe_consumer_groups([group])[group].result(_SECONDS).members
+    return {member.member_id for member in members}
+
+
+def leave_group(bootstrap_servers: str, group: str, is_gone: Callable[[str], bool] = lambda _: True) -> None:
     """Take the members out of the group for whose id ``is_gone`` holds; an id begins with the name of its client.
 
     Args:
         bootstrap_servers: one broker, without a login: it coordinates all groups.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
-    members = admin.describe_consumer_groups([group])[group].result(_SECONDS).members
-    for member in filter(is_gone, [member.member_id for member in members]):
+    for member in filter(is_gone, member_ids(bootstrap_servers, group)):
         code = _leave(bootstrap_servers, group, member)
         assert code in (_NO_ERROR, _UNKNOWN_MEMBER), f"{member} cannot leave {group}: error {code}"
 
