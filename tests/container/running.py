@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 import urllib.error
 import urllib.request
 import uuid
@@ -13,9 +12,9 @@ from typing import Self
 
 from dev.container_engine import Engine
 from dev.image import run_command
+from tests.support import waiting
 
-PATIENCE = 300.0  # seconds; Java takes 3 s to start on an idle machine, and many times that on a busy one
-STOP_SECONDS = 60  # what the connector gets between SIGTERM and SIGKILL
+STOP_SECONDS = int(waiting.PATIENCE)  # what the connector gets between SIGTERM and SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +57,14 @@ class Container:
 
     def wait_until(self, reached: Callable[[], bool], what: str) -> None:
         """Return once ``reached()``; fail with the log when the connector ends before, or nothing happens."""
-        deadline = time.monotonic() + PATIENCE
-        while not reached():
-            assert self._state("Running") == "true", f"ended with {self._state('ExitCode')}, not {what}:\n{self.log()}"
-            assert time.monotonic() < deadline, f"not {what} after {PATIENCE:.0f} s:\n{self.log()}"
-            time.sleep(0.5)
 
-    def wait(self) -> int:
-        """The exit code, once it has ended by itself."""
-        return int(self._engine.call("wait", self._name))
+        def looked() -> bool:
+            is_there = reached()
+            has_ended = not is_there and self._state("Running") != "true"
+            assert not has_ended, f"ended with {self._state('ExitCode')}, not {what}:\n{self.log()}"
+            return is_there
+
+        waiting.wait_until(looked, what, pause=0.5, details=self.log)
 
     def stop(self) -> int:
         """Stop it as platforms do, by SIGTERM and then by force; the exit code."""
@@ -81,14 +79,6 @@ class Container:
         """All that the connector has printed, standard output and error."""
         told = self._engine.try_call("logs", self._name)
         return told.stdout + told.stderr
-
-    def peak_memory_mb(self) -> int | None:
-        """The most memory that the container has had, /tmp and cached files included; None where nobody counts it."""
-        for counter in ("memory.peak", "memory/memory.max_usage_in_bytes"):  # version 2 and 1 of control groups
-            told = self.run_inside("cat", f"/sys/fs/cgroup/{counter}")
-            if told.returncode == 0:
-                return int(told.stdout) >> 20
-        return None
 
     def _state(self, field: str) -> str:
         return self._engine.call("inspect", "--format", f"{{{{.State.{field}}}}}", self._name)
@@ -109,7 +99,7 @@ class Container:
 def answers_ok(port: int, path: str) -> bool:
     """Whether the connector's health server answers with 200."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, ConnectionError, TimeoutError):
         return False

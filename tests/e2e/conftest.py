@@ -1,4 +1,4 @@
-"""What the scenarios share: the way to set one up, a quick start for Java, and a Spark to read with."""
+"""What the scenarios share: the way to set one up, and a quick start for Java."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -8,7 +8,6 @@ import pytest
 
 from dev.broker import Broker
 from tests.e2e.scenario import Scenario
-from tests.e2e.spark_reader import SparkReader, spark_reader
 
 NewScenario = Callable[..., Scenario]
 
@@ -32,9 +31,3 @@ def new_scenario(request: pytest.FixtureRequest, kafka: Broker, tmp_path: Path) 
             return ends.enter_context(closing(made))
 
         yield new
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkReader]:
-    with spark_reader(tmp_path_factory.mktemp("reader") / "spark.log") as reader:
-        yield reader

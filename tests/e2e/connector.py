@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,14 +15,39 @@ import requests
 
 from app.config.variables import Variables
 from dev.server import free_ports, tail
+from tests.support import waiting
 
 REPO = Path(__file__).resolve().parents[2]
 LIGHT = Path(__file__).with_name("light.py")
 
-# Seconds, generous: other work may share the machine, and Java alone takes ten of them to start on a busy one.
-PATIENCE = 300.0
-_GONE_WITHIN = 20.0
 _LOG_LINES = 60
+_PAUSE = 0.1  # seconds; most looks cost a request
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """The variables to run with; all others of the connector count as unset.
+
+    Empty counts as unset, and keeps a .env file beside main.py from setting anything.
+    """
+    blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
+    return {**os.environ, **blank, **settings}
+
+
+def run_command(*arguments: str, settings: Mapping[str, str], root: Path = REPO) -> "subprocess.CompletedProcess[str]":
+    """Run ``main.py`` with a command, to its end."""
+    try:
+        return subprocess.run(
+            [sys.executable, str(root / "main.py"), *arguments],
+            cwd=root,
+            env=environment(settings),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=waiting.PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise waiting.TookTooLong(f"not within {waiting.PATIENCE:.0f} s: the end of {arguments[0]}") from error
 
 
 class ConnectorProcess:
@@ -42,14 +66,11 @@ class ConnectorProcess:
         self.temporary.mkdir(parents=True, exist_ok=True)  # it may be a disk of its own
         self.log_file = folder / "connector.log"
         self.http_port = int(settings.get("HTTP_PORT") or free_ports(1)[0])
-        blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
-        # Empty counts as unset and keeps a .env file beside main.py from setting anything.
-        environment = {**os.environ, **blank, "HTTP_PORT": str(self.http_port), **settings}
         with self.log_file.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(root / "main.py")] if java else [sys.executable, str(LIGHT), str(root)],
                 cwd=folder,
-                env={**environment, "TMPDIR": str(self.temporary)},
+                env=environment({**settings, "HTTP_PORT": str(self.http_port), "TMPDIR": str(self.temporary)}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -73,7 +94,7 @@ class ConnectorProcess:
         """``None`` while it runs."""
         return self._process.poll()
 
-    def wait_for_log(self, pattern: str, timeout: float = PATIENCE) -> re.Match[str]:
+    def wait_for_log(self, pattern: str) -> re.Match[str]:
         """The first match of the pattern in all that was printed so far, waiting for it to come."""
         found: list[re.Match[str]] = []
 
@@ -86,33 +107,31 @@ class ConnectorProcess:
                 raise AssertionError(f"ended with code {self.exit_code} before {pattern!r}:\n{self._tail()}")
             return bool(match)
 
-        self.wait_until(look, f"{pattern!r} in the log", timeout)
+        self.wait_until(look, f"{pattern!r} in the log")
         return found[0]
 
-    def wait_until(self, happened: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
+    def wait_until(self, happened: Callable[[], bool], what: str) -> None:
         """Wait until something has happened that the connector is to bring about."""
-        deadline = time.monotonic() + timeout
-        while not happened():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not within {timeout:.0f} s: {what}\n{self._tail()}")
-            time.sleep(0.1)
+        waiting.wait_until(happened, what, pause=_PAUSE, details=self._tail)
 
     def wait_until_ready(self) -> None:
         self.wait_for_log(r"^CONNECTED!$")
 
     def health(self, probe: str) -> int | None:
         """The status of ``/health/<probe>``, ``None`` while nothing listens."""
-        try:
-            return requests.get(f"http://127.0.0.1:{self.http_port}/health/{probe}", timeout=60).status_code
-        except requests.ConnectionError:
-            return None
+        answer = self._get(f"health/{probe}")
+        return None if answer is None else answer.status_code
 
     def page(self, name: str = "") -> str:
         """The status page, or ``metrics``; empty while nothing listens."""
+        answer = self._get(name)
+        return "" if answer is None else answer.text
+
+    def _get(self, path: str) -> requests.Response | None:
         try:
-            return requests.get(f"http://127.0.0.1:{self.http_port}/{name}", timeout=60).text
+            return requests.get(f"http://127.0.0.1:{self.http_port}/{path}", timeout=60)
         except requests.ConnectionError:
-            return ""
+            return None
 
     def java(self) -> int | None:
         """The pid of its Java process, ``None`` as long as (or as soon as) there is none."""
@@ -121,12 +140,10 @@ class ConnectorProcess:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def wait(self, timeout: float = PATIENCE) -> int:
+    def wait(self) -> int:
         """The exit code, waiting for the end."""
-        try:
-            code = self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {timeout:.0f} s\n{self._tail()}") from None
+        self.wait_until(lambda: self.exit_code is not None, "the end of the process")
+        code = self._process.wait()
         if code:
             print(f"ended with code {code}; {self._tail()}")  # noqa: T201 - pytest shows it with a failure
         return code
@@ -143,7 +160,7 @@ class ConnectorProcess:
 
     def wait_until_nothing_is_left(self) -> None:
         """Wait until no process that it started runs any more."""
-        self.wait_until(lambda: not self._group(), "the end of its child processes", _GONE_WITHIN)
+        self.wait_until(lambda: not self._group(), "the end of its child processes")
 
     def __enter__(self) -> Self:
         return self
@@ -153,11 +170,11 @@ class ConnectorProcess:
     ) -> None:
         self.kill()
         try:
-            self.wait_until_nothing_is_left()
-        except AssertionError:
-            os.killpg(self.pid, signal.SIGKILL)
             if error is None:
-                raise
+                self.wait_until_nothing_is_left()
+        finally:
+            if self._group():
+                os.killpg(self.pid, signal.SIGKILL)
 
     def _group(self) -> list[tuple[int, str]]:
         """Processes that run (zombies do not) of the session that it leads, itself left out."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.journal.entry import is_log
 from app.storage.base import ObjectStore, StoredObject
-from tests.e2e.lake import Lake
+from tests.e2e.lake import Lake, copy
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Home:
             if document is not None:
                 yield json.loads(document.body)
 
+    def is_at_work(self, table: str) -> bool:
+        """Whether a batch is on its way into the table."""
+        return any(log["state"] == "pending" for log in self.logs(table))
+
     def mirror(self, table: str, folder: Path) -> Lake:
         """Bring the table's files into a folder, as a reader that lists the store finds them."""
-        for found in self.store.list(f"{table}/"):
-            path = folder / found.key.removeprefix(f"{table}/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.store.download(found.key, path)
-        return Lake(folder)
+        return copy(self.store, f"{table}/", folder)

@@ -1,7 +1,7 @@
-"""A finished table as its readers see it: pyarrow, DuckDB and Spark."""
+"""A finished table as its readers see it: pyarrow and DuckDB."""
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from app.spark.batch_offsets import read_batch_offsets
+from app.storage.base import ObjectStore
+from app.storage.s3.store import S3Store
 from dev.lake import table_source
 from dev.minio import LocalMinio
 from tests.e2e.records import PLACES
-from tests.e2e.spark_reader import SparkReader
 
 FILE_NAME = re.compile(
     r"data_(?P<topic>.+)(-(?P<partition>\d+)_(?P<first>\d{19})-(?P<last>\d+)|_batch)_[0-9a-f]{24}-\d+\.parquet"
@@ -46,16 +47,18 @@ class Tally:
     @classmethod
     def of(cls, numbers: Iterable[int]) -> "Tally":
         """The tally of a table that holds the records of these numbers."""
-        listed = list(numbers)
-        places: dict[str, list[int]] = {}
-        for n in listed:
-            places.setdefault(PLACES[n % len(PLACES)], []).append(n)
-        by_place = {place: (len(of_place), sum(of_place)) for place, of_place in sorted(places.items())}
-        return cls(len(listed), len(set(listed)), sum(listed), by_place)
+        return cls.of_rows((n, PLACES[n % len(PLACES)]) for n in numbers)
 
-
-_TOTALS = "SELECT count(*), count(DISTINCT n), sum(n) FROM {source}"
-_BY_PLACE = "SELECT location, count(*), sum(n) FROM {source} GROUP BY location ORDER BY location"
+    @classmethod
+    def of_rows(cls, rows: Iterable[tuple[int, str]]) -> "Tally":
+        """The tally of rows of a number and a place."""
+        numbers = list[int]()
+        of_place = defaultdict[str, list[int]](list)
+        for n, place in rows:
+            numbers.append(n)
+            of_place[place].append(n)
+        by_place = {place: (len(found), sum(found)) for place, found in of_place.items()}
+        return cls(len(numbers), len(set(numbers)), sum(numbers), by_place)
 
 
 class Lake:
@@ -79,34 +82,22 @@ class Lake:
             return database.execute(sql.format(source=table_source(self.folder))).fetchall()
 
     def tally_by_duckdb(self) -> Tally:
-        return _tally(self.query(_TOTALS), self.query(_BY_PLACE))
-
-    def tally_by_spark(self, reader: SparkReader) -> Tally:
-        totals, by_place = (reader.query(self.folder, sql.format(source="lake")) for sql in (_TOTALS, _BY_PLACE))
-        return _tally(totals, by_place)
+        return Tally.of_rows(self.query("SELECT n, location FROM {source}"))
 
     def tally_by_pyarrow(self) -> Tally:
         table = ds.dataset(self.folder, partitioning="hive").to_table(columns=["n", "location"])
-        numbers, places = table["n"].to_pylist(), table["location"].to_pylist()
-        counted: Counter[str] = Counter(places)
-        sums: Counter[str] = Counter()
-        for n, place in zip(numbers, places, strict=True):
-            sums[place] += n
-        by_place = {place: (counted[place], sums[place]) for place in sorted(counted)}
-        return Tally(len(numbers), len(set(numbers)), sum(numbers), by_place)
-
-
-def _tally(totals: Iterable[Iterable[Any]], by_place: Iterable[Iterable[Any]]) -> Tally:
-    [(rows, distinct, total)] = totals
-    return Tally(rows, distinct, int(total), {place: (count, int(sum_)) for place, count, sum_ in by_place})
+        return Tally.of_rows(zip(table["n"].to_pylist(), table["location"].to_pylist(), strict=True))
 
 
 def mirror(server: LocalMinio, bucket: str, folder: Path, prefix: str = "") -> Lake:
     """Bring the objects below the prefix into a folder, which then is the lake."""
-    s3 = server.client()
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        for item in page.get("Contents", ()):
-            path = folder / item["Key"].removeprefix(prefix).lstrip("/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            s3.download_file(bucket, item["Key"], str(path))
+    return copy(S3Store(server.target(bucket), max_workers=1), prefix, folder)
+
+
+def copy(store: ObjectStore, prefix: str, folder: Path) -> Lake:
+    """As ``mirror``, of any store."""
+    for found in store.list(prefix):
+        path = folder / found.key.removeprefix(prefix).lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store.download(found.key, path)
     return Lake(folder)

@@ -4,7 +4,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ from dev.minio import LocalMinio
 from tests.e2e.connector import REPO, ConnectorProcess
 from tests.e2e.lake import Lake
 from tests.e2e.records import records
+from tests.services.leave_group import leave_group
 from tests.services.offsets import committed_offsets
 
 _AT_ONCE = 2_000  # records; a load of some ten thousand a second
@@ -115,6 +116,18 @@ class Scenario:
             return sum(self.committed()) >= count
 
         by.wait_until(done, f"{count:,} records committed by the group")
+
+    def kill_at_work(self, settings: dict[str, str], is_at_work: Callable[[], bool]) -> list[ConnectorProcess]:
+        """Kill a member while a batch of it is on its way into the store, and let two others begin."""
+        killed = self.connector(settings)
+        killed.wait_for_log("batch 3 ")
+        killed.wait_until(is_at_work, "a batch on its way into the store")
+        killed.kill()
+        leave_group(self.kafka.bootstrap_servers, self.group)  # or the others would wait until its session is over
+        members = [self.connector(settings) for _ in range(2)]
+        for member in members:
+            member.wait_for_log(r"assigned: \S+$")  # one partition each, in the end
+        return [killed, *members]
 
     def close(self) -> None:
         self._ends.close()

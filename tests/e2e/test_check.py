@@ -1,10 +1,7 @@
 """``python main.py check`` against real services: when all is well, and with each of them wrong in turn."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,16 +11,16 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from app.config.variables import Variables
 from app.table.schema import TableSchema
 from dev.minio import LocalMinio
 from dev.server import free_ports
-from tests.e2e.connector import REPO
+from tests.e2e.connector import REPO, run_command
 from tests.e2e.scenario import Scenario, customised, s3_store
 from tests.fakes.catalog_contract import Table
 from tests.fakes.catalog_server import CatalogServer
 
 SECRET = "do-not-show-me"
+WITHOUT_SPARK = ("--without", "spark")
 _LINE = re.compile(r"^(ok|FAIL|--) +(\w+) +(.*)$", re.MULTILINE)
 
 
@@ -55,22 +52,11 @@ class Checker:
         self._folder = folder
 
     def __call__(self, *arguments: str, root: Path = REPO, **changed: str) -> Checked:
-        """Variables of the connector are set; others, such as PATH, too."""
         scratch = self._folder / f"tmp-{uuid.uuid4().hex[:8]}"
         scratch.mkdir()
-        blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
-        done = subprocess.run(
-            [sys.executable, str(root / "main.py"), "check", *arguments],
-            cwd=self._folder,
-            env={**os.environ, **blank, **self.settings, "TMPDIR": str(scratch), **changed},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        checked = Checked(done.returncode, done.stdout)
+        settings = {**self.settings, "TMPDIR": str(scratch), **changed}
+        done = run_command("check", *arguments, settings=settings, root=root)
+        checked = Checked(done.returncode, done.stdout + done.stderr)
         assert SECRET not in checked.output
         assert [path.name for path in scratch.glob("quix-*")] == [], "its scratch folder is gone"
         return checked
@@ -101,7 +87,7 @@ def test_what_transform_builds_is_tried_and_no_topic_of_it_created(
     check: Checker, scenario: Scenario, tmp_path: Path
 ) -> None:
     text = "def transform(sdf):\n    sdf = sdf.apply(lambda v, state: v, stateful=True)\n    return sdf.aply(print)\n"
-    failures = check(root=customised(tmp_path / "tree", text)).failures("transform")
+    failures = check(*WITHOUT_SPARK, root=customised(tmp_path / "tree", text)).failures("transform")
     assert (
         "AttributeError: 'StreamingDataFrame' object has no attribute 'aply' at app/transform.py:3"
         in (failures["transform"])
@@ -140,26 +126,21 @@ def test_all_is_well_and_nothing_is_left_behind(
     assert scenario.committed() == [0]
 
 
-def test_in_a_folder_nothing_is_left_behind_either(check: Checker, tmp_path: Path) -> None:
+def test_in_a_folder_without_spark_nothing_is_left_behind_and_programs_read_json(
+    check: Checker, scenario: Scenario, tmp_path: Path
+) -> None:
     (tmp_path / "lake").mkdir()
-    folder = tmp_path / "lake" / "of" / "mine"
-    checked = check(S3_BUCKET="", STORAGE_URL=folder.as_uri(), CATALOG_URL="", HTTP_PORT="0")
-
-    assert checked.code == 0, checked.output
-    assert not {"port", "catalog"}.intersection(checked.told)
-    assert list((tmp_path / "lake").iterdir()) == []
-
-
-def test_without_spark_no_java_is_started_and_programs_read_json(check: Checker, scenario: Scenario) -> None:
-    checked = check("--json", "--without", "spark", CATALOG_URL="", JAVA_HOME="/nowhere")
+    check.settings |= {"S3_BUCKET": "", "STORAGE_URL": (tmp_path / "lake" / "of" / "mine").as_uri()}
+    checked = check("--json", *WITHOUT_SPARK, CATALOG_URL="", HTTP_PORT="0", JAVA_HOME="/nowhere")
 
     assert checked.code == 0, checked.output
     told = [json.loads(line) for line in checked.output.splitlines()]
     assert {each["check"]: each["state"] for each in told} == dict.fromkeys(
-        ["broker", "topic", "group", "transform", "store", "table", "port"], "ok"
+        ["broker", "topic", "group", "transform", "store", "table"], "ok"
     )
     [topic] = [each for each in told if each["check"] == "topic"]
     assert (topic["subject"], topic["detail"]) == (scenario.topic, "1 partition")
+    assert list((tmp_path / "lake").iterdir()) == []
 
 
 def test_nobody_is_there(check: Checker, scenario: Scenario) -> None:
@@ -189,48 +170,34 @@ def test_nobody_is_there(check: Checker, scenario: Scenario) -> None:
 
 
 def test_all_are_there_and_something_is_wrong_with_each(
-    check: Checker, scenario: Scenario, catalog: CatalogServer
+    check: Checker, scenario: Scenario, catalog: CatalogServer, s3_server: LocalMinio
 ) -> None:
+    bucket = f"missing-{uuid.uuid4().hex[:8]}"
     wrong = scenario.topic.replace("readings", "raedings")
     port = catalog.url.rpartition(":")[2].partition("/")[0]
     checked = check(
         input=wrong,
         STREAM_TIMEOUT_MS="1000",
         STREAM_TIMEOUT_TOPIC="not-there",
-        AWS_SECRET_ACCESS_KEY=SECRET,
+        S3_BUCKET=bucket,
         CATALOG_AUTH_TOKEN=SECRET,
         HTTP_PORT=port,
+        JAVA_HOME="/nowhere",
     )
 
-    failures = checked.failures("topic", "silence", "catalog", "store", "port")
+    failures = checked.failures("topic", "silence", "catalog", "store", "port", "spark")
     assert failures["topic"].startswith(f"finding the input topic '{wrong}': it does not exist; similar: ")
     assert scenario.topic in failures["topic"]
     assert "finding the topic of STREAM_TIMEOUT_TOPIC, 'not-there': it does not exist" in failures["silence"]
     assert "the catalog answered 401" in failures["catalog"]
     assert "Check CATALOG_AUTH_TOKEN" in failures["catalog"]
-    assert "AWS_SECRET_ACCESS_KEY" in failures["store"]
+    assert f"connecting to s3://{bucket}: The specified bucket does not exist" in failures["store"]
+    assert bucket not in [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
+    assert failures["spark"].startswith("finding Java: Java 17 or newer is needed")
     assert failures["port"].startswith(f"opening HTTP_PORT={port} on HTTP_HOST=")
     assert "Choose another port or host, or port 0 for none" in failures["port"]
     assert checked.told["broker"][0] == "ok"
     assert checked.told["group"] == ("--", f"{scenario.group}  skipped: needs the topic")
-
-
-def test_a_wrong_login_a_missing_bucket_and_no_java(check: Checker, s3_server: LocalMinio) -> None:
-    bucket = f"missing-{uuid.uuid4().hex[:8]}"
-    checked = check(
-        KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT",
-        KAFKA_SASL_MECHANISM="PLAIN",
-        KAFKA_SASL_USERNAME="somebody",
-        KAFKA_SASL_PASSWORD=SECRET,
-        S3_BUCKET=bucket,
-        JAVA_HOME="/nowhere",
-    )
-
-    failures = checked.failures("broker", "store", "spark")
-    assert "KAFKA_" in failures["broker"]
-    assert f"connecting to s3://{bucket}: The specified bucket does not exist" in failures["store"]
-    assert failures["spark"].startswith("finding Java: Java 17 or newer is needed")
-    assert bucket not in [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
 
 
 def test_the_table_lies_where_the_catalog_has_it(
@@ -238,7 +205,7 @@ def test_the_table_lies_where_the_catalog_has_it(
 ) -> None:
     catalog.tables[f"default.{scenario.topic}"] = Table(f"s3://{bucket}/old/place", [], {})
     s3_server.client().put_object(Bucket=bucket, Key="old/place/year=2024/data_1.parquet", Body=b"")
-    checked = check(HIVE_COLUMNS="year,place")
+    checked = check(*WITHOUT_SPARK, HIVE_COLUMNS="year,place")
 
     assert f"has table default.{scenario.topic} at s3://{bucket}/old/place" in checked.told["catalog"][1]
     failure = checked.failures("table")["table"]
@@ -250,7 +217,7 @@ def test_a_type_that_contradicts_the_table_and_silence_that_nobody_would_hear_of
 ) -> None:
     schema = json.dumps(TableSchema({"speed": pa.string()}).to_document())
     s3_server.client().put_object(Bucket=bucket, Key=f"data/{scenario.topic}/_journal/schema.json", Body=schema)
-    failures = check(COLUMN_TYPES="speed:double", STREAM_TIMEOUT_MS="1000").failures("silence", "table")
+    failures = check(*WITHOUT_SPARK, COLUMN_TYPES="speed:double", STREAM_TIMEOUT_MS="1000").failures("silence", "table")
 
     assert "column 'speed' is string in the table and double in COLUMN_TYPES" in failures["table"]
     assert "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py" in failures["silence"]

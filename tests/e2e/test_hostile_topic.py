@@ -16,6 +16,7 @@ from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Lake
 from tests.e2e.records import FIRST_MS, value
 from tests.e2e.scenario import Scenario
+from tests.support.waiting import wait_until
 
 GOOD = 300
 HUGE = 2**64 + 7
@@ -110,7 +111,9 @@ def take_any_timestamp(scenario: Scenario) -> None:
     admin = AdminClient({"bootstrap.servers": scenario.kafka.bootstrap_servers, **QUIET})
     entry = ConfigEntry("message.timestamp.after.max.ms", str(2**63 - 1), incremental_operation=AlterConfigOpType.SET)
     topic = ConfigResource(ConfigResource.Type.TOPIC, scenario.topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([topic])[topic].result(30)
+    altered = admin.incremental_alter_configs([topic])[topic]
+    wait_until(altered.done, "the topic's setting")
+    altered.result()
 
 
 def produce_compressed(scenario: Scenario, size: int) -> None:
@@ -126,7 +129,7 @@ def produce_compressed(scenario: Scenario, size: int) -> None:
     )
     text = b'{"id": "odd", "text": "' + b" " * size + b'"}'
     producer.produce(scenario.topic, text, key="key", partition=0)
-    assert producer.flush(120) == 0
+    wait_until(lambda: producer.flush(1) == 0, "the large message in the topic")
 
 
 def peak_memory(connector: ConnectorProcess) -> int:

@@ -2,7 +2,6 @@
 
 import os
 import uuid
-from collections import Counter
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -47,15 +46,17 @@ class Site:
         found: Table = pyiceberg_catalog(self.catalog).load_table((self.namespace, scenario.topic))
         return found
 
+    def numbers(self, scenario: Scenario) -> list[int]:
+        numbers: list[int] = self.table(scenario).scan(selected_fields=("n",)).to_arrow()["n"].to_pylist()
+        return sorted(numbers)
+
     def assert_whole(self, scenario: Scenario, count: int) -> None:
         """Each record is a row, once; and the table and the store have the same files."""
-        table = self.table(scenario)
-        found = Counter(table.scan(selected_fields=("n",)).to_arrow()["n"].to_pylist())
-        assert [n for n, times in found.items() if times > 1] == []
-        assert sorted(found) == list(range(count))
+        assert self.numbers(scenario) == list(range(count))
         folder = scenario.folder / "mirror"
         lake = self.home.mirror(f"data/{scenario.topic}", folder)
-        listed = {path.partition(f"/{scenario.topic}/")[2] for path in table.inspect.files()["file_path"].to_pylist()}
+        paths = self.table(scenario).inspect.files()["file_path"].to_pylist()
+        listed = {path.partition(f"/{scenario.topic}/")[2] for path in paths}
         stored = {str(path.relative_to(folder)) for path in lake.files()}
         assert listed == stored
 
@@ -65,23 +66,10 @@ def site(iceberg_catalog: LocalIcebergCatalog, s3_server: LocalMinio, bucket: st
     return Site(iceberg_catalog, s3_server, bucket)
 
 
-def test_each_row_is_there_once_though_a_member_is_killed_at_work_and_others_join(
-    new_scenario: NewScenario, site: Site
-) -> None:
+def test_each_row_is_there_once_though_a_member_dies_at_work(new_scenario: NewScenario, site: Site) -> None:
     scenario = new_scenario(partitions=2)
-    table = f"data/{scenario.topic}"
-
-    def is_at_work() -> bool:
-        return any(log["state"] == "pending" for log in site.home.logs(table))
-
     with scenario.load(A_SECOND) as produced:
-        killed = scenario.connector(site.settings)
-        killed.wait_for_log("batch 3 ")
-        killed.wait_until(is_at_work, "a batch on its way into the store")
-        killed.kill()
-        members = [scenario.connector(site.settings) for _ in range(2)]
-        for member in members:
-            member.wait_for_log(r"assigned: \S+$")
+        killed, *members = scenario.kill_at_work(site.settings, lambda: site.home.is_at_work(f"data/{scenario.topic}"))
     scenario.wait_until_committed(produced[0], by=members[0])
     assert [member.stop() for member in members] == [0, 0]
     site.assert_whole(scenario, produced[0])
@@ -162,7 +150,7 @@ def test_engines_maintain_the_table_while_it_is_written(new_scenario: NewScenari
             iceberg_spark.query(site.catalog, f"CALL lake.system.{procedure}")
     scenario.wait_until_committed(produced[0], by=connector)
     assert connector.stop() == 0
-    assert read_numbers(site, scenario) == list(range(produced[0]))
+    assert site.numbers(scenario) == list(range(produced[0]))
 
 
 def test_removing_orphans_keeps_the_journal(new_scenario: NewScenario, site: Site) -> None:
@@ -181,8 +169,3 @@ def test_removing_orphans_keeps_the_journal(new_scenario: NewScenario, site: Sit
     iceberg_spark.query(site.catalog, f"CALL lake.system.remove_orphan_files(table => {name})")
     assert not orphan.exists()
     assert {path for path in files if not path.exists()} == set()
-
-
-def read_numbers(site: Site, scenario: Scenario) -> list[int]:
-    numbers: list[int] = site.table(scenario).scan(selected_fields=("n",)).to_arrow()["n"].to_pylist()
-    return sorted(numbers)

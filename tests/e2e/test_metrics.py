@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.monitoring.metrics import OPERATIONS
@@ -14,9 +13,8 @@ Sample = tuple[Mapping[str, str], float]
 
 
 def scrape(connector: ConnectorProcess) -> dict[str, list[Sample]]:
-    text = requests.get(f"http://127.0.0.1:{connector.http_port}/metrics", timeout=20).text
     found: dict[str, list[Sample]] = {}
-    for family in text_string_to_metric_families(text):
+    for family in text_string_to_metric_families(connector.page("metrics")):
         for sample in family.samples:
             found.setdefault(sample.name, []).append((sample.labels, sample.value))
     return found

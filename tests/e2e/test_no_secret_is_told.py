@@ -18,8 +18,6 @@ from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
 
-FORMATS = pytest.mark.parametrize("log_format", ["text", "json"])
-
 
 def planted(name: str) -> str:
     """A secret that nothing else looks like, with characters that are written otherwise in an address."""
@@ -38,6 +36,7 @@ SECRETS = {
     "Quix__BlobStorage__Connection__Json": planted("platform"),
 }
 GCS_PRIVATE_KEY = planted("google")
+LOUD = {"LOGLEVEL": "DEBUG", "LOG_FORMAT": "json"}  # text has the same messages and exceptions
 PASSWORD = "hunter2-" + secrets.token_hex(8)
 
 
@@ -63,13 +62,9 @@ def assert_not_told(secrets_in_use: Iterable[str], *told: str) -> None:
                 assert at < 0, f"a secret is told: …{text.encode()[max(0, at - 300) : at]!r}"
 
 
-def assert_lines_have_their_format(connector: ConnectorProcess, log_format: str) -> None:
-    lines = connector.log.splitlines()
-    if log_format == "text":
-        assert not [line for line in lines if line.startswith("{")]
-        return
+def assert_lines_are_objects(connector: ConnectorProcess) -> None:
     announced = re.compile(r"CONNECTED!|ERROR! .*|  - .*")  # these are the platform's
-    parsed = [json.loads(line) for line in lines if not announced.fullmatch(line)]
+    parsed = [json.loads(line) for line in connector.log.splitlines() if not announced.fullmatch(line)]
     assert all({"time", "level", "logger", "message"} <= set(line) for line in parsed)
 
 
@@ -84,17 +79,13 @@ def pages(connector: ConnectorProcess) -> list[str]:
 
 
 @pytest.mark.java
-@FORMATS
-def test_at_work(
-    scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: CatalogServer, log_format: str
-) -> None:
+def test_at_work(scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: CatalogServer) -> None:
     store = s3_store(s3_server, bucket)
     unused = {name: value for name, value in SECRETS.items() if name.startswith("Quix__")}
     connector = scenario.connector(
         store,
         unused,
-        LOGLEVEL="DEBUG",
-        LOG_FORMAT=log_format,
+        LOUD,
         CATALOG_URL=catalog.url,
         CATALOG_AUTH_TOKEN=catalog.token,
         Quix__Lakehouse__Query__Url=catalog.url,
@@ -108,14 +99,13 @@ def test_at_work(
     assert connector.stop() == 0
 
     assert_not_told([store["AWS_SECRET_ACCESS_KEY"], catalog.token, *unused.values()], connector.log, *told)
-    assert_lines_have_their_format(connector, log_format)
+    assert_lines_are_objects(connector)
     batches = [line for line in connector.log.splitlines() if "rows in" in line and "INFO" in line]
     assert len(batches) == len(set(re.findall(r"batch (\d+) \(", connector.log))), "one line for each batch"
-    if log_format == "json":
-        batch = json.loads(batches[0])
-        assert sum(json.loads(line)["rows"] for line in batches) == 2_000
-        assert {"batch", "reason", "files", "bytes"} <= set(batch)
-        assert list(batch["seconds"])[:6] == ["convert", "stage", "spark", "intend", "upload", "register"]
+    batch = json.loads(batches[0])
+    assert sum(json.loads(line)["rows"] for line in batches) == 2_000
+    assert {"batch", "reason", "files", "bytes"} <= set(batch)
+    assert list(batch["seconds"])[:6] == ["convert", "stage", "spark", "intend", "upload", "register"]
 
 
 def nowhere() -> str:
@@ -169,23 +159,19 @@ FAILURES: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_in_trouble(scenario: Scenario, failure: str) -> None:
-    """In one format: both have the same messages and exceptions."""
-    connector = scenario.connector(FAILURES[failure], LOGLEVEL="DEBUG", LOG_FORMAT="json")
+    connector = scenario.connector(FAILURES[failure], LOUD)
     connector.wait_for_log(r"ERROR! |[Tt]rying again|FAIL \[|Disconnected")
     told = pages(connector)
     if connector.exit_code is None:
         connector.stop()
     assert_not_told([*SECRETS.values(), GCS_PRIVATE_KEY, PASSWORD], connector.log, *told)
-    assert_lines_have_their_format(connector, "json")
+    assert_lines_are_objects(connector)
 
 
-@FORMATS
-def test_refused_by_the_catalog(scenario: Scenario, catalog: CatalogServer, log_format: str) -> None:
+def test_refused_by_the_catalog(scenario: Scenario, catalog: CatalogServer) -> None:
     wrong = SECRETS["CATALOG_AUTH_TOKEN"]
-    connector = scenario.connector(
-        LOGLEVEL="DEBUG", LOG_FORMAT=log_format, CATALOG_URL=catalog.url, CATALOG_AUTH_TOKEN=wrong
-    )
+    connector = scenario.connector(scenario.local_store, LOUD, CATALOG_URL=catalog.url, CATALOG_AUTH_TOKEN=wrong)
     assert connector.wait() == 1
     assert "the catalog answered 401" in connector.log
     assert_not_told([wrong], connector.log)
-    assert_lines_have_their_format(connector, log_format)
+    assert_lines_are_objects(connector)

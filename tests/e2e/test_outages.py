@@ -2,22 +2,14 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from dev.kafka import LocalKafka
-from tests.e2e.connector import ConnectorProcess
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
-
-
-def _kill_java(connector: ConnectorProcess) -> None:
-    java = connector.java()
-    assert java is not None
-    os.kill(java, signal.SIGKILL)
 
 
 @pytest.mark.java
@@ -26,7 +18,9 @@ def test_a_java_process_that_dies_at_work_has_nothing_committed_that_is_not_in_t
     connector.wait_until_ready()
     with scenario.load() as produced:
         connector.wait_for_log("batch 3 ")
-        _kill_java(connector)
+        java = connector.java()
+        assert java is not None
+        os.kill(java, signal.SIGKILL)
         assert connector.wait() == 70
 
     assert "the Java process ended with code -9" in connector.log
@@ -36,15 +30,9 @@ def test_a_java_process_that_dies_at_work_has_nothing_committed_that_is_not_in_t
     assert committed < produced[0]
 
 
-@pytest.fixture
-def mortal_kafka() -> Iterator[LocalKafka]:
-    """A broker of the test's own, to be stopped and frozen."""
-    with LocalKafka() as kafka:
-        yield kafka
-
-
-def test_a_stop_while_kafka_does_not_answer_comes_to_an_end(mortal_kafka: LocalKafka, tmp_path: Path) -> None:
-    with closing(Scenario(mortal_kafka, tmp_path)) as scenario:
+@pytest.mark.night
+def test_a_stop_while_kafka_does_not_answer_comes_to_an_end(tmp_path: Path) -> None:
+    with LocalKafka() as mortal_kafka, closing(Scenario(mortal_kafka, tmp_path)) as scenario:
         scenario.produce(records(1_000))
         # Record by record, so that batches are not committed on the way.
         connector = scenario.connector(BATCH_SIZE="1000", COMMIT_INTERVAL="300", ON_BAD_RECORD="fail")

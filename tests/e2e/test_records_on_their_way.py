@@ -1,15 +1,12 @@
-"""What a user may do with records on their way: deserialize, filter, change and split them; and what bounds them."""
+"""What a user may do with records on their way: deserialize, filter, change and split them."""
 
 import json
-import re
 import struct
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
-from tests.e2e.lake import Tally
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, customised
 
@@ -45,7 +42,6 @@ def test_a_transform_that_filters_adds_and_splits(scenario: Scenario, tmp_path: 
     assert not connector.complaints()
 
 
-@pytest.mark.java
 def test_keys_of_any_type_and_records_of_any_shape(scenario: Scenario, tmp_path: Path) -> None:
     values = [
         {"ts_ms": FIRST_MS, "a": 1, "A": "x", "nested": {"list": [1, 2], "empty": {}}, "temp (C)": 1.5},
@@ -83,15 +79,3 @@ def test_keys_of_any_type_and_records_of_any_shape(scenario: Scenario, tmp_path:
     assert json.loads(rows[-1]["_rescued_data"])[""] == "nameless"
     assert json.loads(rows[7]["_rescued_data"]) == {"A": "x"}  # most readers take it for the column "a"
     assert all("year" not in row for row in rows.values())
-
-
-def test_a_batch_may_be_larger_than_the_buffer(scenario: Scenario) -> None:
-    rows = 100_000
-    scenario.produce(records(rows))
-    connector = scenario.connector(MAX_BUFFER_MB="2", BATCH_SIZE=str(rows), COMMIT_INTERVAL="300")
-    scenario.wait_until_committed(rows, by=connector)
-    assert re.search(r"batch 1 \(100,000 rows, and no more come\)", connector.log)
-    assert connector.stop() == 0
-
-    assert scenario.lake.tally_by_duckdb() == Tally.of(range(rows))
-    assert [pq.read_metadata(file).num_rows for file in scenario.lake.files()] == [rows]

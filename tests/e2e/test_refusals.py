@@ -4,8 +4,6 @@ import re
 import uuid
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from dev.minio import LocalMinio
@@ -45,26 +43,6 @@ def test_wrong_settings_are_listed_all_at_once(tmp_path: Path) -> None:
     for variable in variables:
         assert sum(line.startswith(f"  - {variable}") for line in lines) == 1, variable
     assert len(lines) == 1 + len(variables)
-
-
-def test_a_missing_topic_is_named_with_those_that_look_alike(scenario: Scenario) -> None:
-    message = _refusal(scenario.connector(input=scenario.topic.replace("readings", "raedings")), exit_code=2)
-
-    assert message.startswith(f"finding the input topic '{scenario.topic.replace('readings', 'raedings')}'")
-    assert "similar: " in message
-    assert scenario.topic in message
-    assert "Create it, or set the variable input" in message
-
-
-def test_a_table_in_the_store_with_other_partitions(scenario: Scenario) -> None:
-    folder = scenario.lake.folder / "year=2024" / "place=Berlin"
-    folder.mkdir(parents=True)
-    pq.write_table(pa.table({"n": [1]}), folder / "data_1.parquet")
-
-    message = _refusal(scenario.connector(HIVE_COLUMNS="year,month"), exit_code=2)
-
-    assert "[year, place], HIVE_COLUMNS says [year, month]" in message
-    assert "HIVE_COLUMNS=year,place" in message
 
 
 @pytest.mark.parametrize("create", [False, True])

@@ -92,12 +92,15 @@ def _valued(*values: Any, name: str = "p") -> list[Any]:
     return [{name: value} for value in values]
 
 
+def _timed(name: str, *values: Any, parts: str = "year,month,day,hour") -> Case:
+    return _case(name, _valued(*values, name="t"), timestamp_column="t", hive_columns=parts)
+
+
 def _deep(levels: int) -> Any:
     return {"a": _deep(levels - 1)} if levels else 1
 
 
 CASES = (
-    _case("flat records", [{"n": 1, "x": 1.5, "s": "a", "b": True}, {"n": -1, "x": -2.5, "s": "", "b": False}]),
     _case("text of every sort", [{"s": value} for value in ("", " ", "a\nb", "\x00", "ü", "😀", "null", "x" * 5_000)]),
     _case("odd names", [{" ": 2, "a b": 3, "a.b": 4, "ü": 5, "😀": 6, "x'y\"z": 7, "a/b": 8, "`": 9, "\x01": 10}]),
     _case("many rows", [{"n": index, "s": f"text {index % 7}"} for index in range(2_000)]),
@@ -119,30 +122,10 @@ CASES = (
         for unit, at in ((1, NOON // 1000), (10**3, NOON), (10**6, NOON * 10**3), (10**9, NOON * 10**6))
     ),
     _case("fractions of seconds", _valued(1.5, 1_705_320_000.75, 0.0, name="ts_ms"), hive_columns="year,hour"),
-    _case(
-        "text in UTC",
-        _valued("2024-01-15", "2024-01-15T23:59:59.123", "1969-12-31 23:00:00", name="t"),
-        timestamp_column="t",
-        hive_columns="year,month,day,hour",
-    ),
-    _case(
-        "text with zones",
-        _valued("2024-01-15T23:30:00-05:00", "2024-01-15T00:30:00+02:00", "2024-01-15T12:00:00Z", name="t"),
-        timestamp_column="t",
-        hive_columns="year,month,day,hour",
-    ),
-    _case(
-        "moments",
-        _valued(datetime(2024, 1, 15, 13), datetime(2300, 1, 1), name="t"),
-        timestamp_column="t",
-        hive_columns="year,hour",
-    ),
-    _case(
-        "days",
-        _valued(date(2024, 1, 15), date(1969, 12, 31), name="t"),
-        timestamp_column="t",
-        hive_columns="year,month,day",
-    ),
+    _timed("text in UTC", "2024-01-15", "2024-01-15T23:59:59.123", "1969-12-31 23:00:00"),
+    _timed("text with zones", "2024-01-15T23:30:00-05:00", "2024-01-15T00:30:00+02:00", "2024-01-15T12:00:00Z"),
+    _timed("moments", datetime(2024, 1, 15, 13), datetime(2300, 1, 1)),
+    _timed("days", date(2024, 1, 15), date(1969, 12, 31), parts="year,month,day"),
     _case("a time of null", _valued(None, NOON, name="ts_ms"), hive_columns="year,month"),
     _case("no time at all", _valued(None, None, name="ts_ms"), hive_columns="year,hour"),
     _case("a field of the name of a part", [{"year": 1999, "month": "May", "v": 1}], hive_columns="year,month"),

@@ -1,21 +1,21 @@
 """The dependency's sink as it comes: filled and flushed as quixstreams does it, over a folder in place of the store."""
 
 import importlib
-import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from fsspec.implementations.dirfs import DirFileSystem  # type: ignore[import-untyped]
+from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
+
 from tests.fakes.catalog_server import CatalogServer
 from tests.parity.case import PREFIX, TABLE, TOPIC, Case, Record
 from tests.parity.lake import Lake, Outcome
-
-_STAND_IN = Path(__file__).parent / "standin"
 
 
 class Theirs:
@@ -70,13 +70,39 @@ class Theirs:
         return sink
 
 
+class _Provider(StrEnum):
+    """All kinds of stores that the dependency's sink compares with; only the last is there."""
+
+    S3 = "S3"
+    MINIO = "Minio"
+    S3_COMPATIBLE = "S3Compatible"
+    GCP = "Gcp"
+    AZURE = "Azure"
+    LOCAL = "Local"
+
+
+class _Portal(SimpleNamespace):
+    """In place of the private package that the dependency's sink asks for its store; a module of it."""
+
+    BlobStorageProvider = _Provider
+    folder: Path  # the store; its own name is taken for the bucket's
+
+    @classmethod
+    def get_filesystem(cls, base_path: str = "") -> Any:
+        return DirFileSystem(str(cls.folder / base_path), LocalFileSystem(auto_mkdir=True))  # as a bucket does
+
+    @classmethod
+    def load_config_from_env(cls) -> Any:
+        return SimpleNamespace(provider=_Provider.LOCAL, local_storage=SimpleNamespace(directory_path=str(cls.folder)))
+
+
 @contextmanager
 def _platform(folder: Path) -> Iterator[Any]:
     """The sink's module, in surroundings like those of Quix Cloud; its pause between two tries takes no time."""
-    told = json.dumps({"Provider": "Local", "LocalStorage": {"DirectoryPath": str(folder)}})
-    with patch.dict(os.environ, {"Quix__BlobStorage__Connection__Json": told}):
-        with patch.object(sys, "path", [str(_STAND_IN), *sys.path]):
-            module = importlib.import_module("quixstreams.sinks.core.quix_ts_datalake_sink")
-        impatient = SimpleNamespace(perf_counter=module.time.perf_counter, sleep=lambda _: None)
-        with patch.object(module, "time", impatient):
-            yield module
+    _Portal.folder = folder
+    for name in ("quixportal", "quixportal.storage", "quixportal.storage.config"):
+        sys.modules.setdefault(name, _Portal())  # type: ignore[arg-type]
+    module: Any = importlib.import_module("quixstreams.sinks.core.quix_ts_datalake_sink")
+    impatient = SimpleNamespace(perf_counter=module.time.perf_counter, sleep=lambda _: None)
+    with patch.object(module, "time", impatient):
+        yield module

@@ -1,6 +1,5 @@
 """Kafka in a container, for machines with a Docker engine."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,10 +14,10 @@ from dev.kafka import single_node_settings
 from dev.kafka_jars import KAFKA_VERSION
 from dev.machine import ServiceError
 from dev.server import free_ports
+from tests.support.waiting import wait_until
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 CONTROLLER = "127.0.0.1:9093"  # inside the container
-START_TIMEOUT = 120.0  # seconds, after the image is there
 
 
 def docker_engine() -> str | None:
@@ -65,11 +64,13 @@ def _start(container: DockerContainer) -> None:
 
 
 def _wait_until_ready(broker: Broker, container: DockerContainer) -> None:
-    deadline = time.monotonic() + START_TIMEOUT
-    while broker.cluster_id() is None:
+    def log() -> str:
+        return b"".join(container.get_logs()).decode(errors="replace")[-2000:]
+
+    def answers() -> bool:
         container.reload()
-        ended = container.status == "exited"
-        if ended or time.monotonic() > deadline:
-            what = "ended at its start" if ended else f"does not answer after {START_TIMEOUT:.0f} s"
-            log = b"".join(container.get_logs()).decode(errors="replace")
-            raise ServiceError(f"Kafka in a container {what}:\n{log[-2000:]}")
+        if container.status == "exited":
+            raise ServiceError(f"Kafka in a container ended at its start:\n{log()}")
+        return broker.cluster_id() is not None
+
+    wait_until(answers, "an answer of Kafka in a container", details=log)

@@ -4,16 +4,17 @@ A Kafka costs 40 seconds of processor time in a run of the tests, most of them f
 """
 
 import fcntl
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
 from dev.broker import Broker
+from tests.support.waiting import wait_until
 
 _ANSWER_SECONDS = 30.0
 _LOOK_SECONDS = 0.2
+_LONGEST_RUN = 2 * 3600.0  # seconds
 
 
 @contextmanager
@@ -48,16 +49,16 @@ def _is_running(address: Path) -> bool:
 
 
 def _wait_for_the_others(folder: Path, users: IO[str], address: Path) -> None:
-    while True:
+    def are_done() -> bool:
         with _only_one(folder):
             try:
                 fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                pass
-            else:
-                address.unlink(missing_ok=True)  # who comes now starts another one
-                return
-        time.sleep(_LOOK_SECONDS)
+                return False
+            address.unlink(missing_ok=True)  # who comes now starts another one
+            return True
+
+    wait_until(are_done, "the other processes that use Kafka", patience=_LONGEST_RUN, pause=_LOOK_SECONDS)
 
 
 @contextmanager
