@@ -19,6 +19,8 @@ from app.storage.targets import AzureTarget
 from dev.azurite import LocalAzurite
 from tests.fakes.canned_server import Answer, CannedServer
 
+pytestmark = pytest.mark.night  # for every day: tests/unit/storage/azure
+
 HEADER = "secret-of-the-identity-service"
 
 

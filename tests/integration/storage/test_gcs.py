@@ -14,16 +14,11 @@ from app.storage.gcs.store import GcsStore
 from dev.gcs_server import LocalGcsServer
 from tests.faults.proxy import Answer, Cut, FaultProxy, Request, Rule, Say, nth, on
 
+pytestmark = pytest.mark.night  # for every day: tests/unit/storage/gcs
+
 Make = Callable[..., GcsStore]
 
 BIG = 20_000_000  # bytes: three requests of a resumable upload
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "source.parquet"
-    path.write_bytes(b"PAR1")
-    return path
 
 
 @pytest.fixture

@@ -12,13 +12,6 @@ from dev.server import free_ports
 Make = Callable[..., S3Store]
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "source.parquet"
-    path.write_bytes(b"PAR1")
-    return path
-
-
 def test_a_missing_bucket_is_created_where_allowed_and_connecting_again_is_fine(
     s3_store: Make, bucket: str, file: Path
 ) -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 
@@ -14,6 +14,7 @@ from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from tests.faults.proxy import Answer, FaultProxy, Hold, Lost, Rule, Say, from_on, nth, on
 from tests.integration.storage.in_parts import LARGE, SMALL_PARTS
+from tests.support.waiting import join, wait_until
 
 Make = Callable[..., S3Store]
 KEY = "t/large.parquet"
@@ -79,17 +80,16 @@ def test_a_big_file_arrives_whole(
 def test_readers_see_nothing_before_the_last_part_is_there(
     store: S3Store, s3_server: LocalMinio, bucket: str, file: Path, proxy: FaultProxy
 ) -> None:
-    arrived = Event()
-    proxy.add(Rule(COMPLETE, Hold(), before=lambda _: arrived.set()))
+    proxy.add(Rule(COMPLETE, Hold()))
     uploading = Thread(target=store.upload, args=(file, KEY))
     uploading.start()
-    while proxy.count(COMPLETE) == 0:
-        assert uploading.is_alive()
+    wait_until(lambda: proxy.count(COMPLETE) or not uploading.is_alive(), "the request that completes the upload")
+    assert uploading.is_alive()
 
     assert s3_server.client().list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 
     proxy.release()
-    uploading.join()
+    join(uploading)
     assert s3_server.client().list_objects_v2(Bucket=bucket)["KeyCount"] == 1
 
 
