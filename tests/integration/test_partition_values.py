@@ -1,6 +1,6 @@
 """Odd values as folders: three readers give back the text that was written, whatever the value looks like."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from app.model import BatchPart, OffsetRange, OutputFile, Row, StagedFile, Topic
 from app.spark.writer import SparkWriter
 from app.table.layout import PartitionSpec, data_key, too_long
 from app.table.null_folder import HIVE_NULL
-from tests.services.spark import started_spark
 
 PLAIN = (
     *(f"a{character}b" for character in "/=%:\\#?*\"'{}[]^ &+;,@!$()<>|~`-_."),
@@ -84,12 +83,6 @@ def _spark(table: Path) -> Table:
     session = SparkSession.builder.getOrCreate()
     session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     return {line["n"]: line["x"] for line in session.read.parquet(str(table)).select("n", "x").collect()}
-
-
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
-    with started_spark(tmp_path_factory.mktemp("scratch")) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

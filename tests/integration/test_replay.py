@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +15,8 @@ from app.bad_records import dead_letter
 from app.model import Rejected, TopicPartition
 from dev.broker import Broker
 from dev.minio import LocalMinio
+from tests.services.main_process import run_main
 
-MAIN = Path(__file__).parents[2] / "main.py"
 LAST_YEAR = 1_735_689_600_000
 
 
@@ -42,22 +41,16 @@ def rejected(topic: str, offset: int, **fields: Any) -> Rejected:
     return Rejected(tp=TopicPartition(topic, 1), offset=offset, **{**known, **fields})
 
 
-def replay(kafka: Broker, lake: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(MAIN), "replay", *options],
-        env={
-            "PATH": os.environ["PATH"],
-            "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-            "STORAGE_URL": f"file://{lake}",
-            "TABLE_NAME": "t",
-            "input": "elsewhere",
-            **variables,
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def replay(kafka: Broker, lake: Path, *options: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    environment = {
+        "PATH": os.environ["PATH"],
+        "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "STORAGE_URL": f"file://{lake}",
+        "TABLE_NAME": "t",
+        "input": "elsewhere",
+        **variables,
+    }
+    return run_main("replay", *options, environment=environment)
 
 
 def consume(kafka: Broker, topic: str) -> list[Message]:

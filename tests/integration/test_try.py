@@ -14,8 +14,8 @@ import pytest
 
 import app
 from app.config.variables import Variables
-from tests.e2e.connector import REPO
 from tests.e2e.scenario import customised
+from tests.services.main_process import REPO, run_main
 from tests.support.commands import run_command
 from tests.support.environment import load
 
@@ -23,18 +23,12 @@ GOOD = '{"ts_ms": 1704067200000, "n": 1}\n'
 _BLANK = {str(each.validation_alias): "" for each in Variables.model_fields.values()}
 
 
-def run(tree: Path, *arguments: str, records: str | bytes = GOOD, **settings: str) -> subprocess.CompletedProcess[str]:
+def run(
+    tree: Path, *arguments: str, records: str | bytes = GOOD, **settings: str
+) -> "subprocess.CompletedProcess[str]":
     """Nothing of the connector's is set but this."""
-    done = subprocess.run(
-        [sys.executable, str(tree / "main.py"), *arguments],
-        cwd=tree,
-        env={**os.environ, **_BLANK, **settings},
-        input=records if isinstance(records, bytes) else records.encode(),
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    environment = {**os.environ, **_BLANK, **settings}
+    return run_main(*arguments, environment=environment, main=[str(tree / "main.py")], records=records, folder=tree)
 
 
 # A wrong app/transform.py, and the line of the one message.

@@ -28,7 +28,6 @@ from tests.integration.storage.place import Place
 from tests.services.no_conditions import ignoring_conditions, refusing_conditions
 
 
-
 def by_night(*names: str) -> list[Any]:
     return [pytest.param(name, marks=pytest.mark.night) for name in names]
 

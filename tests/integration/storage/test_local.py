@@ -97,9 +97,7 @@ def test_a_name_that_is_taken_by_the_other_kind_is_fatal_and_leaves_nothing_behi
     assert not list((tmp_path / "lake").rglob(".*"))
 
 
-def test_links_to_folders_are_followed_and_broken_ones_left_out(
-    store: LocalStore, tmp_path: Path, file: Path
-) -> None:
+def test_links_to_folders_are_followed_and_broken_ones_left_out(store: LocalStore, tmp_path: Path, file: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     shutil.copy(file, tmp_path / "elsewhere" / "f")
     (tmp_path / "lake" / "t").symlink_to(tmp_path / "elsewhere")
