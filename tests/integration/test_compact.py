@@ -85,6 +85,9 @@ class Bucket:
         on_cluster = {"SPARK_MASTER": on.master, **on.driver} if on else {}
         return {**kept_variables(), **self.settings(), **on_cluster, **variables}
 
+    def folders_done(self) -> int:
+        return self.printed.read_text().count("\n")
+
     @contextmanager
     def compacting(self, folders: int, on: SparkCluster | None = None) -> "Iterator[subprocess.Popen[bytes]]":
         """Compact, with so many folders done when the block begins."""

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from app.bad_records import dead_letter
 from app.model import Rejected, TopicPartition
-from dev.broker import Broker
+from dev.broker import ADMIN_TIMEOUT, Broker
 from dev.minio import LocalMinio
 from tests.services.main_process import run_main
+from tests.support.waiting import wait_until
 
 LAST_YEAR = 1_735_689_600_000
 
@@ -63,11 +64,11 @@ def consume(kafka: Broker, topic: str) -> list[Message]:
         }
     )
     consumer.subscribe([topic])
+    messages: list[Message] = []
     try:
-        messages: list[Message] = consumer.consume(count, timeout=60) if count else []
+        wait_until(lambda: len(messages) >= count or messages.extend(consumer.consume(count, 1.0)), "all records")
     finally:
         consumer.close()
-    assert len(messages) == count
     return messages
 
 
@@ -104,6 +105,7 @@ def test_records_come_back_as_they_were_where_they_were(kafka: Broker, tmp_path:
     assert path.exists()
 
 
+@pytest.mark.night
 def test_what_is_sent_elsewhere_can_be_deleted_file_by_file(kafka: Broker, tmp_path: Path, topic: str) -> None:
     gone = f"gone-{topic}"
     all_selected = write_letter(tmp_path, [rejected(gone, 1), rejected(gone, 2)])
@@ -117,6 +119,7 @@ def test_what_is_sent_elsewhere_can_be_deleted_file_by_file(kafka: Broker, tmp_p
     assert sorted(origins) == sorted(f"{gone}/1/{offset}" for offset in (1, 2, 11))
 
 
+@pytest.mark.night
 def test_the_dead_letter_may_be_in_a_bucket(
     kafka: Broker, tmp_path: Path, topic: str, s3_server: LocalMinio, bucket: str
 ) -> None:
@@ -140,17 +143,25 @@ def test_the_dead_letter_may_be_in_a_bucket(
     assert "Contents" not in client.list_objects_v2(Bucket=bucket)
 
 
-def test_a_dry_run_sends_nothing(kafka: Broker, tmp_path: Path, topic: str) -> None:
-    write_letter(tmp_path, [rejected(topic, 1)])
-    assert replay(kafka, tmp_path, "--dry-run").returncode == 0
-    assert kafka.count(topic) == 0
+@pytest.fixture
+def new_topic(kafka: Broker) -> Callable[[int], str]:
+    """Makes a topic of two partitions that takes messages up to so many bytes."""
+
+    def make(most_bytes: int) -> str:
+        name = f"limited-{uuid.uuid4()}"
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        limits = {"max.message.bytes": str(most_bytes), "retention.ms": "-1"}
+        admin.create_topics([NewTopic(name, 2, 1, config=limits)])[name].result(ADMIN_TIMEOUT)
+        return name
+
+    return make
 
 
-def test_a_record_that_the_broker_refuses_keeps_its_file(kafka: Broker, tmp_path: Path) -> None:
-    small = f"small-{uuid.uuid4()}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    limits = {"max.message.bytes": "1000", "retention.ms": "-1"}
-    admin.create_topics([NewTopic(small, 2, 1, config=limits)])[small].result(30)
+@pytest.mark.night
+def test_a_record_that_the_broker_refuses_keeps_its_file(
+    kafka: Broker, tmp_path: Path, new_topic: Callable[[int], str]
+) -> None:
+    small = new_topic(1_000)
     fine = write_letter(tmp_path, [rejected(small, 1)])
     too_big = write_letter(tmp_path, [rejected(small, 2, value=os.urandom(5000))])
 
@@ -164,11 +175,11 @@ def test_a_record_that_the_broker_refuses_keeps_its_file(kafka: Broker, tmp_path
     assert (fine.exists(), too_big.exists()) == (False, True)
 
 
-def test_records_larger_than_the_clients_default_go_back(kafka: Broker, tmp_path: Path) -> None:
-    large = f"large-{uuid.uuid4()}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    limits = {"max.message.bytes": "5000000", "retention.ms": "-1"}
-    admin.create_topics([NewTopic(large, 2, 1, config=limits)])[large].result(30)
+@pytest.mark.night
+def test_records_larger_than_the_clients_default_go_back(
+    kafka: Broker, tmp_path: Path, new_topic: Callable[[int], str]
+) -> None:
+    large = new_topic(5_000_000)
     write_letter(tmp_path, [rejected(large, 1, value=os.urandom(3_000_000))])
 
     ended = replay(kafka, tmp_path)
@@ -176,6 +187,7 @@ def test_records_larger_than_the_clients_default_go_back(kafka: Broker, tmp_path
     assert (ended.returncode, kafka.count(large)) == (0, 1), ended.stderr
 
 
+@pytest.mark.night
 def test_what_was_too_big_to_be_kept_whole_is_left_out_and_told(kafka: Broker, tmp_path: Path, topic: str) -> None:
     path = write_letter(tmp_path, [rejected(topic, 5, value=b"beginning", value_size=400_000_000), rejected(topic, 6)])
 
