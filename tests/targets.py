@@ -83,7 +83,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/integration/test_readers.py",
         "tests/integration/test_engines_page.py",
         "tests/integration/test_compact.py::test_on_a_cluster",
-        "tests/integration/test_partition_values.py",
     ),
     "a process for each case of a command, of which units test the parts": (
         "tests/integration/test_customise_page.py",

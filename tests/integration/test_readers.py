@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore
+from app.table.null_folder import HIVE_NULL
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
 from tests.integration.lake_writer import TABLE, LakeWriter
@@ -30,6 +31,26 @@ MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
 REFUSED_NAMES = f'{{"box":{{"":1,"A":3,"a\\u0000b":7,"{"n" * 256}":4}},"":5,"a\\u0000b":6}}'
 LOCAL = datetime(1, 1, 1, 2, 3, 4)
 METADATA = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
+
+
+# What stands in the record → what readers find of its folder.
+ODD_FOLDERS: tuple[tuple[Any, str | None], ...] = (
+    *((f"a{character}b",) * 2 for character in "/=%:\\#?*\"'{}[]^ &+;,@!$()<>|~`-_."),
+    *((f"a{chr(code)}b",) * 2 for code in (1, 9, 10, 13, 27, 31, 127, 128, 0x2028)),
+    *((text,) * 2 for text in ("..", ".", " ", " padded ", "_hidden", ".hidden", "%2F", "%", "100%")),
+    *((text,) * 2 for text in ("null", "None", "NULL", "nan", "007", "1e5", "true", "2024-01-05", "x=1/y=2")),
+    *((text,) * 2 for text in ("s3://bucket/key?x=1#y", "C:\\temp\\*", "münchen", "日本", "😀🚀", "e\u0301")),
+    *((text,) * 2 for text in ("v" * 250, "ü" * 125)),
+    (True, "True"),
+    (1.0, "1.0"),
+    (1e300, "1e+300"),
+    (-0.0, "-0.0"),
+    (2**70, "1180591620717411303424"),
+    (-7, "-7"),
+    ([1, "a"], "[1, 'a']"),
+    (b"\xff", "\\xff"),
+    *((nothing, None) for nothing in (None, "", float("nan"), HIVE_NULL)),
+)
 
 
 def lists(levels: int) -> Any:
@@ -77,6 +98,7 @@ CHANGES: dict[str, tuple[tuple[Record, Record], ...]] = {
     "more of them": (({"cube": lists(13)}, {"cube": None, "_rescued_data": f'{{"cube":{"[" * 13}1{"]" * 13}}}'}),),
     "columns that are gone": (({"count": 5}, {}),),
     "odd names": (({"a.b": 1, "über maß": "m", "count": 6}, {}),),
+    "odd folders": tuple(({"place": value}, {"place": text}) for value, text in ODD_FOLDERS),
 }
 TYPES = {
     "n": "bigint",

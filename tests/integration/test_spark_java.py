@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -17,7 +18,10 @@ import pytest
 from pyspark import SparkContext
 
 from app.errors import ConfigError, SparkLostError
-from app.spark.launch import MODULE_OPTIONS
+from app.spark.class_archive import archive_option
+from app.spark.java import find_java
+from app.spark.launch import MODULE_OPTIONS, connect, forget_java, start_java
+from dev.parsed_classes import make_archive
 from tests.services.spark import new_spark_writer, staged_file
 from tests.support.waiting import wait_until
 
@@ -210,3 +214,19 @@ def test_java_ends_with_a_python_that_is_killed(shown_java: tuple[dict[str, Any]
 
 def _has_ended(process: Path) -> bool:
     return not process.exists() or "State:\tZ" in (process / "status").read_text()
+
+
+@pytest.mark.night
+def test_java_starts_with_the_archive_that_the_command_makes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    archive = tmp_path / "spark.archive"
+    make_archive(archive)
+    with tempfile.TemporaryFile() as output:
+        started = start_java(find_java(), "512m", tmp_path, output.fileno(), [archive_option(find_java(), archive)])
+        try:
+            connect(started)
+            assert str(archive) in Path(f"/proc/{started.process.pid}/maps").read_text()
+        finally:
+            started.process.kill()
+            started.process.wait()
+            forget_java()
