@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from app.bad_records import dead_letter
 from app.model import Rejected, TopicPartition
 from dev.broker import ADMIN_TIMEOUT, Broker
-from dev.minio import LocalMinio
 from tests.services.main_process import run_main
 from tests.support.waiting import wait_until
 
@@ -117,30 +116,6 @@ def test_what_is_sent_elsewhere_can_be_deleted_file_by_file(kafka: Broker, tmp_p
     assert (all_selected.exists(), partly.exists()) == (False, True)
     origins = [m.headers()[0][1].decode() for m in consume(kafka, topic)]
     assert sorted(origins) == sorted(f"{gone}/1/{offset}" for offset in (1, 2, 11))
-
-
-@pytest.mark.night
-def test_the_dead_letter_may_be_in_a_bucket(
-    kafka: Broker, tmp_path: Path, topic: str, s3_server: LocalMinio, bucket: str
-) -> None:
-    client = s3_server.client()
-    for offset in (1, 2):
-        path = write_letter(tmp_path, [rejected(topic, offset)])
-        client.upload_file(str(path), bucket, f"data/_dead_letter/t/{path.name}")
-
-    ended = replay(
-        kafka,
-        tmp_path,
-        "--delete",
-        STORAGE_URL=f"s3://{bucket}",
-        AWS_ENDPOINT_URL=s3_server.endpoint_url,
-        AWS_ACCESS_KEY_ID=s3_server.access_key,
-        AWS_SECRET_ACCESS_KEY=s3_server.secret_key,
-    )
-
-    assert (ended.returncode, ended.stdout) == (0, "2 records sent; 2 files deleted, 0 files kept\n"), ended.stderr
-    assert kafka.count(topic) == 2
-    assert "Contents" not in client.list_objects_v2(Bucket=bucket)
 
 
 @pytest.fixture
