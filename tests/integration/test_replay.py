@@ -64,8 +64,13 @@ def consume(kafka: Broker, topic: str) -> list[Message]:
     )
     consumer.subscribe([topic])
     messages: list[Message] = []
+
+    def has_all() -> bool:
+        messages.extend(consumer.consume(count, 1.0) if count else [])
+        return len(messages) >= count
+
     try:
-        wait_until(lambda: len(messages) >= count or messages.extend(consumer.consume(count, 1.0)), "all records")
+        wait_until(has_all, "all records", pause=0)
     finally:
         consumer.close()
     return messages
