@@ -319,7 +319,11 @@ def test_a_login_that_is_refused_later_is_told_and_loses_nothing(
     values: list[bytes | None] = []
 
     def poll_until(happened: Callable[[], bool], what: str) -> None:
-        wait_until(lambda: values.append(polled(consumer)) or happened(), what, pause=0)  # type: ignore[func-returns-value]
+        def polled_and_happened() -> bool:
+            values.append(polled(consumer))
+            return happened()
+
+        wait_until(polled_and_happened, what, pause=0)
 
     with closing(consumer), caplog.at_level(logging.ERROR, "app.consumer.kafka.login_errors"):
         consumer.assign([TopicPartition(TOPIC, 0, secured.kafka.count(TOPIC))])
